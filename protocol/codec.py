@@ -1,0 +1,52 @@
+"""Bytes to typed values and back: MessagePack, strict, with size limits.
+
+One value has one encoding: a decoder re-encodes what it read and compares, so duplicated keys, wider integers
+than needed, and unknown fields are all refused the same way.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from protocol.errors import RemoteProtocolError
+from protocol.refusals import RefusalCode
+
+T = TypeVar("T")
+
+MOST_ENVELOPE_BYTES = 16 * 1024 * 1024
+MOST_SMALL_BYTES = 64 * 1024
+"""Limit for messages that carry no workload, hypothesis or counts."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode(value: Any) -> bytes:
+    """The MessagePack bytes of a protocol value."""
+    return _ENCODER.encode(value)
+
+
+def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, field: str = "") -> T:
+    """Read exactly one value of `kind` from `data`.
+
+    Args:
+        data: untrusted bytes.
+        kind: a msgspec Struct type or a union of tagged ones.
+        limit: most bytes accepted.
+        field: what the bytes are, for the error.
+
+    Raises:
+        RemoteProtocolError: too long (TOO_LARGE), or not the one encoding of a `kind` (MALFORMED).
+    """
+    if len(data) > limit:
+        raise RemoteProtocolError(RefusalCode.TOO_LARGE, field, f"at most {limit} bytes")
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        value = decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError):
+        raise RemoteProtocolError(RefusalCode.MALFORMED, field) from None
+    if _ENCODER.encode(value) != data:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, field, "not the one encoding of its content")
+    return value  # type: ignore[no-any-return]

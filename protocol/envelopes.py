@@ -1,0 +1,152 @@
+"""Signed envelopes: Ed25519 over a pre-authentication encoding of (label, type, exact payload bytes).
+
+The signature covers the payload's bytes as sent, so there is no canonical form to get wrong. The only file that
+imports `cryptography`.
+"""
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.messages import MESSAGE_TYPES, TYPE_NAMES, Message, Receipt
+from protocol.refusals import RefusalCode
+
+LABEL = "expril/1"
+"""Domain separation of production signatures."""
+SEEDED_LABEL = "expril/1 simulation, noise from a seed, not private"
+"""Label of everything signed by a curator whose noise came from a seed; never accepted in its place."""
+RECEIPT_TYPE = "receipt"
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A payload, what it is, and who vouches for it (the signer is named inside the payload)."""
+
+    label: Annotated[str, msgspec.Meta(max_length=100)]
+    type: Annotated[str, msgspec.Meta(max_length=40)]
+    payload: bytes
+    signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+
+
+class SigningKey:
+    """An Ed25519 private key."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public: bytes = private.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> "SigningKey":
+        """A new key from the operating system's generator."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> "SigningKey":
+        """The key of 32 secret bytes."""
+        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> "SigningKey":
+        """Read a PKCS #8 PEM; ConfigurationError if it is not an unencrypted Ed25519 key."""
+        try:
+            private = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError("the key file is not an unencrypted PKCS #8 PEM; make one: expril keys") from error
+        if not isinstance(private, Ed25519PrivateKey):
+            raise ConfigurationError("the key is not an Ed25519 key; make one: expril keys")
+        return cls(private)
+
+    def to_pem(self) -> bytes:
+        """PKCS #8 PEM, unencrypted: the file's permissions protect it."""
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, data: bytes) -> bytes:
+        """Ed25519 signature, 64 bytes."""
+        return self._private.sign(data)
+
+    def derive(self, purpose: str) -> bytes:
+        """32 secret bytes for another purpose (HKDF-SHA256, RFC 5869)."""
+        kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"expril/1 {purpose}".encode())
+        return kdf.derive(self._private.private_bytes_raw())
+
+
+def digest(data: bytes) -> bytes:
+    """SHA-256."""
+    return hashlib.sha256(data).digest()
+
+
+def request_digest(sender: bytes, type_name: str, payload: bytes) -> bytes:
+    """Identity of a request: the same sender, type and payload are the same request, however often signed."""
+    return digest(_encode_parts(b"expril/1 request", sender, type_name.encode(), payload))
+
+
+def seal(message: Message, key: SigningKey, *, label: str = LABEL) -> bytes:
+    """Sign a message; bytes of its envelope."""
+    return _sign(TYPE_NAMES[type(message)], encode(message), key, label)
+
+
+def seal_receipt(receipt: Receipt, key: SigningKey, *, label: str = LABEL) -> bytes:
+    """Sign a receipt; bytes of its envelope."""
+    return _sign(RECEIPT_TYPE, encode(receipt), key, label)
+
+
+def open_envelope(data: bytes, *, limit: int = MOST_ENVELOPE_BYTES) -> tuple[Envelope, Message]:
+    """Decode an envelope and its payload. Nothing is verified yet.
+
+    Raises:
+        RemoteProtocolError: TOO_LARGE or MALFORMED.
+    """
+    envelope = decode(data, Envelope, limit=limit, field="envelope")
+    kind = MESSAGE_TYPES.get(envelope.type)
+    if kind is None:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", ", ".join(MESSAGE_TYPES))
+    return envelope, decode(envelope.payload, kind, limit=limit, field="payload")
+
+
+def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
+    """Raise RemoteProtocolError(BAD_SIGNATURE) unless `signer` signed this envelope under `label`."""
+    if envelope.label != label:
+        raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
+    signed = _encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
+    try:
+        Ed25519PublicKey.from_public_bytes(signer).verify(envelope.signature, signed)
+    except (InvalidSignature, ValueError):
+        raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature") from None
+
+
+def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:
+    """Decode and verify a receipt envelope of `curator`.
+
+    Raises:
+        RemoteProtocolError: not a receipt, or not signed by `curator` under `label`.
+    """
+    envelope = decode(data, Envelope, field="receipt")
+    if envelope.type != RECEIPT_TYPE:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "receipt.type", RECEIPT_TYPE)
+    verify(envelope, curator, label=label)
+    receipt = decode(envelope.payload, Receipt, field="receipt")
+    if receipt.curator != curator:
+        raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt.curator")
+    return receipt
+
+
+def _sign(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:
+    signature = key.sign(_encode_parts(label.encode(), type_name.encode(), payload))
+    return encode(Envelope(label=label, type=type_name, payload=payload, signature=signature))
+
+
+def _encode_parts(*parts: bytes) -> bytes:
+    """Injective: every part is preceded by its length in bytes."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)

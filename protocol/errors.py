@@ -1,0 +1,29 @@
+"""Errors by whose fault they are: ours, the peer's, or a configuration's."""
+
+
+class ExprilError(Exception):
+    """Base of every error that ExPriL raises on purpose."""
+
+
+class LocalProtocolError(ExprilError):
+    """We tried to do something that the protocol forbids; a bug or a misuse on this side."""
+
+
+class RemoteProtocolError(ExprilError):
+    """The peer sent something that the protocol forbids.
+
+    Attributes:
+        code: a value of `protocol.refusals.RefusalCode`.
+        field: path of the offending field in the message, empty where the whole message is meant.
+        limit: what would have been accepted, in words; never derived from a record.
+    """
+
+    def __init__(self, code: str, field: str = "", limit: str = "") -> None:
+        self.code = code
+        self.field = field
+        self.limit = limit
+        super().__init__(": ".join(part for part in (code, field, limit) if part))
+
+
+class ConfigurationError(ExprilError):
+    """A file or argument of this side's own user is wrong; the text says what to do."""

@@ -1,0 +1,143 @@
+"""Hypotheses as data: a constant, or a named network architecture with safetensors weights. Never code.
+
+The evaluation here *is* the hypothesis: curator and learner both call it. Weights and activations live on grids
+of 2^-12 with bounded magnitude, so every layer is a sum of whole numbers below 2^53 and a prediction does not
+depend on the batch that a record is in (PRIVACY rule 7). The only activation is ReLU: it is exact, and tanh is
+not the same to the last bit in every vector lane.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import STEPS, FeatureMap
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+
+MOST_WEIGHT = 64.0
+MOST_ACTIVATION = 256.0
+MOST_FAN_IN = 4096
+"""2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
+MOST_LAYERS = 16
+ROWS_PER_BLOCK = 65_536
+
+Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Weight (out, in) and bias (out,)."""
+
+
+class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_fields=True):
+    """The hypothesis that predicts one class for every record; the paper's h_0 is class 1."""
+
+    predicted: Literal[0, 1]
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Nothing to check beyond the type."""
+
+    def parameter_count(self) -> int:
+        """Number of parameters."""
+        return 0
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds per record."""
+        return 0
+
+    def predict(self, records: Records) -> NDArray[np.bool_]:
+        """Predicted classes, shape (n,)."""
+        return np.full(len(records), bool(self.predicted))
+
+
+class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
+    """A ReLU network with one logit; class 1 where the logit is above 0.
+
+    `weights` is a safetensors file of float32 tensors "0.weight" (out, in), "0.bias" (out,), "1.weight", ...
+    Values are rounded to the grid on evaluation; |value| must be at most 64.
+    """
+
+    features: FeatureMap
+    weights: Annotated[bytes, msgspec.Meta(min_length=1)]
+
+    @classmethod
+    def of(cls, features: FeatureMap, layers: list[Layer]) -> "Mlp":
+        """From float arrays; values beyond +-64 are an error of the caller and are refused by `check`."""
+        tensors = {}
+        for index, (weight, bias) in enumerate(layers):
+            tensors[f"{index}.weight"] = np.ascontiguousarray(weight, np.float32)
+            tensors[f"{index}.bias"] = np.ascontiguousarray(bias, np.float32)
+        return cls(features=features, weights=safetensors.numpy.save(tensors))
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY): not safetensors, wrong names, shapes or types, NaN, inf, huge."""
+        self.features.check(schema, f"{field}.features")
+        layers = self._layers(f"{field}.weights")
+        width = self.features.width
+        for index, (weight, bias) in enumerate(layers):
+            where = f"{field}.weights.{index}"
+            outputs = 1 if index == len(layers) - 1 else len(bias)
+            if weight.shape != (outputs, width) or bias.shape != (outputs,) or not 1 <= width <= MOST_FAN_IN:
+                shape = f"weight (out, in) with in = {width} at most {MOST_FAN_IN}, bias (out,), last out = 1"
+                raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, shape)
+            for values in (weight, bias):
+                if not (np.isfinite(values).all() and (np.abs(values) <= MOST_WEIGHT).all()):
+                    raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, f"finite, within +-{MOST_WEIGHT:g}")
+            width = outputs
+
+    def parameter_count(self) -> int:
+        """Number of parameters; an upper bound read off the byte length."""
+        return len(self.weights) // 4
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds per record; an upper bound read off the byte length."""
+        return len(self.weights) // 4
+
+    def logits(self, records: Records) -> NDArray[np.float64]:
+        """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""
+        layers = [
+            (np.rint(weight.astype(np.float64).T * STEPS), np.rint(bias.astype(np.float64) * STEPS * STEPS))
+            for weight, bias in self._layers("weights")
+        ]
+        found = np.empty(len(records))
+        for start in range(0, len(records), ROWS_PER_BLOCK):
+            block = slice(start, start + ROWS_PER_BLOCK)
+            activations = self.features.points(records.take(block))
+            for index, (weight, bias) in enumerate(layers):
+                sums = activations @ weight + bias
+                if index < len(layers) - 1:
+                    activations = np.clip(np.rint(sums / STEPS), 0.0, MOST_ACTIVATION * STEPS)
+                else:
+                    found[block] = sums[:, 0]
+        return found
+
+    def predict(self, records: Records) -> NDArray[np.bool_]:
+        """Predicted classes, shape (n,): logit > 0."""
+        return self.logits(records) > 0
+
+    def _layers(self, field: str) -> list[Layer]:
+        try:
+            tensors = dict(safetensors.deserialize(self.weights))  # type: ignore[no-untyped-call]
+        except safetensors.SafetensorError:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "a safetensors file") from None
+        count = len(tensors) // 2
+        names = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
+        if set(tensors) != names or not 1 <= count <= MOST_LAYERS:
+            wanted = f"'0.weight', '0.bias', ... and nothing else, at most {MOST_LAYERS} layers"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, wanted)
+        if any(tensor["dtype"] != "F32" for tensor in tensors.values()):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "float32 tensors")
+        arrays = {
+            name: np.frombuffer(tensor["data"], "<f4").reshape(tensor["shape"]) for name, tensor in tensors.items()
+        }
+        layers = [(arrays[f"{index}.weight"], arrays[f"{index}.bias"]) for index in range(count)]
+        if any(weight.ndim != 2 or bias.ndim != 1 for weight, bias in layers):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "weight (out, in), bias (out,)")
+        return layers
+
+
+Hypothesis = Constant | Mlp
+
+HYPOTHESIS_KINDS: dict[str, type[Hypothesis]] = {"constant": Constant, "mlp": Mlp}

@@ -1,0 +1,201 @@
+"""The messages of a study. Small frozen types; what carries and signs them is in `envelopes`.
+
+learner                                   curator
+CardRequest                          ->
+<-   Card
+StudyProposal(plan)                  ->   quotes the exact cost and reserves it
+<-   StudyAccepted | Refusal
+Query                                ->   charge, answer, store, send
+<-   Release | Refusal
+StudyClose                           ->   refunds what was reserved and never used
+<-   StudyClosed
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from protocol.plans import Plan
+from protocol.queries.limits import Limits
+from protocol.rationals import Amount, OptionalAmount
+from protocol.schema import Name, Schema
+
+VERSION = 1
+
+Key = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+"""Raw Ed25519 public key: the identity of a curator or learner."""
+Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+"""SHA-256 of an envelope's bytes, or of what a field says."""
+StudyId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""Seconds since 1970-01-01 UTC."""
+Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+
+NOBODY = bytes(32)
+NO_DIGEST = bytes(32)
+NO_STUDY = bytes(16)
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What every message names.
+
+    Attributes:
+        version: of this protocol.
+        study: random identity chosen by the learner; zero outside a study.
+        sender: the signer.
+        recipient: whom it is for; zero where a curator answers somebody it could not verify.
+        sequence: 0 for the proposal, then 1, 2, ...; a reply repeats its request's.
+        answers: digest of the envelope that this one follows: for a reply the request, for a request the last
+            reply of the study.
+        expires_at: after which the message is refused unless it was answered before.
+    """
+
+    version: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)] = VERSION
+    study: StudyId
+    sender: Key
+    recipient: Key
+    sequence: Sequence
+    answers: Digest
+    expires_at: Seconds
+
+
+class CardRequest(Message, frozen=True, kw_only=True):
+    """Asks what the curator's steward has published."""
+
+
+class Card(Message, frozen=True, kw_only=True):
+    """What the steward wrote; nothing in it is computed from a record.
+
+    Attributes:
+        name: the curator's.
+        schema: attributes, bounds, levels, label.
+        privacy_unit: "record", or the name of the unit column.
+        most_records_per_unit: the contribution bound c.
+        relation: the neighbouring relation of every guarantee.
+        round_size: declared approximate number of records, a round figure; None if not declared.
+        limits: of one query.
+        cap: most epsilon that the asking learner may ever spend here.
+        least_cost: smallest plan accepted.
+    """
+
+    name: Name
+    schema: Schema
+    privacy_unit: Name
+    most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
+    relation: Name
+    round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None
+    limits: Limits
+    cap: Amount
+    least_cost: Amount
+
+
+class StudyProposal(Message, frozen=True, kw_only=True):
+    """Asks to reserve the cost of a plan.
+
+    Attributes:
+        plan: everything that will be asked.
+        purpose: for the steward to read.
+        newest_receipt: the last receipt envelope that this curator gave the learner, or empty: it proves a
+            rolled-back ledger.
+    """
+
+    plan: Plan
+    purpose: Annotated[str, msgspec.Meta(max_length=1000)]
+    newest_receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
+
+
+class StudyAccepted(Message, frozen=True, kw_only=True):
+    """The plan's exact cost is reserved until `reserved_until`."""
+
+    cost: Amount
+    reserved_until: Seconds
+    receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
+
+
+class Query(Message, frozen=True, kw_only=True):
+    """The next query of the plan; `body` is decoded by its kind."""
+
+    kind: Name
+    body: bytes
+
+
+class Release(Message, frozen=True, kw_only=True):
+    """A differentially private answer; `body` is decoded by its kind."""
+
+    kind: Name
+    body: bytes
+    receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
+
+
+class StudyClose(Message, frozen=True, kw_only=True):
+    """Ends a study, early or after its last query."""
+
+
+class StudyClosed(Message, frozen=True, kw_only=True):
+    """The study is closed; `refunded` was reserved and never used."""
+
+    refunded: Amount
+    receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
+
+
+class Refusal(Message, frozen=True, kw_only=True):
+    """A rule-abiding no. It changes nothing and depends on request, policy and ledger only.
+
+    Attributes:
+        code: a `RefusalCode`.
+        explanation: the code's constant sentence.
+        field: path of the offending field, where there is one.
+        limit: what would be accepted, from the protocol or the policy.
+        remaining: epsilon left to this learner; empty for a sender that is not verified.
+        scale_factor: smallest factor by which to multiply all scales of the plan so that it fits, or empty.
+    """
+
+    code: Name
+    explanation: Annotated[str, msgspec.Meta(max_length=400)]
+    field: Annotated[str, msgspec.Meta(max_length=400)]
+    limit: Annotated[str, msgspec.Meta(max_length=2000)]
+    remaining: OptionalAmount
+    scale_factor: OptionalAmount
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a curator signs about its ledger with every accepted, released or closed message.
+
+    Attributes:
+        curator, learner, study, sequence: whose and which.
+        request: digest of the request (sender, type and payload).
+        release: SHA-256 of the release body; zero where nothing was released.
+        charged: epsilon charged by this request.
+        spent_by_study, spent_by_learner: totals after it.
+        ledger_index, ledger_head: the ledger's chain after it.
+        issued_at: by the curator's clock.
+    """
+
+    curator: Key
+    learner: Key
+    study: StudyId
+    sequence: Sequence
+    request: Digest
+    release: Digest
+    charged: Amount
+    spent_by_study: Amount
+    spent_by_learner: Amount
+    ledger_index: Annotated[int, msgspec.Meta(ge=0)]
+    ledger_head: Digest
+    issued_at: Seconds
+
+
+MESSAGE_TYPES: dict[str, type[Message]] = {
+    "card_request": CardRequest,
+    "card": Card,
+    "study_proposal": StudyProposal,
+    "study_accepted": StudyAccepted,
+    "query": Query,
+    "release": Release,
+    "study_close": StudyClose,
+    "study_closed": StudyClosed,
+    "refusal": Refusal,
+}
+"""Name on the wire -> type."""
+
+TYPE_NAMES: dict[type[Message], str] = {kind: name for name, kind in MESSAGE_TYPES.items()}

@@ -1,0 +1,42 @@
+"""Partitions: each maps every record to exactly one of k cells, from the record and the query alone.
+
+That sentence is the whole privacy argument of a partition kind: a vector of per-cell counts over m partitions
+moves by at most m (L1) when one record is added or removed. A new kind is one file here and one line in each of
+`Partition` and `PARTITION_KINDS`.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.partitions.feature_bins import FeatureBins
+from protocol.partitions.nearest_centre import NearestCentre
+from protocol.records import Records
+from protocol.schema import Schema
+
+Partition = FeatureBins | NearestCentre
+
+PARTITION_KINDS: dict[str, type[Partition]] = {
+    "feature_bins": FeatureBins,
+    "nearest_centre": NearestCentre,
+}
+
+
+class AnyPartition(Protocol):
+    """What every partition kind offers."""
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) where the partition breaks a rule; reads no record."""
+
+    def cell_count(self, schema: Schema) -> int:
+        """Number of cells k."""
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds needed per record."""
+
+    def cells(self, records: Records) -> NDArray[np.intp]:
+        """The cell of each record: (n,) in 0 .. k-1, a function of that record and the partition alone."""
+
+
+__all__ = ["PARTITION_KINDS", "AnyPartition", "FeatureBins", "NearestCentre", "Partition"]

@@ -1,0 +1,70 @@
+"""Nearest of k centres (k-means cells of the learner's source): one partition of the whole instance space.
+
+Exact by construction: points and centres are whole numbers of grid steps, so the compared quantity
+|c|^2 - 2 z.c is a whole number below 2^53 in every partial sum, whatever a BLAS does with the order.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+
+BLOCK_ENTRIES = 4_000_000
+"""Distances held in memory at once (32 MB)."""
+
+
+class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_unknown_fields=True):
+    """Cell = index of the nearest centre (Euclidean, in feature-map coordinates), ties to the lowest index.
+
+    `centres` holds k x width little-endian int32 grid steps of 2^-12, row by row, within +-2^18.
+    """
+
+    features: FeatureMap
+    centres: Annotated[bytes, msgspec.Meta(min_length=4)]
+
+    @classmethod
+    def of(cls, features: FeatureMap, centres: NDArray[np.float64]) -> "NearestCentre":
+        """From float centres (k, width) in feature-map units; each coordinate is rounded to the grid."""
+        limit = MOST_COORDINATE * STEPS
+        steps = np.clip(np.rint(np.asarray(centres, np.float64) * STEPS), -limit, limit)
+        return cls(features=features, centres=steps.astype("<i4").tobytes())
+
+    @property
+    def grid(self) -> NDArray[np.float64]:
+        """The centres in grid steps: (k, width) float64 of whole numbers."""
+        return np.frombuffer(self.centres, "<i4").reshape(-1, self.features.width).astype(np.float64)
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless map and centres fit; reads no record."""
+        self.features.check(schema, f"{field}.features")
+        if len(self.centres) % (4 * self.features.width):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", "k x width little-endian int32")
+        if np.abs(self.grid).max() > MOST_COORDINATE * STEPS:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", f"within +-{MOST_COORDINATE}")
+
+    def cell_count(self, schema: Schema) -> int:  # noqa: ARG002
+        """Number of centres k."""
+        return len(self.centres) // (4 * self.features.width)
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds per record: k x width."""
+        return len(self.centres) // 4
+
+    def cells(self, records: Records) -> NDArray[np.intp]:
+        """The nearest centre of each record, shape (n,)."""
+        centres = self.grid
+        squares = np.einsum("kw,kw->k", centres, centres)
+        found = np.empty(len(records), np.intp)
+        rows = max(1, BLOCK_ENTRIES // max(len(centres), self.features.width))
+        for start in range(0, len(records), rows):
+            block = slice(start, start + rows)
+            points = self.features.points(records.take(block))
+            found[block] = np.argmin(squares - 2.0 * (points @ centres.T), axis=1)
+        return found

@@ -1,0 +1,29 @@
+"""Resource limits of a curator, stated on its card, so that a learner can keep them before it asks."""
+
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of one query; a refusal over them depends on the query alone, never on a record.
+
+    Attributes:
+        query_kinds: allowed query kinds.
+        release_kinds: allowed release kinds of `counts`.
+        cells: most cells of a workload.
+        partitions: most partitions of a workload.
+        parameters: most parameters of a hypothesis.
+        multiply_adds: most multiply-adds of a query over the declared round size.
+        message_bytes: longest message read.
+    """
+
+    query_kinds: tuple[str, ...] = ("counts",)
+    release_kinds: tuple[str, ...] = ("mass", "signed_error", "error_correct")
+    cells: Positive = 100_000
+    partitions: Positive = 10_000
+    parameters: Positive = 2_000_000
+    multiply_adds: Positive = 200_000_000_000
+    message_bytes: Positive = 16 * 1024 * 1024

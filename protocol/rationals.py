@@ -1,0 +1,104 @@
+"""Exact amounts: scales and costs are rationals, never floats.
+
+Out of scope: noise. The conversion of a scale to the float that a noise library wants is in
+`curator_node.mechanisms`, where it rounds against the asker.
+"""
+
+import math
+import re
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+
+from protocol.errors import ConfigurationError
+
+MOST = 2**32 - 1
+"""Largest numerator and denominator on the wire (32 bits)."""
+
+AMOUNT_PATTERN = r"^(0|[1-9][0-9]{0,1999})(/[1-9][0-9]{0,1999})?$"
+Amount = Annotated[str, msgspec.Meta(max_length=4001, pattern=AMOUNT_PATTERN)]
+"""A non-negative rational of any practical size as text, "a" or "a/b": totals of many plans outgrow 32 bits."""
+OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=f"{AMOUNT_PATTERN}|^$")]
+"""An amount, or the empty text."""
+
+_DECIMAL = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
+_RATIO = re.compile(r"([0-9]{1,10})/([0-9]{1,10})")
+
+
+class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A positive rational in lowest terms, numerator and denominator at most 32 bits.
+
+    Raises:
+        ValueError: not positive, not in lowest terms, or too large. While decoding, msgspec turns it into
+            its own validation error, so hostile bytes cannot construct a bad one.
+    """
+
+    numerator: int
+    denominator: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.numerator <= MOST and 1 <= self.denominator <= MOST):
+            raise ValueError("numerator and denominator must lie in 1 .. 2^32 - 1")
+        if math.gcd(self.numerator, self.denominator) != 1:
+            raise ValueError("rational must be in lowest terms")
+
+    @property
+    def fraction(self) -> Fraction:
+        """The value as a standard library Fraction."""
+        return Fraction(self.numerator, self.denominator)
+
+    @classmethod
+    def of(cls, value: Fraction | int) -> "Rational":
+        """The wire form of a positive fraction; ValueError where it needs more than 32 bits."""
+        exact = Fraction(value)
+        return cls(exact.numerator, exact.denominator)
+
+
+def amount(value: Fraction) -> str:
+    """Text of a non-negative rational: "3" or "7/30"."""
+    return str(value)
+
+
+def parse_amount(text: str) -> Fraction:
+    """Inverse of `amount`; the text has passed `AMOUNT_PATTERN`."""
+    return Fraction(text)
+
+
+def parse_rational(text: str | float | Fraction) -> Fraction:
+    """A positive rational from what a person writes: 1, "1", "0.3", "1/30".
+
+    Bounded before it is parsed, so that "1e999999999" costs nothing. A float is taken by its shortest decimal
+    text (0.1 means one tenth); NaN and infinities are errors.
+
+    Raises:
+        ConfigurationError: not a positive rational, or larger than 32 bits.
+    """
+    if isinstance(text, Fraction):
+        value = text
+    else:
+        written = str(text).strip()[:64]
+        if ratio := _RATIO.fullmatch(written):
+            denominator = int(ratio[2])
+            value = Fraction(int(ratio[1]), denominator) if denominator else Fraction(0)
+        elif decimal := _DECIMAL.fullmatch(written):
+            digits = decimal[2] or ""
+            value = Fraction(int(decimal[1] + digits), 10 ** len(digits))
+        else:
+            raise ConfigurationError(f"{written!r} is not a positive rational: write 1, 0.3 or 1/30")
+    if not (value > 0 and value.numerator <= MOST and value.denominator <= MOST):
+        raise ConfigurationError(f"{str(text)[:40]!r} must be positive, with numerator and denominator at most 32 bits")
+    return value
+
+
+def round_up_32(value: Fraction) -> Fraction:
+    """The smallest convenient rational >= value whose numerator and denominator fit 32 bits.
+
+    Used for scales: rounding a scale up never costs more privacy. `value` must be positive and below 2^32 - 1.
+    """
+    if value.numerator <= MOST and value.denominator <= MOST:
+        return value
+    power = 0
+    while power < 31 and math.ceil(value * 2 ** (power + 1)) <= MOST:
+        power += 1
+    return Fraction(math.ceil(value * 2**power), 2**power)

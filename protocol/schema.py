@@ -1,0 +1,80 @@
+"""What a record looks like: attributes, levels, bounds, label. Written by the steward, public by nature."""
+
+import math
+from typing import Annotated
+
+import msgspec
+
+MOST_MAGNITUDE = 1e15
+"""Bounds, offsets and factors stay below this, so that no later product overflows."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Description = Annotated[str, msgspec.Meta(max_length=2000)]
+
+
+class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="kind", forbid_unknown_fields=True):
+    """A number with public bounds; values outside are moved to the nearer bound before anything else."""
+
+    name: Name
+    lower: float
+    upper: float
+    description: Description = ""
+
+    def __post_init__(self) -> None:
+        finite = math.isfinite(self.lower) and math.isfinite(self.upper)
+        if not finite or max(abs(self.lower), abs(self.upper)) > MOST_MAGNITUDE or self.lower >= self.upper:
+            raise ValueError(f"attribute {self.name!r} needs lower < upper, both within +-{MOST_MAGNITUDE:g}")
+
+
+class CategoricalAttribute(
+    msgspec.Struct, frozen=True, tag="categorical", tag_field="kind", forbid_unknown_fields=True
+):
+    """One of a few declared levels; any other value counts as "other"."""
+
+    name: Name
+    levels: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=1000)]
+    description: Description = ""
+
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"attribute {self.name!r} declares a level twice")
+
+
+Attribute = NumericAttribute | CategoricalAttribute
+
+
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The attributes of a record and its label.
+
+    Attributes:
+        attributes: in order; names are unique and differ from the label's.
+        label: name of the label column.
+        classes: the two class names; the second is class 1, the positive one.
+    """
+
+    attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    label: Name
+    classes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=2, max_length=2)]
+
+    def __post_init__(self) -> None:
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError("two attributes have the same name")
+        if self.label in names:
+            raise ValueError("the label is also listed as an attribute")
+        if self.classes[0] == self.classes[1]:
+            raise ValueError("the two classes have the same name")
+
+    def find(self, name: str) -> Attribute | None:
+        """The attribute of that name, or None."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+    def differences(self, other: "Schema") -> list[str]:
+        """Names whose meaning differs between two schemas (descriptions do not count); empty when compatible."""
+        mine, theirs = (
+            {a.name: msgspec.structs.replace(a, description="") for a in s.attributes} for s in (self, other)
+        )
+        names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        if (self.label, self.classes) != (other.label, other.classes):
+            names.append(self.label)
+        return names

@@ -1,0 +1,154 @@
+"""The hash-chained list of every envelope of a study, and its replay by an auditor who holds no data."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from protocol.envelopes import LABEL, Envelope, digest, open_envelope, open_receipt, request_digest, verify
+from protocol.errors import ExprilError, LocalProtocolError
+from protocol.messages import Card, CardRequest, Message, Refusal, Release, StudyAccepted, StudyClosed, StudyProposal
+from protocol.plans import Plan
+from protocol.queries import plan_cost, query_cost
+from protocol.rationals import parse_amount
+from protocol.transitions import Event, State, advance
+
+START = digest(b"expril/1 transcript")
+LEARNER_TYPES = frozenset({"card_request", "study_proposal", "query", "study_close"})
+
+
+class ReplayError(ExprilError):
+    """A transcript does not prove what it claims; the text says what is wrong and at which envelope."""
+
+
+@dataclass
+class Transcript:
+    """Envelopes in the order sent, with the running head h_{i+1} = SHA-256(h_i || SHA-256(envelope))."""
+
+    envelopes: list[bytes] = field(default_factory=list)
+    head: bytes = START
+
+    def append(self, envelope: bytes) -> None:
+        """Add an envelope and move the head."""
+        self.envelopes.append(envelope)
+        self.head = digest(self.head + digest(envelope))
+
+
+@dataclass
+class Replay:
+    """The replay of one learner's exchange with one curator; call `feed` for each envelope in order.
+
+    Attributes:
+        curator: the curator's public key.
+        learner: the learner's public key.
+        label: the signature label expected of the curator.
+        most_records_per_unit: c, from the curator's signed card.
+        plan: of the accepted study.
+        epsilon_claimed: exact cost of the accepted plan; 0 where none was accepted.
+        epsilon_spent: sum of what the receipts charge.
+        releases: number of releases.
+        refusals: codes in order.
+        state: of the study.
+    """
+
+    curator: bytes
+    learner: bytes
+    label: str = LABEL
+    most_records_per_unit: int = 0
+    plan: Plan | None = None
+    epsilon_claimed: Fraction = Fraction(0)
+    epsilon_spent: Fraction = Fraction(0)
+    releases: int = 0
+    refusals: list[str] = field(default_factory=list)
+    state: State = State.NEW
+    _request: bytes = b""
+    _request_envelope: bytes = b""
+    _answered: bool = False
+    _last_reply: bytes = b""
+    _position: int = 0
+
+    def feed(self, data: bytes) -> None:
+        """Check the next envelope: signature, order, plan, exact cost and receipt.
+
+        Raises:
+            ReplayError: anything is wrong.
+            RemoteProtocolError: the bytes are no envelope, or a signature is wrong.
+        """
+        self._position += 1
+        envelope, message = open_envelope(data)
+        from_learner = envelope.type in LEARNER_TYPES
+        signer = self.learner if from_learner else self.curator
+        verify(envelope, signer, label=LABEL if from_learner else self.label)
+        self._require(message.sender == signer, "the sender is not the signer")
+        if isinstance(message, Card):
+            self.most_records_per_unit = message.most_records_per_unit
+        elif isinstance(message, CardRequest):
+            pass
+        elif from_learner:
+            self._feed_request(data, envelope, message)
+        else:
+            self._feed_reply(data, envelope, message)
+
+    def _feed_request(self, data: bytes, envelope: Envelope, message: Message) -> None:
+        identity = request_digest(message.sender, envelope.type, envelope.payload)
+        if identity == self._request and self.state is not State.NEW:
+            return
+        if self._last_reply:
+            self._require(message.answers == digest(self._last_reply), "the request follows another reply")
+        self._advance(envelope)
+        self._request, self._request_envelope, self._answered = identity, data, False
+        if isinstance(message, StudyProposal):
+            self.plan = message.plan
+
+    def _feed_reply(self, data: bytes, envelope: Envelope, message: Message) -> None:
+        if self._answered:
+            self._require(data == self._last_reply or isinstance(message, Refusal), "two answers to one request")
+            return
+        self._require(message.answers == digest(self._request_envelope), "the reply answers another request")
+        self._advance(envelope)
+        if isinstance(message, Refusal):
+            self.refusals.append(message.code)
+            return
+        self._answered, self._last_reply = True, data
+        if self.plan is None or not isinstance(message, StudyAccepted | Release | StudyClosed):
+            raise ReplayError(f"envelope {self._position}: {envelope.type} without a plan")
+        receipt = open_receipt(message.receipt, self.curator, label=self.label)
+        names = (receipt.request, receipt.learner, receipt.study, receipt.sequence)
+        expected = (self._request, self.learner, message.study, message.sequence)
+        self._require(names == expected, "the receipt is for another request")
+        charged = Fraction(0)
+        if isinstance(message, StudyAccepted):
+            self.epsilon_claimed = plan_cost(self.plan, self.most_records_per_unit)
+            self._require(parse_amount(message.cost) == self.epsilon_claimed, "the quoted cost is not the plan's")
+        elif isinstance(message, Release):
+            self._require(self.releases < len(self.plan.queries), "more releases than planned queries")
+            charged = query_cost(self.plan.queries[self.releases], self.most_records_per_unit)
+            self.releases += 1
+            self._require(receipt.release == digest(message.body), "the receipt is for another release")
+        self.epsilon_spent += charged
+        self._require(parse_amount(receipt.charged) == charged, "the charge is not the query's cost")
+        self._require(parse_amount(receipt.spent_by_study) == self.epsilon_spent, "the total is not the sum")
+        if isinstance(message, StudyClosed):
+            rest = self.epsilon_claimed - self.epsilon_spent
+            self._require(parse_amount(message.refunded) == rest, "the refund is not what was left")
+
+    def _advance(self, envelope: Envelope) -> None:
+        try:
+            self.state = advance(self.state, Event(envelope.type))
+        except LocalProtocolError as error:
+            raise ReplayError(f"envelope {self._position}: {error}") from error
+
+    def _require(self, fact: bool, complaint: str) -> None:
+        if not fact:
+            raise ReplayError(f"envelope {self._position}: {complaint}")
+
+
+def replay(envelopes: Iterable[bytes], curator: bytes, learner: bytes, *, label: str = LABEL) -> Replay:
+    """Replay a learner's whole exchange with one curator (card, proposal, queries, close), without data.
+
+    Raises:
+        ReplayError, RemoteProtocolError: as `Replay.feed`.
+    """
+    state = Replay(curator=curator, learner=learner, label=label)
+    for data in envelopes:
+        state.feed(data)
+    return state

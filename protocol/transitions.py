@@ -1,0 +1,58 @@
+"""The states of a study and every lawful step, in one table that does not know whose side it is on.
+
+Curator and learner both drive it with the messages that they send and receive. An unlawful step raises and
+changes nothing.
+"""
+
+from enum import StrEnum
+
+from protocol.errors import LocalProtocolError
+
+
+class State(StrEnum):
+    """Where a study stands."""
+
+    NEW = "new"
+    PROPOSED = "proposed"
+    OPEN = "open"
+    ASKED = "asked"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+
+
+class Event(StrEnum):
+    """What moves a study: the message types, and the passing of the reservation's expiry."""
+
+    PROPOSAL = "study_proposal"
+    ACCEPTED = "study_accepted"
+    QUERY = "query"
+    RELEASE = "release"
+    CLOSE = "study_close"
+    CLOSED = "study_closed"
+    REFUSAL = "refusal"
+    EXPIRY = "expiry"
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.NEW: {Event.PROPOSAL: State.PROPOSED},
+    State.PROPOSED: {Event.ACCEPTED: State.OPEN, Event.REFUSAL: State.NEW},
+    State.OPEN: {Event.QUERY: State.ASKED, Event.CLOSE: State.CLOSING, Event.EXPIRY: State.EXPIRED},
+    State.ASKED: {Event.RELEASE: State.OPEN, Event.REFUSAL: State.OPEN, Event.EXPIRY: State.EXPIRED},
+    State.CLOSING: {Event.CLOSED: State.CLOSED, Event.REFUSAL: State.OPEN},
+    State.CLOSED: {},
+    State.EXPIRED: {},
+}
+
+
+def advance(state: State, event: Event) -> State:
+    """The state after `event`.
+
+    Raises:
+        LocalProtocolError: the step is not lawful in `state`.
+    """
+    after = TRANSITIONS[state].get(event)
+    if after is None:
+        lawful = ", ".join(TRANSITIONS[state]) or "nothing"
+        raise LocalProtocolError(f"{event} is not lawful in a study that is {state}; lawful: {lawful}")
+    return after
