@@ -38,7 +38,12 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.NEW: {Event.PROPOSAL: State.PROPOSED},
     State.PROPOSED: {Event.ACCEPTED: State.OPEN, Event.REFUSAL: State.NEW},
     State.OPEN: {Event.QUERY: State.ASKED, Event.CLOSE: State.CLOSING, Event.EXPIRY: State.EXPIRED},
-    State.ASKED: {Event.RELEASE: State.OPEN, Event.REFUSAL: State.OPEN, Event.EXPIRY: State.EXPIRED},
+    State.ASKED: {
+        Event.RELEASE: State.OPEN,
+        Event.REFUSAL: State.OPEN,
+        Event.CLOSE: State.CLOSING,
+        Event.EXPIRY: State.EXPIRED,
+    },
     State.CLOSING: {Event.CLOSED: State.CLOSED, Event.REFUSAL: State.OPEN},
     State.CLOSED: {},
     State.EXPIRED: {},

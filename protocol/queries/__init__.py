@@ -28,16 +28,24 @@ class QueryKind:
         check_planned: raises RemoteProtocolError(BAD_PLAN) for a planned query that breaks a rule.
         cost: (planned query, most records of one privacy unit) -> exact epsilon.
         read_body: (bytes, planned query, schema, limits) -> checked body; raises RemoteProtocolError.
+        multiply_adds: of answering a body, per record.
     """
 
     relation: str
     check_planned: Callable[[PlannedQuery], None]
     cost: Callable[[PlannedQuery, int], Fraction]
     read_body: Callable[[bytes, PlannedQuery, Schema, Limits], counts.CountsBody]
+    multiply_adds: Callable[[counts.CountsBody], int]
 
 
 QUERY_KINDS: dict[str, QueryKind] = {
-    "counts": QueryKind(NEIGHBOURING_RELATION, counts.check_planned, counts.cost, counts.read_body),
+    "counts": QueryKind(
+        relation=NEIGHBOURING_RELATION,
+        check_planned=counts.check_planned,
+        cost=counts.cost,
+        read_body=counts.read_body,
+        multiply_adds=counts.multiply_adds,
+    ),
 }
 
 

@@ -1,0 +1,104 @@
+"""Noise. The only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
+
+Scales arrive as exact rationals. OpenDP takes a float: it gets the smallest float64 not below the rational, so the
+true loss never exceeds the claim (the nearest float may lie below: 1000/3 does).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+dp.enable_features("contrib")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Which answer the noise is for; OpenDP ignores it, a seeded source must not.
+
+    Attributes:
+        learner: its name in the policy.
+        study: ordinal of the learner's study at this curator, from 0.
+        sequence: of the query.
+    """
+
+    learner: str
+    study: int
+    sequence: int
+
+
+class NoiseSource(Protocol):
+    """Where noise comes from. `seeded` sources are refused outside simulations."""
+
+    seeded: bool
+
+    def discrete_laplace(self, exact: NDArray[np.int64], l1: int, scale: Fraction, stamp: Stamp) -> NDArray[np.int64]:
+        """`exact` plus independent discrete Laplace noise, P(k) proportional to exp(-|k| / scale).
+
+        Args:
+            exact: (k,) int64 counts.
+            l1: L1 sensitivity for one privacy unit; the loss is l1 / scale.
+            scale: positive rational.
+            stamp: which answer this is.
+        """
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
+        """`size` independent continuous Laplace draws, for `paper_ratio` in simulations only."""
+
+
+class OpenDPNoise:
+    """Exact discrete Laplace noise of OpenDP, from the operating system's generator."""
+
+    seeded = False
+
+    def discrete_laplace(
+        self,
+        exact: NDArray[np.int64],
+        l1: int,
+        scale: Fraction,
+        stamp: Stamp,  # noqa: ARG002
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
+        mechanism = discrete_laplace_mechanism(scale)
+        check_loss(mechanism.map(d_in=l1), l1, scale)
+        return np.array(mechanism([int(value) for value in exact]), np.int64)
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
+        mechanism = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=float_not_below(scale))
+        return np.array(mechanism([0.0] * size))
+
+
+@lru_cache(maxsize=256)
+def discrete_laplace_mechanism(scale: Fraction) -> Any:
+    """OpenDP's measurement on int64 vectors in L1 distance."""
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=float_not_below(scale))
+
+
+def float_not_below(value: Fraction) -> float:
+    """The smallest float64 that is not below a positive rational."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def check_loss(mapped: float, l1: int, scale: Fraction) -> None:
+    """Cross-check OpenDP's privacy map against our exact cost l1 / scale.
+
+    The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and
+    may exceed our claim only by rounding.
+
+    Raises:
+        ArithmeticError: it does either; nothing may be released.
+    """
+    claim = Fraction(l1) / scale
+    true_loss = Fraction(l1) / Fraction(float_not_below(scale))
+    bound = Fraction(mapped)
+    if not true_loss <= claim or not true_loss <= bound <= claim * (1 + Fraction(1, 2**40)):
+        raise ArithmeticError("the noise library's privacy map disagrees with the exact cost")

@@ -1,0 +1,105 @@
+"""What a curator allows: its steward's own TOML file, never a run's configuration."""
+
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+
+from protocol.errors import ConfigurationError
+from protocol.queries import QUERY_KINDS
+from protocol.queries.limits import Limits
+from protocol.rationals import parse_rational
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.strict_toml import read_toml, suggest
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Written = str | int | float
+"""A rational as a person writes it: 1, "0.3", "1/30"."""
+
+
+class LearnerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One learner that may ask.
+
+    Attributes:
+        name: for the steward's own tables.
+        key: its public key, 64 hexadecimal digits.
+        cap: most epsilon it may ever spend here.
+    """
+
+    name: Text
+    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    cap: Written
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy file.
+
+    Attributes:
+        name: the curator's, as its card shows it.
+        cap: most epsilon over all learners together; they may collude.
+        learners: who may ask.
+        limits: of one query; they are on the card.
+        open_studies: most studies that one learner may have open.
+        reservation_seconds: how long a study's reservation lasts.
+        message_seconds: how far ahead a message's expiry may lie.
+        least_cost: smallest cost of a plan, so that the ledger cannot be flooded with crumbs.
+        cache_bytes: most memory for encoded workloads.
+        simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.
+    """
+
+    name: Text
+    cap: Written
+    learners: tuple[LearnerPolicy, ...] = ()
+    limits: Limits = Limits()
+    open_studies: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 4
+    reservation_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 86_400
+    message_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 3_600
+    least_cost: Written = "1/1000"
+    cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
+    simulation: bool = False
+
+    def __post_init__(self) -> None:
+        for value in (self.cap, self.least_cost, *(learner.cap for learner in self.learners)):
+            _rational(value)
+        for kind in self.limits.query_kinds:
+            if kind not in QUERY_KINDS:
+                raise ValueError(f"unknown query kind {kind!r}{suggest(kind, list(QUERY_KINDS))}")
+        for kind in self.limits.release_kinds:
+            if kind not in RELEASE_KINDS:
+                raise ValueError(f"unknown release kind {kind!r}{suggest(kind, list(RELEASE_KINDS))}")
+            if not RELEASE_KINDS[kind].private and not self.simulation:
+                raise ValueError(f"{kind} is not private as claimed; it needs simulation = true")
+        keys = [learner.key for learner in self.learners]
+        if len(set(keys)) != len(keys):
+            raise ValueError("two learners have the same key")
+
+    def learner(self, key: bytes) -> LearnerPolicy | None:
+        """The entry of a public key, or None."""
+        return next((learner for learner in self.learners if learner.key == key.hex()), None)
+
+    @property
+    def total_cap(self) -> Fraction:
+        """Most epsilon over all learners."""
+        return parse_rational(self.cap)
+
+    def cap_of(self, key: bytes) -> Fraction:
+        """Most epsilon of one learner; zero for a stranger."""
+        learner = self.learner(key)
+        return Fraction(0) if learner is None else parse_rational(learner.cap)
+
+    @property
+    def least(self) -> Fraction:
+        """Smallest cost of a plan."""
+        return parse_rational(self.least_cost)
+
+
+def read_policy(text: str, *, where: str = "policy") -> Policy:
+    """Parse a policy file; ConfigurationError names the wrong key and suggests the right one."""
+    return read_toml(text, Policy, where=where)
+
+
+def _rational(value: Written) -> None:
+    try:
+        parse_rational(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,86 @@
+"""What a curator checks before anything is charged. Reads the request, the policy and the ledger; never a record."""
+
+from fractions import Fraction
+
+from curator_node.ledger_entries import StudyAccount
+from curator_node.policy import Policy
+from curator_node.steward import StewardFile
+from protocol.envelopes import digest
+from protocol.errors import RemoteProtocolError
+from protocol.messages import Message, Query
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries import plan_cost, query_kind
+from protocol.queries.counts import CountsBody
+from protocol.refusals import RefusalCode
+from protocol.transitions import State
+
+ASSUMED_ROUND_SIZE = 10_000
+"""Stands in for an undeclared round size where work is bounded; never the true number of records."""
+
+
+def check_time(message: Message, now: int, policy: Policy) -> None:
+    """Raise RemoteProtocolError(EXPIRED) for a message whose expiry has passed or lies too far ahead."""
+    if not now < message.expires_at <= now + policy.message_seconds:
+        limit = f"an expiry at most {policy.message_seconds} seconds ahead"
+        raise RemoteProtocolError(RefusalCode.EXPIRED, "expires_at", limit)
+
+
+def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fraction:
+    """The plan's exact cost.
+
+    Raises:
+        RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
+    """
+    limits = policy.limits
+    cost = plan_cost(plan, most_records_per_unit)
+    for index, planned in enumerate(plan.queries):
+        field = f"plan.queries[{index}]"
+        if planned.kind not in limits.query_kinds:
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(limits.query_kinds))
+        if planned.release not in limits.release_kinds:
+            allowed = ", ".join(limits.release_kinds)
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+        if planned.partitions > limits.partitions:
+            limit = f"at most {limits.partitions} partitions"
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+    if cost < policy.least:
+        raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, "plan", f"a cost of at least {policy.least}")
+    return cost
+
+
+def check_next(message: Query, identity: bytes, study: StudyAccount, last_reply: bytes | None) -> None:
+    """Raise RemoteProtocolError unless this is the study's next query, or one charged and not yet answered."""
+    if study.last_request == identity:
+        return
+    if study.state is State.CLOSED:
+        raise RemoteProtocolError(RefusalCode.STUDY_CLOSED)
+    if study.state is State.EXPIRED:
+        raise RemoteProtocolError(RefusalCode.STUDY_EXPIRED)
+    expected = study.sequence + 1
+    if message.sequence < expected:
+        raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "sequence", f"sequence {expected}")
+    if message.sequence > expected:
+        raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", f"sequence {expected}")
+    if last_reply is None or message.answers != digest(last_reply):
+        raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
+
+
+def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy) -> tuple[CountsBody, PlannedQuery]:
+    """The checked body and its planned query.
+
+    Raises:
+        RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT.
+    """
+    if not 1 <= message.sequence <= len(plan.queries):
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(plan.queries)} planned queries")
+    planned = plan.queries[message.sequence - 1]
+    if message.kind != planned.kind:
+        query_kind(message.kind)
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
+    kind = query_kind(planned.kind)
+    body = kind.read_body(message.body, planned, steward.schema, policy.limits)
+    work = kind.multiply_adds(body) * (steward.round_size or ASSUMED_ROUND_SIZE)
+    if work > policy.limits.multiply_adds:
+        limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body", limit)
+    return body, planned

@@ -1,0 +1,47 @@
+"""The steward's schema file: what is public about the records. Bounds and levels come from here, never from data."""
+
+from typing import Annotated
+
+import msgspec
+
+from protocol.schema import Attribute, Name, Schema
+from protocol.strict_toml import read_toml
+
+
+class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A schema file.
+
+    Attributes:
+        label: label column.
+        classes: two class names, the second is the positive one.
+        attributes: in order.
+        unit: column that names the privacy unit (patient, exam); None: the unit is the record.
+        most_records_per_unit: contribution bound c; where a unit has more records, c of them are kept.
+        round_size: declared approximate number of records; public, a round figure.
+        description: for people.
+    """
+
+    label: Name
+    classes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=2, max_length=2)]
+    attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    unit: Name | None = None
+    most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
+    round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None = None
+    description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+    def __post_init__(self) -> None:
+        if self.unit is None and self.most_records_per_unit != 1:
+            raise ValueError("most_records_per_unit needs a unit column")
+        if self.unit is not None and self.unit in (self.label, *(a.name for a in self.attributes)):
+            raise ValueError("the unit column is also the label or an attribute")
+        _ = self.schema
+
+    @property
+    def schema(self) -> Schema:
+        """The part that travels on the card."""
+        return Schema(attributes=self.attributes, label=self.label, classes=self.classes)
+
+
+def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:
+    """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
+    return read_toml(text, StewardFile, where=where)
