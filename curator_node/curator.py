@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset
@@ -300,7 +301,7 @@ class Curator:
             )
         )
 
-    def _header(self, data: bytes, message: Message | None) -> dict[str, int | bytes]:
+    def _header(self, data: bytes, message: Message | None) -> dict[str, Any]:
         return {
             "study": message.study if message else NO_STUDY,
             "sender": self.identity,

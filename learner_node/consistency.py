@@ -1,0 +1,147 @@
+"""Noisy counts of several partitions of the same records, adjusted until they agree.
+
+Every record is in exactly one cell of each partition (one feature's bins, or one clustering), so the true totals of
+all partitions are equal while the noisy ones are not. `make_consistent` gives the best linear unbiased estimate of
+the cells under that constraint, `make_nonnegative` also moves the cells to the nearest values that can be masses.
+Both only post-process answers, so they cost no privacy (Hay et al. 2010). Which questions were asked
+is not handled here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ConsistentBlocks:
+    """Blocks whose totals agree.
+
+    Attributes:
+        blocks: one float64 array per partition, in the order and of the shapes that were given: (cells,), or
+            (cells, columns) where a cell holds several numbers.
+        total: float64, shape () or (columns,); the total of every block.
+        total_variance: float, the noise variance of `total` before any clipping; 0 where the total was given.
+    """
+
+    blocks: tuple[Vector, ...]
+    total: Vector
+    total_variance: float
+
+
+def make_consistent(
+    blocks: Sequence[ArrayLike], variances: ArrayLike, *, total: ArrayLike | None = None
+) -> ConsistentBlocks:
+    """Give all blocks the same total, by generalised least squares.
+
+    With independent noise of variance v_b in each of the c_b cells of block b, the best linear unbiased estimate of
+    the total is the mean of the block totals weighted by 1 / (c_b v_b), and each block spreads its difference from it
+    evenly over its cells (the constrained inference of Hay et al. 2010, for partitions under one root). Values may
+    come out negative. A noisy total that was asked for on its own is a block of one cell.
+
+    Args:
+        blocks: noisy numbers of each partition, each (cells,) or each (cells, columns). Columns, such as the errors
+            and the correct answers of a hypothesis, are made consistent one by one.
+        variances: (len(blocks),) noise variance of a single number in each block, > 0.
+        total: the exact total where it is known, of shape () or (columns,); None estimates it.
+
+    Returns:
+        The adjusted blocks.
+
+    Raises:
+        ValueError: without blocks, on wrong shapes, non-finite values, or a variance that is not positive.
+    """
+    arrays = _as_blocks(blocks)
+    noise = np.asarray(variances, dtype=np.float64)
+    if noise.shape != (len(arrays),):
+        raise ValueError(f"variances must have shape ({len(arrays)},), got {noise.shape}")
+    if not np.all(np.isfinite(noise) & (noise > 0)):
+        raise ValueError("variances must be finite and positive")
+    shape = arrays[0].shape[1:]
+    sums = np.array([block.sum(axis=0) for block in arrays])
+    if total is None:
+        precisions = 1 / (noise * [len(block) for block in arrays])
+        variance = float(1 / precisions.sum())
+        common = np.asarray(np.tensordot(precisions, sums, axes=1) * variance, dtype=np.float64)
+    else:
+        variance = 0.0
+        common = np.asarray(total, dtype=np.float64)
+        if common.shape != shape:
+            raise ValueError(f"total must have shape {shape}, got {common.shape}")
+        if not np.all(np.isfinite(common)):
+            raise ValueError("total must be finite")
+    adjusted = tuple(block + (common - block_sum) / len(block) for block, block_sum in zip(arrays, sums, strict=True))
+    return ConsistentBlocks(adjusted, common, variance)
+
+
+def make_nonnegative(consistent: ConsistentBlocks) -> ConsistentBlocks:
+    """Replace each block by the nearest masses: its Euclidean projection on `{x >= 0, sum x = total}`.
+
+    A negative total, which is noise around a total near 0, becomes 0. Cells of one block have equal noise, so the
+    projection is also the constrained least-squares estimate of the block, given the total.
+
+    Args:
+        consistent: the result of `make_consistent`.
+
+    Returns:
+        Blocks of the same shapes, all entries >= 0, with the common total (0 at least).
+    """
+    total = np.maximum(consistent.total, 0.0)
+    blocks = tuple(_project_columns(block, total) for block in consistent.blocks)
+    return ConsistentBlocks(blocks, total, consistent.total_variance)
+
+
+def project_to_masses(values: ArrayLike, total: float) -> Vector:
+    """Project on the scaled simplex: `argmin ||x - values||` over `x >= 0, sum x = total`.
+
+    The projection is `max(values - t, 0)` with the one threshold t that gives the sum (Held, Wolfe and Crowder 1974;
+    Duchi et al. 2008, figure 1).
+
+    Args:
+        values: (n,) finite numbers, n >= 1.
+        total: the sum of the result, finite and >= 0.
+
+    Returns:
+        (n,) float64.
+
+    Raises:
+        ValueError: on a wrong shape, non-finite values or a negative total.
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or vector.size == 0:
+        raise ValueError(f"values must have shape (n,) with n >= 1, got {vector.shape}")
+    if not np.all(np.isfinite(vector)):
+        raise ValueError("values must be finite")
+    if not (np.isfinite(total) and total >= 0):
+        raise ValueError(f"total must be finite and not negative, got {total}")
+    # Only differences matter; without the shift, values far from 0 would cost the small total its digits.
+    shifted = vector - vector.max()
+    descending = np.sort(shifted)[::-1]
+    thresholds = (np.cumsum(descending) - total) / np.arange(1, vector.size + 1)
+    positive = int(np.count_nonzero(descending > thresholds))
+    threshold = thresholds[max(positive, 1) - 1]
+    projected: Vector = np.maximum(shifted - threshold, 0.0)
+    return projected
+
+
+def _project_columns(block: Vector, total: Vector) -> Vector:
+    if block.ndim == 1:
+        return project_to_masses(block, float(total))
+    return np.column_stack([project_to_masses(block[:, j], float(total[j])) for j in range(block.shape[1])])
+
+
+def _as_blocks(blocks: Sequence[ArrayLike]) -> list[Vector]:
+    arrays = [np.asarray(block, dtype=np.float64) for block in blocks]
+    if not arrays:
+        raise ValueError("at least one block is needed")
+    for block in arrays:
+        if block.ndim not in {1, 2} or block.size == 0:
+            raise ValueError(f"a block must have shape (cells,) or (cells, columns), got {block.shape}")
+        if block.shape[1:] != arrays[0].shape[1:]:
+            raise ValueError("all blocks must have the same columns")
+        if not np.all(np.isfinite(block)):
+            raise ValueError("blocks must be finite")
+    return arrays

@@ -1,0 +1,236 @@
+"""What the noisy counts of a cell say about its label signal and its mass.
+
+A cell holds `M` private records; a share `p = (1 + f) / 2` of them carries label 1. Its counts are
+modelled as Poisson, its answers as counts plus the noise that the mechanism is known to add, and `M`
+is integrated out under a Gamma prior. Nothing here knows about features or about the other cells' `f`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.special import gammaln, logsumexp
+
+Floats = NDArray[np.float64]
+
+SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
+"""The values of f, float64 (81,), on which site tables are given."""
+
+# A scale of 0.05 leaves all but 4e-9 of the noise at zero: exact counts need no case of their own, and
+# impossible ones (negative, say) still have a likelihood.
+_SMALLEST_SCALE = 0.05
+_MASS_NODES = 24
+_MASS_DEVIATIONS = 4.0
+# From this many records on, a Poisson count is taken as normal (its skewness is then 0.02).
+_LARGEST_EXACT_MASS = 3000.0
+_LARGEST_EXACT_COUNT = 6000
+_SQRT_RATE_STEP = 0.05
+_SMALLEST_LIKELIHOOD = 1e-300
+_MASS_SPREADS = (0.02, 0.1, 0.3, 0.8, 2.0)
+_MASS_REGIONS = 40
+
+
+@dataclass(frozen=True)
+class MassPrior:
+    """Independent Gamma priors of the cell masses.
+
+    Attributes:
+        mean: Expected number of target records, float64 (K,), positive.
+        shape: Gamma shape, float64 (K,), positive; the variance is `mean**2 / shape`.
+    """
+
+    mean: Floats
+    shape: Floats
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """The likelihood of every cell's answer as a function of its label signal.
+
+    Attributes:
+        log_likelihood: log P(answer | f), float64 (K, 81), at `SIGNAL_NODES`; taken as constant outside.
+        mass: E[M | answer, f], float64 (K, 81), non-negative.
+    """
+
+    log_likelihood: Floats
+    mass: Floats
+
+
+def noise_variance(scale: float, sites: int) -> float:
+    """Return the variance of the sum of `sites` discrete Laplace variables, 2 m q / (1 - q)^2.
+
+    Args:
+        scale: Scale of one variable, P(k) proportional to exp(-|k| / scale).
+        sites: Number of variables, at least 1.
+    """
+    ratio = np.exp(-1.0 / max(scale, _SMALLEST_SCALE))
+    return float(2.0 * sites * ratio / np.expm1(-1.0 / max(scale, _SMALLEST_SCALE)) ** 2)
+
+
+def noise_log_pmf(values: NDArray[np.int64], scale: float, sites: int) -> Floats:
+    """Return log P(sum of `sites` independent discrete Laplace variables = value).
+
+    The sum is a difference of two negative binomials. Its mass at n >= 0, with q = exp(-1 / scale), is
+    (1-q)^2m q^n C(n+m-1, n) 2F1(m, n+m; n+1; q^2); Pfaff's transformation (Abramowitz & Stegun 15.3.4)
+    makes the series finite with positive terms only, so that nothing cancels.
+
+    Args:
+        values: int64, any shape.
+        scale: Scale of one variable; below 0.05 (zero included) it is taken as 0.05.
+        sites: Number of variables, at least 1.
+
+    Returns:
+        float64 of the shape of `values`, finite.
+    """
+    log_ratio = -1.0 / max(scale, _SMALLEST_SCALE)
+    n = np.abs(values).astype(np.float64)[..., None]
+    j = np.arange(sites, dtype=np.float64)
+    log_one_minus_square = np.log(-np.expm1(2.0 * log_ratio))
+    series = logsumexp(
+        gammaln(sites + j)
+        - gammaln(sites - j)
+        - gammaln(j + 1.0)
+        + gammaln(n + 1.0)
+        - gammaln(n + 1.0 + j)
+        + j * (2.0 * log_ratio - log_one_minus_square),
+        axis=-1,
+    )
+    n = n[..., 0]
+    log_pmf: Floats = (
+        2.0 * sites * np.log(-np.expm1(log_ratio))
+        - sites * log_one_minus_square
+        + n * log_ratio
+        + gammaln(n + sites)
+        - gammaln(n + 1.0)
+        - gammaln(sites)
+        + series
+    )
+    return log_pmf
+
+
+def fit_mass_prior(
+    source_counts: Floats, totals: Floats, centres: Floats, *, total: float, variance: float
+) -> MassPrior:
+    """Choose a prior of the cell masses from the source's counts and the noisy totals (empirical Bayes).
+
+    The mean of a cell is its source count times the ratio of the two data sets' sizes, corrected, where
+    that is likelier, by shrunken ratios of forty regions of neighbouring cells. The spread has a part that
+    shrinks with the source count and one that does not, picked from five values. "Likelier" is by the
+    normal likelihood of the totals.
+
+    Args:
+        source_counts: Source records of the cells, float64 (K,), at least 1.
+        totals: Noisy number of target records of the cells, float64 (K,).
+        centres: Mean features of the cells, float64 (K, d).
+        total: Estimated number of target records, positive.
+        variance: Variance of the noise in one total.
+    """
+    ratio = total / float(source_counts.sum())
+    means = [ratio * source_counts]
+    if len(totals) > 2 * _MASS_REGIONS:
+        regional = _regional_ratios(totals, means[0], centres, variance)
+        means.append(np.maximum(regional * means[0], 0.3 * ratio))
+    best, best_fit = None, -np.inf
+    for mean in means:
+        for spread in _MASS_SPREADS:
+            prior = MassPrior(mean, 1.0 / (1.0 / source_counts + spread))
+            v = mean + mean**2 / prior.shape + variance
+            fit = -0.5 * float(np.sum((totals - mean) ** 2 / v + np.log(v)))
+            if best is None or fit > best_fit:
+                best, best_fit = prior, fit
+    assert best is not None  # noqa: S101 - the loops are never empty
+    return best
+
+
+def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
+    """Return the exact likelihood of every cell's two noisy counts, the mass integrated out.
+
+    t_c(f) = integral of p(M) [Poisson(M p) * noise](n1) [Poisson(M (1-p)) * noise](n0) dM, where `*` is
+    convolution and p = (1 + f) / 2. The integral is a midpoint sum over 24 values of sqrt(M), placed where
+    the prior and the total put M. A cell of more than 3,000 records is taken as normal instead of Poisson.
+
+    Args:
+        counts: Noisy counts, float64 (K, 2), column 1 is label 1; rounded to integers, |count| <= 1e12.
+        prior: Priors of the K masses.
+        scale: Scale of one site's discrete Laplace noise; 0 is none.
+        sites: Number of noises in every count.
+    """
+    variance = noise_variance(scale, sites)
+    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, 2.0 * variance, scale)
+    share = 0.5 * (1.0 + SIGNAL_NODES)
+    large = mass[:, -1] > _LARGEST_EXACT_MASS
+    joint = np.empty((len(counts), _MASS_NODES, len(share)))
+    for rows, count_log_likelihood in ((large, _normal_log_likelihood), (~large, _exact_log_likelihood)):
+        if rows.any():
+            rates = mass[rows][:, :, None] * np.stack([1.0 - share, share])[:, None, None, :]
+            joint[rows] = log_weight[rows][:, :, None]
+            for label in (0, 1):
+                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, sites)
+    top = joint.max(axis=1)
+    weight = np.exp(joint - top[:, None, :])
+    normaliser = weight.sum(axis=1)
+    return SiteTable(
+        log_likelihood=top + np.log(normaliser),
+        mass=np.einsum("kmf,km->kf", weight, mass) / normaliser,
+    )
+
+
+def _regional_ratios(totals: Floats, expected: Floats, centres: Floats, variance: float) -> Floats:
+    """Target-to-expected ratio of each cell's region, shrunk to 1 by its own noise, float64 (K,)."""
+    region = fcluster(linkage(centres, "ward"), _MASS_REGIONS, criterion="maxclust") - 1
+    observed = np.bincount(region, weights=totals)
+    foreseen = np.maximum(np.bincount(region, weights=expected), 1e-9)
+    error = (np.maximum(observed, 1.0) + np.bincount(region) * variance) / np.maximum(foreseen, 1.0) ** 2
+    excess = observed / foreseen - 1.0
+    signal = max(float(np.mean(excess**2 - error)), 0.0)
+    ratios: Floats = np.maximum(1.0 + excess * signal / (signal + error), 0.05)[region]
+    return ratios
+
+
+def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: float) -> tuple[Floats, Floats]:
+    """Masses (K, 24), ascending, and log of prior density times spacing, of a midpoint rule in sqrt(M)."""
+    prior_variance = prior.mean**2 / prior.shape
+    surprise = np.abs(totals - prior.mean)
+    # The Laplace law's tails are linear: far out, |x| * scale is the variance of the normal as steep.
+    total_variance = np.maximum(variance + np.maximum(totals, prior.mean), surprise * scale)
+    both = prior_variance + total_variance
+    centre = (totals * prior_variance + prior.mean * total_variance) / both
+    reach = _MASS_DEVIATIONS * np.sqrt(prior_variance * total_variance / both)
+    high = np.sqrt(np.maximum(centre + reach, 0.1 * prior.mean))
+    low = np.minimum(np.sqrt(np.maximum(centre - reach, 0.0)), 0.9 * high)
+    step = (high - low) / _MASS_NODES
+    root = low[:, None] + step[:, None] * (np.arange(_MASS_NODES) + 0.5)
+    mass: Floats = root**2
+    rate, shape = (prior.shape / prior.mean)[:, None], prior.shape[:, None]
+    log_density = shape * np.log(rate) - gammaln(shape) + (shape - 1.0) * np.log(mass) - rate * mass
+    log_weight: Floats = log_density + np.log(2.0 * root * step[:, None])
+    return mass, log_weight
+
+
+def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: int) -> Floats:
+    """Log density of counts (k,) at rates (k, m, f), as normal and no sharper than the nodes of f."""
+    variance = np.maximum(rates, 1.0) + noise_variance(scale, sites) + (rates / 64.0) ** 2
+    values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
+    return values
+
+
+def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: int) -> Floats:
+    """Log of (Poisson * noise)(count) for counts (k,) at rates (k, m, f), interpolated in sqrt(rate)."""
+    top = float(rates.max())
+    roots = np.arange(np.ceil(np.sqrt(top) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
+    true_counts = np.arange(int(top + 8.0 * np.sqrt(top) + 16.0))
+    grid_rates = np.maximum(roots**2, 1e-12)[:, None]
+    poisson = np.exp(true_counts * np.log(grid_rates) - grid_rates - gammaln(true_counts + 1.0))
+    bounded = np.clip(np.rint(counts), -_LARGEST_EXACT_COUNT, _LARGEST_EXACT_COUNT).astype(np.int64)
+    difference = np.abs(bounded - true_counts[:, None])
+    log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, sites)[difference]
+    largest = log_noise.max(axis=0)
+    likelihood = poisson @ np.exp(log_noise - largest)
+    table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T.ravel()
+    position = np.sqrt(rates) / _SQRT_RATE_STEP
+    cell = position.astype(np.int64)
+    fraction = position - cell
+    cell += np.arange(len(counts))[:, None, None] * len(roots)
+    values: Floats = table[cell] * (1.0 - fraction) + table[cell + 1] * fraction
+    return values

@@ -1,0 +1,145 @@
+"""The fitted label model: an evidence-weighted mixture of Gaussian-process posteriors, ready to predict."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from learner_node.label_model.random_features import (
+    Kernel,
+    blocks,
+    bounded,
+    kernel_diagonal,
+    stationary_features,
+)
+
+Floats = NDArray[np.float64]
+
+_LARGEST_SIGNAL = 1.5
+
+
+@dataclass(frozen=True)
+class Component:
+    """The posterior of f under one kernel, as weights of the random features."""
+
+    kernel: Kernel
+    weight: float
+    mean: Floats
+    """float64 (1001 + d,): posterior mean of f is features @ mean."""
+    reduction: Floats
+    """float64 (1001 + d, K): the data lower the variance of f by |features @ reduction|^2."""
+    within: float
+    """Mean prior variance of f within a cell."""
+    least_variance: float
+    """Least posterior variance of a cell's mean of f."""
+
+    def signal(self, features: Floats, phases: Floats) -> Floats:
+        """Posterior means of f, float64 (n,)."""
+        mean: Floats = self._features(features, phases) @ self.mean
+        return mean
+
+    def clipped_signal(self, features: Floats, phases: Floats) -> Floats:
+        """Posterior means, clipped to [-1, 1], of f averaged over a region of a cell's size, float64 (n,).
+
+        Averaged, because the model bounds only the means of cells: in a pure cell every record is sure,
+        while the normal posterior at a single record would still be wide.
+        """
+        rows = self._features(features, phases)
+        reduction = rows @ self.reduction
+        prior = kernel_diagonal(self.kernel, np.mean(features**2, axis=1))
+        variance = prior - self.within - np.einsum("nk,nk->n", reduction, reduction)
+        deviation = np.sqrt(np.maximum(variance, self.least_variance))
+        return clipped_normal_mean(rows @ self.mean, deviation)
+
+    def _features(self, features: Floats, phases: Floats) -> Floats:
+        return np.concatenate([stationary_features(phases / self.kernel.length_scale), features], axis=1)
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """P(label 1 | instance) as inferred from the counts: an evidence-weighted mixture of posteriors.
+
+    Attributes:
+        source_mass: Estimated number of target records that each source record stands for, float64 (n_s,),
+            non-negative, equal within a cell. The sum is the estimated size of the target within the used
+            cells.
+        total: Estimated number of target records in all cells, at least 1.
+        log_evidence: Log probability of the counts in the used cells, averaged over the kernels tried.
+    """
+
+    source_mass: Floats
+    total: float
+    log_evidence: float
+    _frequencies: Floats
+    _components: tuple[Component, ...]
+
+    def latent(self, features: Floats) -> Floats:
+        """Return the label signal f, whose sign is the predicted label.
+
+        Args:
+            features: Instances on the scale of the fit, float64 (n, d), finite.
+
+        Returns:
+            float64 (n,) in [-1.5, 1.5].
+
+        Raises:
+            ValueError: `features` has another shape or holds infinities or NaNs.
+        """
+        rows = checked_features(features, self._frequencies.shape[0])
+        result = np.zeros(len(rows))
+        for block in blocks(len(rows)):
+            phases = rows[block] @ self._frequencies
+            for component in self._components:
+                mean = component.signal(rows[block], phases)
+                result[block] += component.weight * np.clip(mean, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
+        signal: Floats = np.clip(result, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
+        return signal
+
+    def probability(self, features: Floats) -> Floats:
+        """Return P(label 1), the posterior mean of (1 + f) / 2 with f clipped to [-1, 1].
+
+        f is here the mean of the label signal over a region of a cell's size around the instance.
+
+        Args:
+            features: Instances on the scale of the fit, float64 (n, d), finite.
+
+        Returns:
+            float64 (n,) in [0, 1].
+
+        Raises:
+            ValueError: `features` has another shape or holds infinities or NaNs.
+        """
+        rows = checked_features(features, self._frequencies.shape[0])
+        result = np.full(len(rows), 0.5)
+        for block in blocks(len(rows)):
+            phases = rows[block] @ self._frequencies
+            for component in self._components:
+                result[block] += 0.5 * component.weight * component.clipped_signal(rows[block], phases)
+        probability: Floats = np.clip(result, 0.0, 1.0)
+        return probability
+
+
+def clipped_normal_mean(mean: Floats, deviation: Floats) -> Floats:
+    """Return E[max(-1, min(1, x))] for normal x, float64 of the shape of `mean`."""
+    low, high = (-1.0 - mean) / deviation, (1.0 - mean) / deviation
+    density = (np.exp(-0.5 * low**2) - np.exp(-0.5 * high**2)) / np.sqrt(2.0 * np.pi)
+    inside = ndtr(high) - ndtr(low)
+    result: Floats = mean * inside + deviation * density + ndtr(-high) - ndtr(low)
+    return result
+
+
+def checked_features(features: Floats, dimensions: int | None) -> Floats:
+    """Return the features as float64 (n, d), clipped; `dimensions` None is a fit, which needs two rows.
+
+    Raises:
+        ValueError: The shape is another or a value is not finite.
+    """
+    rows = np.asarray(features, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] < 1 or (dimensions is not None and rows.shape[1] != dimensions):
+        raise ValueError(f"features must have shape (n, {dimensions or 'd'}), not {rows.shape}")
+    if dimensions is None and len(rows) < 2:
+        raise ValueError("at least two source records are needed")
+    if not np.isfinite(rows).all():
+        raise ValueError("features must be finite")
+    return bounded(rows)

@@ -1,0 +1,125 @@
+"""Random features of a rough-tailed stationary kernel plus a linear one, and their averages over cells.
+
+The stationary part has a Student-t spectrum with five degrees of freedom: heavier tails than a Gaussian
+kernel's, so that edges between labels need not be smooth. Random Fourier features: Rahimi & Recht,
+"Random Features for Large-Scale Kernel Machines" (2007), cosine and sine pairs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+Floats = NDArray[np.float64]
+
+_FREQUENCIES = 500
+_SPECTRUM_DEGREES = 5
+_CONSTANT = 0.3
+_BLOCK = 1024
+# Standardised features of n records are below sqrt(n); past this bound they could only break the algebra.
+_LARGEST_FEATURE = 1e3
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One setting of the prior covariance of f.
+
+    Attributes:
+        length_scale: In units of the typical distance sqrt(d), positive.
+        linear: Weight of the linear part, non-negative.
+        amplitude: Prior variance of the stationary part, positive.
+    """
+
+    length_scale: float
+    linear: float
+    amplitude: float
+
+
+@dataclass(frozen=True)
+class CellAverages:
+    """Averages of features over the source records of the used cells.
+
+    Attributes:
+        centres: Mean instance, float64 (K, d).
+        stationary: Per length-scale, mean stationary features, float64 (K, 1001).
+        square: Mean of |z|^2 / d, float64 (K,).
+    """
+
+    centres: Floats
+    stationary: dict[float, Floats]
+    square: Floats
+
+
+def draw_frequencies(dimensions: int, seed: int) -> Floats:
+    """Return the frequencies of the stationary kernel at length-scale 1, float64 (d, 500)."""
+    rng = np.random.default_rng(seed)
+    normal = rng.standard_normal((dimensions, _FREQUENCIES))
+    radial = np.sqrt(rng.chisquare(_SPECTRUM_DEGREES, _FREQUENCIES) / _SPECTRUM_DEGREES)
+    frequencies: Floats = normal / (radial * np.sqrt(dimensions))
+    return frequencies
+
+
+def bounded(features: Floats) -> Floats:
+    """Return the features clipped to [-1000, 1000]."""
+    return np.clip(features, -_LARGEST_FEATURE, _LARGEST_FEATURE)
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Yield slices of 1,024 that cover `count` records, so that features never fill the memory."""
+    for start in range(0, count, _BLOCK):
+        yield slice(start, min(start + _BLOCK, count))
+
+
+def stationary_features(phases: Floats) -> Floats:
+    """Return features whose inner product is the stationary kernel plus 0.09.
+
+    Args:
+        phases: Instances times frequencies over the length-scale, float64 (n, 500).
+
+    Returns:
+        float64 (n, 1001); the squared norm of every row is 1.09.
+    """
+    count = phases.shape[1]
+    features = np.empty((len(phases), 2 * count + 1))
+    # Single precision is a tenth of the time; its error is far below that of random features.
+    single = phases.astype(np.float32)
+    features[:, :count] = np.cos(single)
+    features[:, count:-1] = np.sin(single)
+    features *= 1.0 / np.sqrt(count)
+    features[:, -1] = _CONSTANT
+    return features
+
+
+def kernel_diagonal(kernel: Kernel, square: Floats) -> Floats:
+    """Return k(z, z) for instances with the given |z|^2 / d, float64 (n,)."""
+    return kernel.amplitude * (1.0 + _CONSTANT**2 + kernel.linear * square)
+
+
+def average_over_cells(
+    features: Floats, cells: NDArray[np.int64], frequencies: Floats, length_scales: tuple[float, ...]
+) -> CellAverages:
+    """Average instances and their features over the cells.
+
+    Args:
+        features: Instances, float64 (n_s, d), bounded.
+        cells: Cell of each instance, int64 (n_s,); every number in [0, K) occurs.
+        frequencies: From `draw_frequencies`.
+        length_scales: Those to average at.
+    """
+    counts = np.bincount(cells)
+    size, dimensions = len(counts), features.shape[1]
+    weight = 1.0 / counts[cells]
+    centres = np.zeros((size, dimensions))
+    stationary = {scale: np.zeros((size, 2 * frequencies.shape[1] + 1)) for scale in length_scales}
+    for block in blocks(len(cells)):
+        rows = features[block]
+        position = np.arange(len(rows))
+        average = csr_matrix((weight[block], (cells[block], position)), shape=(size, len(rows)))
+        centres += average @ rows
+        phases = rows @ frequencies
+        for scale in length_scales:
+            stationary[scale] += average @ stationary_features(phases / scale)
+    square: Floats = np.bincount(cells, weights=weight * np.mean(features**2, axis=1)).astype(np.float64)
+    return CellAverages(centres, stationary, square)

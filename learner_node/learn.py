@@ -1,0 +1,160 @@
+"""A whole study from source records to models: the protocol as one function that reads top to bottom."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import polars as pl
+
+from learner_node.readers.counts import CountsAnswer, add
+from learner_node.strategies import Model, Problem, SourceEstimate, Strategy, make_strategy
+from learner_node.study import Federation, NoCuratorError, Study
+from protocol.errors import ConfigurationError
+from protocol.messages import Card
+from protocol.queries import plan_cost
+from protocol.records import Records, encode_frame
+from protocol.schema import Schema
+
+Pooling = Literal["sum", "site"]
+POOLED = ""
+"""Key of the pooled model in `Learned.models`."""
+
+
+@dataclass
+class Learned:
+    """What a study gave.
+
+    Attributes:
+        schema: of the cards.
+        source: the encoded source records.
+        epsilon_claimed: exact cost of the plan at the costliest curator.
+        models: newest model after each round (None while there is none), under "" for pooled answers or under
+            each curator's name for one model per site.
+        estimates: weights and labels of the source records, under the same keys.
+        study: the study, with its transcripts and outcomes.
+    """
+
+    schema: Schema
+    source: Records
+    epsilon_claimed: Fraction
+    models: dict[str, list[Model | None]]
+    estimates: dict[str, SourceEstimate]
+    study: Study
+
+    def model(self, curator: str = POOLED) -> Model:
+        """The final pooled model, or a curator's own; NoCuratorError where there is none."""
+        done = [model for model in self.models.get(curator, []) if model is not None]
+        if not done:
+            raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
+        return done[-1]
+
+
+@dataclass
+class _Group:
+    """Curators whose answers are solved together."""
+
+    names: list[str]
+    strategy: Strategy
+    problem: Problem
+    models: list[Model | None] = field(default_factory=list)
+
+    def answers(self, study: Study) -> list[CountsAnswer]:
+        """Per round, the sum over the curators that answered all rounds."""
+        together = [name for name in study.survivors if name in self.names]
+        return [add([done.answers[name] for name in together]) for done in study.rounds]
+
+
+def learn(
+    federation: Federation,
+    source: pl.DataFrame | Callable[[Schema], Records],
+    *,
+    strategy: str,
+    options: Mapping[str, Any] | None = None,
+    epsilon: Fraction,
+    pooling: Pooling = "sum",
+    purpose: str = "",
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Learned:
+    """Run one study.
+
+    Args:
+        federation: whom to ask, and how.
+        source: unlabelled records, or a function that encodes them for a schema.
+        strategy: key of `STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at the costliest curator, exact.
+        pooling: "sum": one model from summed answers; "site": one model per curator.
+        purpose: for the stewards to read.
+        seed: of the learner's own random choices.
+        progress: called with (what, rounds done, rounds in all).
+
+    Raises:
+        NoCuratorError: no curator accepted or none answered every round; the study is closed first.
+        ConfigurationError: cards that do not fit together, or records that do not fit the cards.
+    """
+    study = Study(federation)
+    cards = study.read_cards()
+    schema = _common_schema(cards)
+    records = source(schema) if callable(source) else encode_frame(source, schema)
+    if len(records) < 2:
+        raise ConfigurationError("at least two source records are needed")
+    most = max(card.most_records_per_unit for card in cards.values())
+    names = list(cards)
+    groups = [
+        _Group(
+            members,
+            make_strategy(strategy, options or {}),
+            Problem(
+                source=records,
+                epsilon=epsilon,
+                sites=len(members),
+                target_size=sum(cards[name].round_size or len(records) for name in members),
+                most_records_per_unit=most,
+                seed=seed,
+            ),
+        )
+        for members in ([names] if pooling == "sum" else [[name] for name in names])
+    ]
+    plan = groups[0].strategy.plan(groups[0].problem)
+    learned = Learned(schema, records, plan_cost(plan, most), {}, {}, study)
+    study.propose(plan, purpose, names)
+    try:
+        for number in range(len(plan.queries)):
+            progress("rounds", number, len(plan.queries))
+            _round(study, groups)
+        progress("rounds", len(plan.queries), len(plan.queries))
+    finally:
+        study.close()
+    for group in groups:
+        if any(name in study.survivors for name in group.names):
+            key = POOLED if pooling == "sum" else group.names[0]
+            learned.models[key] = group.models
+            learned.estimates[key] = group.strategy.source_estimate()
+    return learned
+
+
+def _round(study: Study, groups: list[_Group]) -> None:
+    bodies = {}
+    for group in groups:
+        alive = [name for name in study.survivors if name in group.names]
+        if alive:
+            body = group.strategy.next_body(group.problem, group.answers(study))
+            bodies.update(dict.fromkeys(alive, body))
+    study.ask(bodies)
+    for group in groups:
+        answers = group.answers(study) if any(name in study.survivors for name in group.names) else []
+        group.models.append(group.strategy.absorb(group.problem, answers) if answers else None)
+
+
+def _common_schema(cards: Mapping[str, Card]) -> Schema:
+    first, *others = cards.items()
+    for name, card in others:
+        differing = first[1].schema.differences(card.schema)
+        if differing:
+            raise ConfigurationError(
+                f"the cards of {first[0]} and {name} describe {', '.join(map(repr, differing[:5]))} differently; "
+                "ask curators with one schema at a time"
+            )
+    return first[1].schema

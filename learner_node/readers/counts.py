@@ -1,0 +1,72 @@
+"""Reads `counts` releases into arrays, one curator's or the sum over several."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.codec import decode
+from protocol.errors import RemoteProtocolError
+from protocol.plans import PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.refusals import RefusalCode
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import Schema
+
+
+@dataclass(frozen=True)
+class CountsAnswer:
+    """Noisy numbers of one query.
+
+    Attributes:
+        values: (sum of cell counts, columns) float64: whole numbers, or ratios for `paper_ratio`.
+        sizes: cell count of each partition.
+        release: the release kind.
+        scale: of the discrete Laplace noise of one curator.
+        sites: number of independent noises summed in each value.
+    """
+
+    values: NDArray[np.float64]
+    sizes: tuple[int, ...]
+    release: str
+    scale: Fraction
+    sites: int = 1
+
+    @property
+    def blocks(self) -> list[NDArray[np.float64]]:
+        """`values` per partition."""
+        return np.split(self.values, np.cumsum(self.sizes)[:-1])
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in one value: sites * 2p/(1-p)^2 with p = exp(-1/scale)."""
+        decay = float(np.exp(-1 / float(self.scale)))
+        return self.sites * 2 * decay / (1 - decay) ** 2
+
+
+def read(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> CountsAnswer:
+    """Decode a release body.
+
+    Raises:
+        RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+    """
+    release = decode(data, CountsRelease, field="release")
+    sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
+    kind = RELEASE_KINDS[planned.release]
+    payload, dtype = (release.counts, "<i8") if kind.exact is not None else (release.ratios, "<f8")
+    unused = release.ratios if kind.exact is not None else release.counts
+    if len(payload) != 8 * sum(sizes) * kind.columns or unused:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{sum(sizes)} x {kind.columns} numbers")
+    values = np.frombuffer(payload, dtype).astype(np.float64).reshape(-1, kind.columns)
+    return CountsAnswer(values, sizes, planned.release, planned.scale.fraction)
+
+
+def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
+    """The sum of several curators' answers to the same query (their mean, for ratios)."""
+    first = answers[0]
+    values = np.sum([answer.values for answer in answers], axis=0)
+    if RELEASE_KINDS[first.release].exact is None:
+        values = values / len(answers)
+    return CountsAnswer(values, first.sizes, first.release, first.scale, sum(answer.sites for answer in answers))

@@ -1,0 +1,54 @@
+"""The learner's side of Flower: a carrier over a Grid, and a ServerApp around a study. No decision is taken here."""
+
+from collections.abc import Callable, Mapping
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+MESSAGE_TYPE = "query.expril"
+RECORD = "envelope"
+FIELD = "bytes"
+
+
+class FlowerCarrier:
+    """Sends envelopes over a Flower Grid.
+
+    Args:
+        grid: Flower's.
+        nodes: curator's public key -> Flower node id.
+        timeout: seconds to wait for replies; a curator that misses it is left out.
+    """
+
+    def __init__(self, grid: Grid, nodes: Mapping[bytes, int], *, timeout: float = 60.0) -> None:
+        self._grid = grid
+        self._nodes = dict(nodes)
+        self._timeout = timeout
+
+    def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """See `learner_node.study.Carrier`. Errors and unreadable replies count as no reply."""
+        messages = [
+            Message(RecordDict({RECORD: ConfigRecord({FIELD: data})}), self._nodes[key], MESSAGE_TYPE)
+            for key, data in requests.items()
+            if key in self._nodes
+        ]
+        curators = {node: key for key, node in self._nodes.items()}
+        replies = {}
+        for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
+            curator = curators.get(reply.metadata.src_node_id)
+            if curator is None or reply.has_error():
+                continue
+            data = reply.content.get(RECORD, {}).get(FIELD)
+            if isinstance(data, bytes):
+                replies[curator] = data
+        return replies
+
+
+def make_server_app(run: Callable[[Grid, Context], None]) -> ServerApp:
+    """A ServerApp whose main function is `run`."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        run(grid, context)
+
+    return app

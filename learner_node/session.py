@@ -1,0 +1,157 @@
+"""One learner's exchange with one curator, as a state machine over bytes. No transport, clock or randomness here."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.envelopes import LABEL, SEEDED_LABEL, SigningKey, digest, open_envelope, open_receipt, seal, verify
+from protocol.errors import LocalProtocolError, RemoteProtocolError
+from protocol.messages import (
+    NO_DIGEST,
+    Card,
+    CardRequest,
+    Message,
+    Query,
+    Refusal,
+    Release,
+    StudyAccepted,
+    StudyClose,
+    StudyClosed,
+    StudyProposal,
+)
+from protocol.plans import Plan
+from protocol.refusals import RefusalCode
+from protocol.transcript import Transcript
+from protocol.transitions import Event, State, advance
+
+_EVENTS: dict[type[Message], Event] = {
+    StudyAccepted: Event.ACCEPTED,
+    Release: Event.RELEASE,
+    StudyClosed: Event.CLOSED,
+    Refusal: Event.REFUSAL,
+}
+
+
+@dataclass
+class Session:
+    """A study with one curator.
+
+    Attributes:
+        curator: the curator's public key, known beforehand.
+        key: the learner's signing key.
+        study: random identity of the study, 16 bytes.
+        lifetime: seconds for which a message is valid.
+        allow_seeded: accept a curator whose noise comes from a seed; simulations only.
+        state: where the study stands.
+        pending: the request that awaits its reply; send the same bytes again to retry.
+        card, accepted, closed: the replies so far.
+        newest_receipt: the last receipt envelope, to be kept for the next study with this curator.
+        transcript: every envelope sent and received.
+    """
+
+    curator: bytes
+    key: SigningKey
+    study: bytes
+    lifetime: int = 600
+    allow_seeded: bool = False
+    state: State = State.NEW
+    sequence: int = 0
+    pending: bytes = b""
+    card: Card | None = None
+    accepted: StudyAccepted | None = None
+    closed: StudyClosed | None = None
+    newest_receipt: bytes = b""
+    seeded: bool = False
+    transcript: Transcript = field(default_factory=Transcript)
+    _awaited: type[Message] = Card
+    _last_reply: bytes = NO_DIGEST
+
+    def request_card(self, now: int) -> bytes:
+        """Ask for the curator's card; lawful at any time without a pending request."""
+        return self._send(CardRequest(**self._header(now, 0)), Card)
+
+    def propose(self, plan: Plan, purpose: str, now: int) -> bytes:
+        """Propose a plan; LocalProtocolError unless the study is new."""
+        state = advance(self.state, Event.PROPOSAL)
+        message = StudyProposal(**self._header(now, 0), plan=plan, purpose=purpose, newest_receipt=self.newest_receipt)
+        self.state = state
+        return self._send(message, StudyAccepted)
+
+    def query(self, kind: str, body: bytes, now: int) -> bytes:
+        """Ask the plan's next query; LocalProtocolError unless the study is open."""
+        state = advance(self.state, Event.QUERY)
+        self.sequence += 1
+        self.state = state
+        return self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
+
+    def close(self, now: int) -> bytes:
+        """End the study; LocalProtocolError unless it is open."""
+        state = advance(self.state, Event.CLOSE)
+        self.sequence += 1
+        self.state = state
+        return self._send(StudyClose(**self._header(now, self.sequence)), StudyClosed)
+
+    def receive(self, data: bytes) -> Message:
+        """Verify the reply to the pending request and move on.
+
+        Returns:
+            The reply; a `Refusal` where the curator said no. After "unavailable" the request stays pending.
+
+        Raises:
+            LocalProtocolError: nothing is pending.
+            RemoteProtocolError: the bytes are no message of this curator to this request; nothing changes.
+        """
+        if not self.pending:
+            raise LocalProtocolError("no request is pending")
+        envelope, message = open_envelope(data)
+        seeded = self.allow_seeded and envelope.label == SEEDED_LABEL
+        label = SEEDED_LABEL if seeded else LABEL
+        verify(envelope, self.curator, label=label)
+        if message.sender != self.curator:
+            raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "sender")
+        if message.answers != digest(self.pending):
+            raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers")
+        if not isinstance(message, self._awaited | Refusal):
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", self._awaited.__name__)
+        if isinstance(message, Refusal) and message.code == RefusalCode.UNAVAILABLE:
+            return message
+        if isinstance(message, StudyAccepted | Release | StudyClosed):
+            receipt = open_receipt(message.receipt, self.curator, label=label)
+            if receipt.learner != self.key.public or receipt.study != self.study:
+                raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
+            self.newest_receipt = message.receipt
+        self.seeded = self.seeded or seeded
+        self._move(message, data)
+        self.pending = b""
+        self.transcript.append(data)
+        return message
+
+    def _move(self, message: Message, data: bytes) -> None:
+        if isinstance(message, Card):
+            self.card = message
+        if self._awaited is Card:
+            return
+        if isinstance(message, Refusal) and self._awaited is not StudyAccepted:
+            self.sequence -= 1
+        elif not isinstance(message, Refusal):
+            self._last_reply = digest(data)
+        self.state = advance(self.state, _EVENTS[type(message)])
+        if isinstance(message, StudyAccepted):
+            self.accepted = message
+        if isinstance(message, StudyClosed):
+            self.closed = message
+
+    def _header(self, now: int, sequence: int) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "sender": self.key.public,
+            "recipient": self.curator,
+            "sequence": sequence,
+            "answers": self._last_reply,
+            "expires_at": now + self.lifetime,
+        }
+
+    def _send(self, message: Message, awaited: type[Message]) -> bytes:
+        self._awaited = awaited
+        self.pending = seal(message, self.key)
+        self.transcript.append(self.pending)
+        return self.pending

@@ -1,0 +1,92 @@
+"""The learner's own unlabelled records, and the feature map and partitions that it draws on them.
+
+Everything here is computed from the source alone, so it costs no privacy.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
+from protocol.partitions import FeatureBins, NearestCentre
+from protocol.records import MISSING_CODE, Records
+from protocol.schema import CategoricalAttribute, NumericAttribute
+
+LEAST_SPREAD = 1e-9
+
+
+def standardising_map(source: Records) -> FeatureMap:
+    """Zero mean and unit variance on the source, per attribute.
+
+    Missing numbers become the source's median, missing levels its most frequent one. One-hot coordinates of an
+    attribute share one factor, which gives the attribute as a whole unit variance. An attribute that is constant
+    or wholly missing in the source is left out; at least one is kept.
+    """
+    features: list[Feature] = []
+    for attribute in source.schema.attributes:
+        column = source.column(attribute.name)
+        if isinstance(attribute, NumericAttribute):
+            known = column[~np.isnan(column)]
+            spread = float(known.std()) if len(known) else 0.0
+            if spread > LEAST_SPREAD * max(1.0, abs(attribute.lower), abs(attribute.upper)):
+                median = float(np.median(known))
+                filled = np.where(np.isnan(column), median, column)
+                scale = max(float(filled.std()), spread * 1e-3)
+                features.append(NumericFeature(attribute.name, float(filled.mean()), 1.0 / scale, median))
+        else:
+            known = column[column != MISSING_CODE]
+            shares = np.bincount(known, minlength=len(attribute.levels) + 1) / max(len(known), 1)
+            variance = float(np.sum(shares * (1 - shares)))
+            if variance > LEAST_SPREAD:
+                mode = int(np.argmax(shares))
+                level = attribute.levels[mode] if mode < len(attribute.levels) else ""
+                features.append(CategoricalFeature(attribute.name, attribute.levels, 1 / np.sqrt(variance), level))
+    if not features:
+        features.append(_fallback(source))
+    return FeatureMap(features=tuple(features))
+
+
+def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
+    """Points in units: (n, width) float64 on the 2^-12 grid, exactly as a curator sees them."""
+    return features.points(records) / STEPS
+
+
+def even_bins(source: Records, bins: int) -> list[FeatureBins]:
+    """The paper's bins (section 4.2): per attribute about `bins` bins of even source mass.
+
+    Ties in the source may leave fewer; a categorical attribute has one bin per level.
+    """
+    partitions = []
+    for attribute in source.schema.attributes:
+        edges: tuple[float, ...] = ()
+        if isinstance(attribute, NumericAttribute):
+            column = source.column(attribute.name)
+            known = column[~np.isnan(column)]
+            if len(known):
+                cuts = np.unique(np.quantile(known, np.linspace(0, 1, bins + 1)[1:-1]))
+                edges = tuple(float(cut) for cut in cuts if cut > known.min())
+        partitions.append(FeatureBins(attribute=attribute.name, edges=edges))
+    return partitions
+
+
+def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most: int = 50) -> int:
+    """Q such that records per bin over the noise's standard deviation, n'/(q sqrt(2) l), is near 4 (section 4.2)."""
+    return int(np.clip(round(records / (ratio * np.sqrt(2) * float(scale))), 2, most))
+
+
+def kmeans_cells(source: Records, features: FeatureMap, cells: int, seed: int) -> NearestCentre:
+    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless."""
+    points = coordinates(features, source)
+    distinct = len(np.unique(points, axis=0))
+    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed).fit(points)
+    centres = np.clip(means.cluster_centers_, -MOST_COORDINATE, MOST_COORDINATE)
+    return NearestCentre.of(features, centres)
+
+
+def _fallback(source: Records) -> Feature:
+    attribute = source.schema.attributes[0]
+    if isinstance(attribute, CategoricalAttribute):
+        return CategoricalFeature(attribute.name, attribute.levels, 1.0, attribute.levels[0])
+    return NumericFeature(attribute.name, attribute.lower, 1.0 / (attribute.upper - attribute.lower), attribute.lower)

@@ -1,0 +1,35 @@
+"""Strategies by name: one line each. `cells` is the default."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from learner_node.strategies.base import Model, Problem, SourceEstimate, Strategy
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.paper import PaperStrategy
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "cells": CellsStrategy,
+    "paper-c": lambda **options: PaperStrategy(cumulative=True, **options),
+    "paper-i": lambda **options: PaperStrategy(cumulative=False, **options),
+}
+DEFAULT_STRATEGY = "cells"
+
+
+def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
+    """A fresh strategy.
+
+    Raises:
+        ConfigurationError: no such strategy (with a suggestion), or an option that it does not take.
+    """
+    make = STRATEGIES.get(name)
+    if make is None:
+        raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+    try:
+        return make(**options)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"strategy {name!r}: {error}") from None
+
+
+__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Model", "Problem", "SourceEstimate", "Strategy", "make_strategy"]

@@ -1,0 +1,71 @@
+"""What a strategy is: what to ask next, and what to do with the answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.readers.counts import CountsAnswer
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+from protocol.records import Records
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a strategy may know before it asks; nothing here comes from a private record.
+
+    Attributes:
+        source: the learner's encoded records.
+        epsilon: to spend at each curator, exact.
+        sites: curators whose answers are summed.
+        target_size: their declared round sizes added up, or the source's size where one is not declared.
+        most_records_per_unit: the largest contribution bound c among them.
+        seed: of the learner's own random choices (k-means, networks).
+    """
+
+    source: Records
+    epsilon: Fraction
+    sites: int
+    target_size: int
+    most_records_per_unit: int
+    seed: int
+
+
+class Model(Protocol):
+    """A learnt classifier."""
+
+    def probability(self, records: Records) -> NDArray[np.float64]:
+        """P(class 1) for each record: (n,) in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class SourceEstimate:
+    """What the answers say about the source records: the weighted synthetic data set.
+
+    Attributes:
+        weights: (n,) non-negative; private records that each source record stands for.
+        probability: (n,) P(class 1).
+    """
+
+    weights: NDArray[np.float64]
+    probability: NDArray[np.float64]
+
+
+class Strategy(Protocol):
+    """One run of a strategy over one set of pooled curators."""
+
+    def plan(self, problem: Problem) -> Plan:
+        """Everything that will be asked, at a cost of exactly `problem.epsilon` for a unit of c records."""
+
+    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
+        """The next question, given the answers to all earlier ones (summed over the surviving curators)."""
+
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
+        """After an answer: the model so far, None while there is none yet."""
+
+    def source_estimate(self) -> SourceEstimate:
+        """Weights and labels of the source records, after the last answer."""

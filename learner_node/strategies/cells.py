@@ -1,0 +1,80 @@
+"""Strategy `cells`: one question over k-means cells of the source, and a smooth label model.
+
+One partition of the whole instance space has sensitivity 1 (not d), sees interactions, and its error/correct pair
+for the constant hypothesis gives both labels' counts per cell at the price of one: the whole budget goes to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.label_model import LabelModel, cell_count_rule, fit_label_model
+from learner_node.readers.counts import CountsAnswer
+from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.strategies.base import Model, Problem, SourceEstimate
+from protocol.feature_map import FeatureMap
+from protocol.hypotheses import Constant
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries.counts import CountsBody
+from protocol.rationals import Rational
+from protocol.records import Records
+
+
+@dataclass(frozen=True)
+class CellsModel:
+    """The label model behind the source's feature map."""
+
+    features: FeatureMap
+    labels: LabelModel
+
+    def probability(self, records: Records) -> NDArray[np.float64]:
+        """P(class 1) for each record: (n,) in [0, 1]."""
+        return self.labels.probability(coordinates(self.features, records))
+
+
+class CellsStrategy:
+    """See the module.
+
+    Args:
+        cells: number of cells; None takes about four noise deviations of signed count a cell.
+    """
+
+    def __init__(self, *, cells: int | None = None) -> None:
+        self._cells = cells
+        self._estimate: SourceEstimate | None = None
+
+    def plan(self, problem: Problem) -> Plan:
+        """One query."""
+        scale = Rational.of(problem.most_records_per_unit / problem.epsilon)
+        return Plan(queries=(PlannedQuery(kind="counts", release="error_correct", partitions=1, scale=scale),))
+
+    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:  # noqa: ARG002
+        """Nearest of k centres, under the hypothesis "class 1": errors are class 0, correct are class 1."""
+        per_record = float(problem.epsilon) / problem.most_records_per_unit
+        cells = self._cells or cell_count_rule(len(problem.source), per_record, problem.sites)
+        self._features = standardising_map(problem.source)
+        self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
+        return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
+
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model:
+        """Fit the label model to the pooled pair counts."""
+        answer = answers[-1]
+        points = coordinates(self._features, problem.source)
+        labels = fit_label_model(
+            points,
+            self._partition.cells(problem.source),
+            answer.values,
+            scale=float(answer.scale),
+            sites=answer.sites,
+            seed=problem.seed,
+        )
+        self._estimate = SourceEstimate(labels.source_mass, labels.probability(points))
+        return CellsModel(self._features, labels)
+
+    def source_estimate(self) -> SourceEstimate:
+        """Posterior mass and label of each source record."""
+        if self._estimate is None:
+            raise RuntimeError("nothing was answered yet")
+        return self._estimate

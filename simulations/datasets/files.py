@@ -1,0 +1,133 @@
+"""Public data files by name, trusted only after a checksum of their content.
+
+A file comes from the folder that ``EXPRIL_DATA_DIR`` names; where that has none, from the cache; where that
+has none, from its archive's address. What is pinned is the *content*, not the bytes: honest copies differ
+in line ends (text) or in a workbook's bookkeeping, so each file says how its digest is computed. Parsing is
+left to the loaders.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pooch
+
+DATA_DIRECTORY_VARIABLE = "EXPRIL_DATA_DIR"
+DOWNLOAD_TIMEOUT_SECONDS = 30
+
+
+class DataUnavailableError(RuntimeError):
+    """A data file is not to be had, or is not the file it should be; the message says how to provide it."""
+
+    def __init__(self, filename: str, url: str, attempts: list[str]) -> None:
+        self.filename = filename
+        self.attempts = tuple(attempts)
+        tried = "".join(f"\n  - {attempt}" for attempt in attempts)
+        super().__init__(
+            f"the data file {filename} is not available. Tried:{tried}\n"
+            f"To provide it, save {url} as {filename} in a folder "
+            f"and set {DATA_DIRECTORY_VARIABLE} to that folder."
+        )
+
+
+class Downloader(Protocol):
+    """Writes what is at ``url`` to ``target``; raises OSError or ValueError when it cannot."""
+
+    def __call__(self, url: str, target: Path) -> None:
+        """Download."""
+
+
+def http_download(url: str, target: Path) -> None:
+    """Download over HTTP.
+
+    Raises:
+        OSError: No network, or the server refused (the errors of requests are OSErrors).
+        ValueError: An address that is none.
+    """
+    pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT_SECONDS)(url, str(target), None)
+
+
+def text_digest(content: bytes) -> str:
+    """SHA-256 (hex) of a text file after CRLF -> LF."""
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A public file: its name, address, and the pinned digest of its content.
+
+    ``digest`` maps the file's bytes to a hex string that is equal for honest copies; it raises ValueError for
+    bytes that cannot be such a file at all.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    digest: Callable[[bytes], str] = text_digest
+
+    def check(self, path: Path) -> None:
+        """Return only when the file at ``path`` holds the pinned content.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It holds something else.
+        """
+        found = self.digest(path.read_bytes())
+        if found != self.sha256:
+            raise ValueError(f"checksum mismatch: the content's sha256 is {found}, expected {self.sha256}")
+
+
+def data_file(file: DataFile, *, cache: Path | None = None, download: Downloader = http_download) -> Path:
+    """The path of a local copy of the file whose content has been checked.
+
+    A file in ``EXPRIL_DATA_DIR`` that fails its check is an error, never passed over in favour of a
+    download; a file in the cache that fails it (cut off, damaged) is downloaded again.
+
+    Args:
+        file: The file wanted.
+        cache: Where downloads are kept; by default ``pooch.os_cache("expril")``.
+        download: Fetches an address to a path.
+
+    Raises:
+        DataUnavailableError: No copy was found, or the copy found holds something else.
+    """
+    attempts = []
+    directory = os.environ.get(DATA_DIRECTORY_VARIABLE)
+    if directory:
+        given = Path(directory) / file.name
+        if given.exists():
+            try:
+                file.check(given)
+            except (OSError, ValueError) as error:
+                raise DataUnavailableError(file.name, file.url, [f"{given}: {error}"]) from error
+            return given
+        attempts.append(f"{given} ({DATA_DIRECTORY_VARIABLE}): no such file")
+    else:
+        attempts.append(f"{DATA_DIRECTORY_VARIABLE} is not set")
+
+    cached = (Path(pooch.os_cache("expril")) if cache is None else cache) / file.name
+    if cached.exists():
+        try:
+            file.check(cached)
+        except (OSError, ValueError) as error:
+            attempts.append(f"{cached} (cache): {error}")
+        else:
+            return cached
+    else:
+        attempts.append(f"{cached} (cache): no such file")
+
+    try:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached.parent) as scratch:
+            arrived = Path(scratch) / file.name
+            download(file.url, arrived)
+            file.check(arrived)
+            arrived.replace(cached)  # one step: another process never sees half a file
+    except (OSError, ValueError) as error:
+        attempts.append(f"download of {file.url}: {type(error).__name__}: {error}")
+        raise DataUnavailableError(file.name, file.url, attempts) from None  # the chain of urllib3 says no more
+    return cached

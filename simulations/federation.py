@@ -1,0 +1,279 @@
+"""One repeat of a scenario: curators with records, policies, keys and ledgers; learners that ask them over Flower."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from warnings import catch_warnings, simplefilter
+
+import msgspec
+import numpy as np
+import polars as pl
+from flwr.app import Context
+from flwr.serverapp import Grid
+
+from curator_node.client_app import make_client_app
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.ledger import Ledger
+from curator_node.ledger_store import DatabaseStore, MemoryStore, sqlite_url
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.policy import LearnerPolicy
+from curator_node.record_files import read_records
+from curator_node.steward import StewardFile, read_steward_file
+from learner_node.learn import Learned, learn
+from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.study import Federation, NoCuratorError, Study
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
+from simulations.datasets import load_dataset
+from simulations.datasets.dataset import Dataset
+from simulations.faults import FaultyCurator
+from simulations.in_process import run_in_process
+from simulations.scenario import CuratorScenario, LearnerScenario, Scenario
+from simulations.seeded_noise import SeededNoise
+from simulations.splits import split_parts, split_sites
+
+FIRST_NODE = 100
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Records:
+    """All records of a scenario, before any split."""
+
+    dataset: Dataset
+    steward: StewardFile
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site of one repeat; only the harness may look inside."""
+
+    name: str
+    private: pl.DataFrame
+    source: pl.DataFrame
+    test: pl.DataFrame
+    steward: StewardFile
+    curator: Curator
+    ledger: Ledger
+    cap: Fraction
+
+
+@dataclass
+class Outcome:
+    """What became of one learner in one repeat; `learned` is None where no curator answered everything."""
+
+    learner: LearnerScenario
+    learned: Learned | None
+    study: Study | None
+    key: bytes
+    failure: str = ""
+
+
+@dataclass
+class Repeat:
+    """One repeat of a scenario."""
+
+    sites: dict[str, Site]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+def load_records(scenario: Scenario, folder: Path) -> Records:
+    """The records and schema that a scenario names.
+
+    Raises:
+        ConfigurationError: a file is absent or does not fit its schema file.
+        DataUnavailableError: a data set's files cannot be had.
+    """
+    data = scenario.data
+    if data.name is not None:
+        dataset = load_dataset(data.name)
+        steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
+    else:
+        schema = folder / str(data.schema)
+        if not schema.is_file():
+            raise ConfigurationError(f"no schema file {schema}")
+        steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
+        frame = read_records(folder / str(data.path))
+        if steward.label not in frame.columns:
+            raise ConfigurationError(f"{data.path} has no label column {steward.label!r}")
+        dataset = Dataset(
+            name=str(data.path),
+            frame=frame,
+            label=steward.label,
+            description=steward.description,
+            licence="",
+            citation="",
+            schema_path=schema,
+            site=data.sites.column,
+            unit=steward.unit,
+        )
+    if not data.unit:
+        dataset = dataset.without_unit()
+        steward = msgspec.structs.replace(steward, unit=None, most_records_per_unit=1)
+    return Records(dataset, steward)
+
+
+def build_sites(
+    scenario: Scenario, records: Records, repeat: int, learners: dict[str, SigningKey], ledgers: Path | None
+) -> dict[str, Site]:
+    """Split the records and open every curator.
+
+    Args:
+        scenario: the scenario.
+        records: of `load_records`.
+        repeat: number of the repeat; seeds the splits.
+        learners: name -> key; their public halves enter every policy.
+        ledgers: folder for SQLite ledgers; None keeps them in memory.
+
+    Raises:
+        ConfigurationError: a split that cannot be made, or a curator entry without a site.
+    """
+    rng = np.random.default_rng([scenario.seed, repeat])
+    parts = scenario.data.parts
+    fractions = {"private": parts.private, "source": parts.source, "test": parts.test}
+    try:
+        frames = split_sites(records.dataset, scenario.data.sites.how, rng, **scenario.data.sites.options())
+        split = {name: split_parts(frame, fractions, rng, records.dataset.unit) for name, frame in frames.items()}
+    except (ValueError, pl.exceptions.ColumnNotFoundError) as error:
+        raise ConfigurationError(f"the records cannot be split as the scenario says: {error}") from None
+    named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
+    strangers = named - set(split) - {"*"}
+    if strangers:
+        raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
+    return {
+        name: _open_site(scenario, name, pieces, records.steward, repeat, learners, ledgers)
+        for name, pieces in split.items()
+    }
+
+
+def run_repeat(
+    scenario: Scenario,
+    records: Records,
+    repeat: int,
+    *,
+    ledgers: Path | None = None,
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> Repeat:
+    """Run every learner's study, one after the other, over an in-process Flower grid."""
+    keys = {learner.name: SigningKey.generate() for learner in scenario.learners}
+    sites = build_sites(scenario, records, repeat, keys, ledgers)
+    nodes, addresses = {}, {}
+    for number, site in enumerate(sites.values()):
+        faults = [fault for fault in scenario.faults if fault.curator == site.name]
+        handle = site.curator.handle
+        if faults:
+            handle = FaultyCurator(handle, faults, site.ledger, _now).handle
+        nodes[FIRST_NODE + number] = make_client_app(handle)
+        addresses[site.curator.identity] = FIRST_NODE + number
+    result = Repeat(sites)
+
+    def main(grid: Grid, _context: Context) -> None:
+        carrier = FlowerCarrier(grid, addresses)
+        for learner in scenario.learners:
+            result.outcomes.append(
+                _run_learner(scenario, learner, keys[learner.name], sites, carrier, repeat, progress)
+            )
+
+    run_in_process(make_server_app(main), nodes)
+    return result
+
+
+def _run_learner(
+    scenario: Scenario,
+    learner: LearnerScenario,
+    key: SigningKey,
+    sites: dict[str, Site],
+    carrier: FlowerCarrier,
+    repeat: int,
+    progress: Progress,
+) -> Outcome:
+    asked = list(learner.curators or sites)
+    held = list(learner.source or sites)
+    strangers = [name for name in (*asked, *held) if name not in sites]
+    if strangers:
+        raise ConfigurationError(f"learner {learner.name} names unknown site(s) {', '.join(strangers)}")
+    source = pl.concat([sites[name].source for name in held])
+    federation = Federation(
+        curators={name: sites[name].curator.identity for name in asked},
+        key=key,
+        carrier=carrier,
+        clock=_now,
+        entropy=secrets.token_bytes,
+        allow_seeded=scenario.noise_seed is not None,
+    )
+    outcome = Outcome(learner, None, None, key.public)
+    try:
+        outcome.learned = learn(
+            federation,
+            source.drop(sites[held[0]].steward.label),
+            strategy=learner.strategy,
+            options=learner.options,
+            epsilon=parse_rational(learner.epsilon),
+            pooling=learner.pooling,
+            purpose=learner.purpose,
+            seed=scenario.seed * 1_000_003 + repeat,
+            progress=progress,
+        )
+        outcome.study = outcome.learned.study
+    except NoCuratorError as error:
+        outcome.failure = str(error)
+        outcome.study = error.study
+    return outcome
+
+
+def _open_site(
+    scenario: Scenario,
+    name: str,
+    pieces: dict[str, pl.DataFrame],
+    steward: StewardFile,
+    repeat: int,
+    learners: dict[str, SigningKey],
+    ledgers: Path | None,
+) -> Site:
+    entry = scenario.curator(name)
+    policies = [
+        LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.learner_cap or entry.cap)
+        for learner, key in learners.items()
+    ]
+    policy = entry.policy(policies, name=name)
+    key = SigningKey.generate()
+    private = pieces["private"]
+    declared = msgspec.structs.replace(steward, round_size=_declared_size(entry, private, steward))
+    with catch_warnings():
+        simplefilter("ignore", StewardWarning)
+        dataset = PrivateDataset(
+            private, declared, unit_key=key.derive("unit selection"), cache_bytes=policy.cache_bytes
+        )
+    store = MemoryStore() if ledgers is None else DatabaseStore(sqlite_url(ledgers / f"{name}.ledger"))
+    ledger = Ledger(store)
+    curator = Curator(
+        dataset=dataset, ledger=ledger, key=key, policy=policy, clock=_now, noise=_noise(scenario, name, repeat)
+    )
+    return Site(name, private, pieces["source"], pieces["test"], declared, curator, ledger, policy.total_cap)
+
+
+def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: StewardFile) -> int:
+    """What a steward would declare: the size, or the records that the unit bound keeps, to two digits."""
+    if entry.round_size is not None:
+        return entry.round_size
+    size = private.height
+    if steward.unit is not None:
+        per_unit = private.group_by(steward.unit).len()["len"].clip(upper_bound=steward.most_records_per_unit)
+        size = int(per_unit.sum())
+    digits = 10 ** max(0, len(str(size)) - 2)
+    return max(1, round(size / digits) * digits)
+
+
+def _noise(scenario: Scenario, name: str, repeat: int) -> NoiseSource:
+    if scenario.noise_seed is None:
+        return OpenDPNoise()
+    return SeededNoise(scenario.noise_seed * 1_000_003 + repeat, name)
+
+
+def _now() -> int:
+    return int(time.time())

@@ -1,0 +1,253 @@
+"""The numbers of one simulation run, as values: what a report shows and nothing else.
+
+Every type is frozen, checks itself when it is made, and survives JSON without loss. Budgets are text, because they
+are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1. `plots` draws, `page` words.
+"""
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+RELEASE = "release"
+REFUSAL = "refusal"
+LATE = "late"
+VANISHED = "vanished"
+
+_RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
+_OUTCOME = re.compile(r"release|late|vanished|refusal:[^\s:][^\n]*")
+
+
+def exact(text: str) -> Fraction:
+    """Return the exact value of a budget written as a decimal or as "a/b".
+
+    Args:
+        text: a non-negative rational; no sign, no exponent.
+
+    Raises:
+        ValueError: the text is not such a number.
+    """
+    if not _RATIONAL.fullmatch(text):
+        raise ValueError(f"not a non-negative decimal or fraction: {text!r}")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError(f"division by zero: {text!r}") from None
+
+
+def _check_shares(**shares: float | None) -> None:
+    for name, share in shares.items():
+        if share is not None and not 0 <= share <= 1:  # NaN fails, too
+            raise ValueError(f"{name} must lie between 0 and 1, not {share!r}")
+
+
+def _check_distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{what} named twice: {name!r}")
+        seen.add(name)
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An accuracy beside the two numbers that give it a meaning; all are shares of test records, 0 to 1.
+
+    Attributes:
+        accuracy: mean over repeats; None when nothing was learned (no curator released an answer).
+        accuracy_se: standard error of that mean over repeats; None when there is one repeat.
+        majority: what always answering the most frequent class would score.
+        ceiling: what a model trained in place, without privacy, scores; None when it was not computed.
+    """
+
+    accuracy: float | None
+    accuracy_se: float | None
+    majority: float
+    ceiling: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a share."""
+        _check_shares(
+            accuracy=self.accuracy, accuracy_se=self.accuracy_se, majority=self.majority, ceiling=self.ceiling
+        )
+
+
+class SiteScore(Score, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The score on the test records of one curator."""
+
+    curator: str
+
+
+class CurvePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pooled accuracy of the hypothesis that the learner held after a round (rounds count from 1)."""
+
+    round: int
+    accuracy: float
+    accuracy_se: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a share."""
+        _check_shares(accuracy=self.accuracy, accuracy_se=self.accuracy_se)
+
+
+class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of each question to one curator, in the order of the rounds.
+
+    Attributes:
+        curator: its name.
+        outcomes: "release", "refusal:<code>", "late" (came after the round closed) or "vanished" (never came).
+    """
+
+    curator: str
+    outcomes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown outcome."""
+        for outcome in self.outcomes:
+            if not _OUTCOME.fullmatch(outcome):
+                raise ValueError(f"unknown outcome: {outcome!r}")
+
+
+class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One learner: what it asked for, what it paid, and how good it became.
+
+    Attributes:
+        learner: its name, distinct within a run.
+        strategy: how it chose its questions and learned from the answers.
+        pooling: "sum" when answers of the curators were added up, "site" when they were kept apart.
+        epsilon_claimed: exact; the privacy loss that its plan announced.
+        epsilon_spent: exact; the privacy loss that the curators' ledgers charged.
+        pooled: the score on the test records of all curators together.
+        sites: the score by curator.
+        curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.
+        rounds_answered: what became of its questions, by curator.
+    """
+
+    learner: str
+    strategy: str
+    pooling: Literal["sum", "site"]
+    epsilon_claimed: str
+    epsilon_spent: str
+    pooled: Score
+    sites: tuple[SiteScore, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    rounds_answered: tuple[SiteAnswers, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""
+        exact(self.epsilon_claimed)
+        exact(self.epsilon_spent)
+        _check_distinct("curator", (site.curator for site in self.sites))
+        _check_distinct("curator", (answers.curator for answers in self.rounds_answered))
+        rounds = [point.round for point in self.curve]
+        if rounds != sorted(set(rounds)):
+            raise ValueError("the rounds of a curve must increase")
+
+
+class BudgetPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one learner has spent at a curator, from its first round up to and including this one (exact)."""
+
+    learner: str
+    round: int
+    spent: str
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that is not a number."""
+        exact(self.spent)
+
+
+class CuratorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One curator's ledger.
+
+    Attributes:
+        name: its name, distinct within a run.
+        cap: exact; the most epsilon that it spends on all learners together.
+        private_unit: whose presence is hidden: "record", "exam", "patient" ...
+        spent_by_round: cumulative for each learner apart; in any order.
+    """
+
+    name: str
+    cap: str
+    private_unit: str
+    spent_by_round: tuple[BudgetPoint, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a cap that is not a number, and a spending that shrinks."""
+        exact(self.cap)
+        last: dict[str, tuple[int, Fraction]] = {}
+        for point in sorted(self.spent_by_round, key=lambda point: point.round):
+            spent = exact(point.spent)
+            before = last.get(point.learner)
+            if before is not None and (before[0] == point.round or spent < before[1]):
+                raise ValueError(f"spending of {point.learner!r} must be cumulative, one point a round")
+            last[point.learner] = (point.round, spent)
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that the page of one run shows.
+
+    Attributes:
+        title: name of the scenario.
+        description: a sentence or two for a reader who has not seen the scenario.
+        created: when the run ended, ISO 8601; the only date on the page.
+        version: of ExPriL.
+        seeded_noise: True when the noise came from a seed, so that the releases were not private.
+        repeats: how many runs the means and standard errors are over.
+        command: what to type to run it again.
+        config_toml: the scenario as it was run.
+        learners: at least one.
+        curators: their ledgers.
+        notes: warnings for the reader.
+    """
+
+    title: str
+    description: str
+    created: str
+    version: str
+    seeded_noise: bool
+    repeats: int
+    command: str
+    config_toml: str
+    learners: tuple[LearnerReport, ...]
+    curators: tuple[CuratorReport, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a report on nobody, and names used twice."""
+        if not self.learners:
+            raise ValueError("a report needs a learner")
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1, not {self.repeats}")
+        _check_distinct("learner", (learner.learner for learner in self.learners))
+        _check_distinct("curator", (curator.name for curator in self.curators))
+
+
+def encode_report(report: RunReport) -> bytes:
+    """Return the report as indented JSON (UTF-8) that `decode_report` turns back into an equal report."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def decode_report(data: bytes) -> RunReport:
+    """Return the report that the JSON describes.
+
+    Raises:
+        msgspec.DecodeError: not JSON, or a missing, unknown or unlawful field (msgspec.ValidationError).
+    """
+    return msgspec.json.decode(data, type=RunReport)
+
+
+def save_report(report: RunReport, path: Path) -> None:
+    """Write the report to a JSON file."""
+    path.write_bytes(encode_report(report))
+
+
+def load_report(path: Path) -> RunReport:
+    """Read a report that `save_report` wrote.
+
+    Raises:
+        msgspec.DecodeError: as `decode_report`.
+        OSError: the file cannot be read.
+    """
+    return decode_report(path.read_bytes())

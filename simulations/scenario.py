@@ -1,0 +1,241 @@
+"""A scenario: one TOML file that says whose records, which curators, which learners, and what goes wrong.
+
+What happens when it runs is in `federation` (one repeat) and `harness` (all of them).
+"""
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from curator_node.policy import LearnerPolicy, Policy, Written
+from learner_node.strategies import DEFAULT_STRATEGY, make_strategy
+from protocol.errors import ConfigurationError
+from protocol.queries.limits import Limits
+from protocol.rationals import parse_rational
+from protocol.strict_toml import read_toml, suggest
+from simulations.datasets import DATASETS
+from simulations.splits import SITE_SPLITS
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How records are split over curators.
+
+    Attributes:
+        how: "site" (a column says), "random" (`fractions`), or "shift" (`attribute`, `names`, `probabilities`).
+        column: of the site; own files only (a built-in data set knows its own).
+        fractions: site -> share.
+        attribute: the higher, the likelier the first of `names`.
+        names: the two sites of a shifted split.
+        probabilities: of the first site at the lowest and highest value of the attribute.
+    """
+
+    how: str
+    column: Name | None = None
+    fractions: dict[Name, Share] | None = None
+    attribute: Name | None = None
+    names: tuple[Name, Name] | None = None
+    probabilities: tuple[float, float] = (0.1, 0.9)
+
+    def __post_init__(self) -> None:
+        if self.how not in SITE_SPLITS:
+            raise ValueError(f"unknown way {self.how!r} to split sites{suggest(self.how, list(SITE_SPLITS))}")
+        if self.how == "random" and not self.fractions:
+            raise ValueError("a random split needs fractions, such as {north = 0.5, south = 0.5}")
+        if self.how == "shift" and (self.attribute is None or self.names is None):
+            raise ValueError("a shifted split needs attribute and names")
+
+    def options(self) -> dict[str, Any]:
+        """Arguments for `split_sites`."""
+        if self.how == "random":
+            return {"fractions": self.fractions}
+        if self.how == "shift":
+            return {"attribute": self.attribute, "sites": self.names, "probabilities": self.probabilities}
+        return {}
+
+
+class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Shares of each site's records: what its curator holds, what is public without labels, what is for testing."""
+
+    private: Share = 0.5
+    source: Share = 0.25
+    test: Share = 0.25
+
+
+class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which records.
+
+    Attributes:
+        name: a built-in data set; or
+        path: a CSV or Parquet file of one's own, relative to the scenario, with
+        schema: its steward's schema file.
+        unit: protect whole privacy units (the schema's unit column); False: each row is a unit.
+        sites: how they are split over curators.
+        parts: how each site is split.
+    """
+
+    sites: Sites
+    name: str | None = None
+    path: str | None = None
+    schema: str | None = None
+    unit: bool = True
+    parts: Parts = Parts()
+
+    def __post_init__(self) -> None:
+        if (self.name is None) == (self.path is None):
+            raise ValueError("name a built-in data set or give a path, one of the two")
+        if self.name is not None and self.name not in DATASETS:
+            raise ValueError(f"unknown data set {self.name!r}{suggest(self.name, list(DATASETS))}")
+        if self.path is not None and self.schema is None:
+            raise ValueError("records of one's own need a schema file beside their path")
+
+
+class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A curator's policy where it differs from the default.
+
+    Attributes:
+        name: its site; "*" stands for every site that is not named.
+        cap: most epsilon over all learners.
+        learner_cap: most epsilon of each learner; None: the cap.
+        round_size: declared number of records; None: the true number rounded to two digits, which is what a
+            steward would declare (only a simulation may look).
+        open_studies, reservation_seconds, least_cost, limits: as in a policy file.
+    """
+
+    name: Name
+    cap: Written = 2
+    learner_cap: Written | None = None
+    round_size: int | None = None
+    open_studies: int = 4
+    reservation_seconds: int = 86_400
+    least_cost: Written = "1/1000"
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        _ = self.policy([])
+
+    def policy(self, learners: list[LearnerPolicy], *, name: str | None = None) -> Policy:
+        """The policy file that this stands for."""
+        return Policy(
+            name=name or self.name,
+            cap=self.cap,
+            learners=tuple(learners),
+            limits=self.limits,
+            open_studies=self.open_studies,
+            reservation_seconds=self.reservation_seconds,
+            least_cost=self.least_cost,
+            simulation=True,
+        )
+
+
+class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One learner and its plan.
+
+    Attributes:
+        name: its name.
+        epsilon: to spend at each curator.
+        strategy: a name of `learner_node.strategies`.
+        options: of the strategy.
+        pooling: "sum" for one model, "site" for one per curator.
+        source: sites whose unlabelled records it holds; empty: all.
+        curators: whom it asks; empty: all.
+        purpose: what it tells the stewards.
+    """
+
+    name: Name
+    epsilon: Written = 1
+    strategy: str = DEFAULT_STRATEGY
+    options: dict[str, Any] = {}
+    pooling: Literal["sum", "site"] = "sum"
+    source: tuple[Name, ...] = ()
+    curators: tuple[Name, ...] = ()
+    purpose: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            parse_rational(self.epsilon)
+            make_strategy(self.strategy, self.options)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that goes wrong at a curator.
+
+    Attributes:
+        curator: where.
+        kind: "refuse" (its steward halts it), "vanish" (no reply any more) or "late" (one reply misses the
+            timeout; the repeat of the request gets it).
+        round: from which query on (1 is the first; 0 the proposal).
+    """
+
+    curator: Name
+    kind: Literal["refuse", "vanish", "late"]
+    round: Annotated[int, msgspec.Meta(ge=0)] = 1
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A scenario file.
+
+    Attributes:
+        title, description: for the report.
+        data: whose records.
+        curators: policies; empty: defaults for every site.
+        learners: at least one.
+        faults: what goes wrong.
+        repeats: independent repetitions (splits, keys, ledgers and noise are new each time).
+        seed: of splits and the learners' own choices; never of noise.
+        noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
+    """
+
+    title: Name
+    data: Data
+    learners: Annotated[tuple[LearnerScenario, ...], msgspec.Meta(min_length=1)]
+    description: str = ""
+    curators: tuple[CuratorScenario, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    noise_seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    def __post_init__(self) -> None:
+        for what, names in (("learner", self.learners), ("curator", self.curators)):
+            listed = [item.name for item in names]
+            if len(set(listed)) != len(listed):
+                raise ValueError(f"two {what}s have the same name")
+
+    def curator(self, site: str) -> CuratorScenario:
+        """The curator entry of a site."""
+        found = {curator.name: curator for curator in self.curators}
+        return found.get(site) or found.get("*") or CuratorScenario(name=site)
+
+
+def builtin_scenarios() -> dict[str, str]:
+    """Name -> TOML text of the scenarios that come with the package."""
+    folder = resources.files("simulations") / "scenarios"
+    files = sorted((item for item in folder.iterdir() if item.name.endswith(".toml")), key=lambda item: item.name)
+    return {item.name.removesuffix(".toml"): item.read_text(encoding="utf-8") for item in files}
+
+
+def load_scenario(name: str) -> tuple[Scenario, str, Path]:
+    """A built-in scenario by name, or a file by path.
+
+    Returns:
+        The scenario, its TOML text, and the folder that relative paths start from.
+
+    Raises:
+        ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
+    """
+    known = builtin_scenarios()
+    path = Path(name)
+    if name in known:
+        text, folder, where = known[name], Path.cwd(), f"scenario {name}"
+    elif path.is_file():
+        text, folder, where = path.read_text(encoding="utf-8"), path.resolve().parent, f"scenario {path.name}"
+    else:
+        raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
+    return read_toml(text, Scenario, where=where), text, folder

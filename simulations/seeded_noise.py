@@ -1,0 +1,45 @@
+"""Noise from a seed: to compare carriers and to debug. Never private; a curator outside a simulation refuses it."""
+
+import hashlib
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.mechanisms import Stamp
+
+
+class SeededNoise:
+    """The same noise for the same seed, curator, learner, study and sequence, whatever the order of arrival.
+
+    Args:
+        seed: of the scenario.
+        curator: its name.
+    """
+
+    seeded = True
+
+    def __init__(self, seed: int, curator: str) -> None:
+        self._seed = seed
+        self._curator = curator
+
+    def discrete_laplace(
+        self,
+        exact: NDArray[np.int64],
+        l1: int,  # noqa: ARG002
+        scale: Fraction,
+        stamp: Stamp,
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`: the difference of two geometric draws."""
+        generator = self._generator(stamp)
+        success = -np.expm1(-1 / float(scale))
+        draws = generator.geometric(success, (2, len(exact)))
+        return exact + draws[0] - draws[1]
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
+        """See `NoiseSource`."""
+        return self._generator(stamp).laplace(0, float(scale), size)
+
+    def _generator(self, stamp: Stamp) -> np.random.Generator:
+        text = repr((self._seed, self._curator, stamp.learner, stamp.study, stamp.sequence))
+        return np.random.default_rng(list(hashlib.sha256(text.encode()).digest()))

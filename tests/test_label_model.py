@@ -1,0 +1,461 @@
+"""The label model against exact sums, quadrature, closed forms, and a problem with a known answer."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.stats import dlaplace, gamma, norm, poisson
+from sklearn.cluster import KMeans
+
+from learner_node.label_model import LabelModel, cell_count_rule, fit_label_model
+from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
+from learner_node.label_model.likelihood import (
+    SIGNAL_NODES,
+    MassPrior,
+    fit_mass_prior,
+    noise_log_pmf,
+    noise_variance,
+    site_table,
+)
+from learner_node.label_model.mixture import clipped_normal_mean
+from learner_node.label_model.random_features import draw_frequencies, stationary_features
+
+# --- the noise law
+
+
+def convolved_noise(scale, sites, reach=400):
+    """P(sum = k) for k in [-reach, reach], by convolving scipy's law with itself."""
+    one = dlaplace(1.0 / scale).pmf(np.arange(-4 * reach, 4 * reach + 1))
+    law = one
+    for _ in range(sites - 1):
+        law = np.convolve(law, one, mode="same")
+    return law[3 * reach : 5 * reach + 1]
+
+
+@pytest.mark.parametrize(("scale", "sites"), [(1.0, 1), (0.3, 2), (1.0, 3), (4.0, 4), (10.0, 7)])
+def test_noise_law_is_the_convolution_of_discrete_laplace_laws(scale, sites):
+    values = np.arange(-400, 401)
+    expected = convolved_noise(scale, sites)
+    log_pmf = noise_log_pmf(values, scale, sites)
+    likely = expected > 1e-12
+    assert_allclose(log_pmf[likely], np.log(expected[likely]), rtol=0, atol=1e-3)
+    assert_allclose(np.exp(log_pmf), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(("scale", "sites"), [(0.5, 1), (2.0, 4), (30.0, 2), (5.0, 60)])
+def test_noise_law_is_normalised_and_has_the_stated_variance(scale, sites):
+    values = np.arange(-20_000, 20_001)
+    law = np.exp(noise_log_pmf(values, scale, sites))
+    assert law.sum() == pytest.approx(1.0, abs=1e-10)
+    assert law @ values.astype(float) ** 2 == pytest.approx(noise_variance(scale, sites), rel=1e-9)
+
+
+def test_without_noise_all_mass_is_at_zero():
+    assert_allclose(np.exp(noise_log_pmf(np.array([-1, 0, 1]), 0.0, 3)), [0.0, 1.0, 0.0], atol=1e-7)
+
+
+# --- the site table
+
+
+def direct_site(counts, prior_mean, prior_shape, scale, sites, signal):
+    """P(answer | f) and E[M | answer, f] by a double sum over true counts inside an adaptive integral."""
+    true_counts = np.arange(120)
+    noise = [np.exp(noise_log_pmf(count - true_counts, scale, sites)) for count in counts]
+    share = 0.5 * (1 + signal)
+    density = gamma(prior_shape, scale=prior_mean / prior_shape).pdf
+
+    def integrand(mass):
+        label0 = poisson.pmf(true_counts, mass * (1 - share)) @ noise[0]
+        label1 = poisson.pmf(true_counts, mass * share) @ noise[1]
+        return density(mass) * label0 * label1
+
+    kwargs = {"points": [1e-3, prior_mean], "limit": 200, "epsabs": 0.0, "epsrel": 1e-6}
+    evidence = quad(integrand, 0, 60, **kwargs)[0]
+    return np.log(evidence), quad(lambda mass: mass * integrand(mass), 0, 60, **kwargs)[0] / evidence
+
+
+@pytest.mark.parametrize(
+    ("counts", "mean", "shape", "scale", "sites"),
+    [
+        ((3, 7), 8.0, 4.0, 1.0, 1),
+        ((-2, 5), 6.0, 2.0, 2.0, 3),
+        ((0, 0), 4.0, 3.0, 1.0, 1),
+        ((12, -4), 5.0, 10.0, 3.0, 2),
+        ((2, 9), 10.0, 6.0, 0.0, 1),
+    ],
+)
+def test_site_table_is_the_double_sum_over_counts_and_noise(counts, mean, shape, scale, sites):
+    prior = MassPrior(np.array([mean]), np.array([shape]))
+    table = site_table(np.array([counts], dtype=float), prior, scale=scale, sites=sites)
+    nodes = [4, 20, 40, 57, 76]
+    expected = np.array([direct_site(counts, mean, shape, scale, sites, SIGNAL_NODES[node]) for node in nodes])
+    assert_allclose(table.log_likelihood[0, nodes], expected[:, 0], atol=0.02)
+    assert_allclose(table.mass[0, nodes], expected[:, 1], rtol=0.02)
+
+
+def test_normal_and_poisson_branches_agree_at_the_border():
+    counts = np.array([[900.0, 1960.0]])
+    shares = []
+    for mean in (2700.0, 2900.0):  # the quadrature ends below and above 3,000
+        prior = MassPrior(np.array([mean]), np.array([300.0]))
+        log_likelihood = site_table(counts, prior, scale=10.0, sites=1).log_likelihood[0]
+        shares.append(SIGNAL_NODES[np.argmax(log_likelihood)])
+    assert shares[0] == pytest.approx(shares[1], abs=0.026)
+    assert shares[0] == pytest.approx(1060 / 2860, abs=0.026)
+
+
+def test_mass_prior_follows_a_region_that_the_source_underrates():
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(200, 1))
+    source = np.full(200, 20.0)
+    truth = np.where(centres[:, 0] > 0, 40.0, 5.0)
+    totals = rng.poisson(truth) + rng.normal(0, 2, 200)
+    prior = fit_mass_prior(source, totals, centres, total=totals.sum(), variance=4.0)
+    assert np.corrcoef(prior.mean, truth)[0, 1] > 0.9
+
+
+# --- expectation propagation
+
+
+def normal_tables(observations, variances):
+    return -0.5 * (SIGNAL_NODES - observations[:, None]) ** 2 / variances[:, None]
+
+
+def answer_tables():
+    """Two sites far from normal: one cell nearly pure and one with little to say."""
+    prior = MassPrior(np.array([12.0, 5.0]), np.array([5.0, 2.0]))
+    return site_table(np.array([[0.0, 11.0], [4.0, 2.0]]), prior, scale=1.0, sites=1).log_likelihood
+
+
+def test_normal_likelihoods_give_the_closed_form():
+    observations, variances = np.array([0.1, -0.15, 0.05]), np.array([0.02, 0.03, 0.04])
+    covariance = np.array([[0.05, 0.03, 0.01], [0.03, 0.06, 0.02], [0.01, 0.02, 0.04]])
+    posterior = approximate_posterior(covariance, normal_tables(observations, variances), tolerance=1e-6)
+    total = covariance + np.diag(variances)
+    gain = covariance @ np.linalg.inv(total)
+    evidence = (
+        -0.5 * observations @ np.linalg.solve(total, observations)
+        - 0.5 * np.linalg.slogdet(total)[1]
+        + 0.5 * np.sum(np.log(variances))
+    )
+    # Linear interpolation widens the tables by a share of at most 0.025^2 / 6 / variance.
+    assert_allclose(posterior.mean, gain @ observations, atol=2e-3)
+    assert_allclose(posterior.variance, np.diag(covariance - gain @ covariance), rtol=1e-2)
+    assert posterior.log_evidence == pytest.approx(evidence, abs=0.02)
+
+
+def test_tilted_moments_are_those_of_quadrature():
+    tables = answer_tables()
+    tables -= tables.max(axis=1, keepdims=True)
+    for mean, deviation in ((0.2, 0.8), (-2.5, 0.4), (0.9, 0.01), (0.0, 30.0), (9.0, 0.5)):
+        log_mass, first, variance = tilted_moments(tables, np.full(2, mean), np.full(2, deviation**2))
+        for cell in range(2):
+            nodes = np.linspace(mean - 12 * deviation, mean + 12 * deviation, 400_001)
+            weight = norm.pdf(nodes, mean, deviation) * np.exp(
+                np.interp(np.clip(nodes, -1, 1), SIGNAL_NODES, tables[cell])
+            )
+            weight *= nodes[1] - nodes[0]
+            expected = weight @ nodes / weight.sum()
+            assert log_mass[cell] == pytest.approx(np.log(weight.sum()), abs=2e-3)
+            assert first[cell] == pytest.approx(expected, abs=2e-3 * deviation)
+            spread = weight @ (nodes - expected) ** 2 / weight.sum()
+            assert variance[cell] == pytest.approx(spread, rel=1e-2)
+
+
+def test_one_cell_is_exact():
+    for covariance in (0.1, 1.0):
+        posterior = approximate_posterior(np.array([[covariance]]), answer_tables()[1:], tolerance=1e-8)
+        nodes = np.linspace(-9, 9, 200_001)
+        weight = norm.pdf(nodes, 0, covariance**0.5) * np.exp(np.interp(nodes, SIGNAL_NODES, answer_tables()[1]))
+        weight *= nodes[1] - nodes[0]
+        mean = weight @ nodes / weight.sum()
+        assert posterior.mean[0] == pytest.approx(mean, abs=2e-3)
+        assert posterior.variance[0] == pytest.approx(weight @ (nodes - mean) ** 2 / weight.sum(), rel=1e-2)
+        assert posterior.log_evidence == pytest.approx(np.log(weight.sum()), abs=5e-3)
+
+
+# At 0.95 the cells contradict one another: a site that would widen the posterior is held flat instead.
+@pytest.mark.parametrize(("correlation", "tolerance"), [(0.0, 0.01), (0.5, 0.05), (0.95, 0.25)])
+def test_two_cells_are_close_to_quadrature(correlation, tolerance):
+    covariance = np.array([[0.6, 0.6 * correlation], [0.6 * correlation, 0.6]])
+    tables = answer_tables()
+    posterior = approximate_posterior(covariance, tables, tolerance=1e-8)
+    nodes = np.linspace(-5, 5, 1501)
+    a, b = np.meshgrid(nodes, nodes, indexing="ij")
+    precision = np.linalg.inv(covariance)
+    log_weight = -0.5 * (precision[0, 0] * a**2 + 2 * precision[0, 1] * a * b + precision[1, 1] * b**2)
+    log_weight -= np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
+    log_weight += np.interp(a, SIGNAL_NODES, tables[0]) + np.interp(b, SIGNAL_NODES, tables[1])
+    weight = np.exp(log_weight) * (nodes[1] - nodes[0]) ** 2
+    evidence = weight.sum()
+    mean = np.array([(weight * a).sum(), (weight * b).sum()]) / evidence
+    variance = np.array([(weight * a**2).sum(), (weight * b**2).sum()]) / evidence - mean**2
+    assert posterior.log_evidence == pytest.approx(np.log(evidence), abs=0.02)
+    assert_allclose(posterior.mean, mean, atol=0.02)
+    assert_allclose(posterior.variance, variance, rtol=tolerance)
+
+
+# --- features and the mixture
+
+
+def test_random_features_have_the_stated_kernel():
+    rng = np.random.default_rng(2)
+    features = rng.normal(size=(50, 3))
+    rows = stationary_features(features @ draw_frequencies(3, 0))
+    assert_allclose(np.sum(rows**2, axis=1), 1.09, rtol=1e-6)
+    other = stationary_features((features + 5.0) @ draw_frequencies(3, 0))
+    assert_allclose(rows @ rows.T, other @ other.T, atol=1e-5)  # stationary
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.5), (1.4, 0.2), (-3.0, 1.0), (0.0, 1e-4)])
+def test_mean_of_a_clipped_normal(mean, deviation):
+    nodes = np.linspace(mean - 10 * deviation, mean + 10 * deviation, 200_001)
+    weight = norm.pdf(nodes, mean, deviation) * (nodes[1] - nodes[0])
+    expected = weight @ np.clip(nodes, -1, 1)
+    assert clipped_normal_mean(np.array([mean]), np.array([deviation]))[0] == pytest.approx(expected, abs=1e-6)
+
+
+# --- the whole
+
+
+def noisy_cells(source, target, labels, *, epsilon, sites, seed):
+    """k-means cells of the source and the target's noisy counts in them."""
+    rng = np.random.default_rng(seed)
+    size = cell_count_rule(len(source), epsilon, sites)
+    means = KMeans(size, n_init=1, random_state=seed).fit(source)
+    counts = np.zeros((size, 2))
+    np.add.at(counts, (means.predict(target), labels), 1)
+    ratio = np.exp(-epsilon)
+    for _ in range(sites):
+        counts += rng.geometric(1 - ratio, counts.shape) - rng.geometric(1 - ratio, counts.shape)
+    return means.labels_, counts
+
+
+def ring_problem(seed, n_source=900, epsilon=1.0, sites=1):
+    """Label 1 with probability 0.9 inside a ring and 0.1 outside of it; 1,500 target records."""
+    rng = np.random.default_rng(seed)
+
+    def draw(n):
+        x = rng.normal(size=(n, 2))
+        inside = np.abs(np.hypot(*x.T) - 1.2) < 0.5
+        return x, (rng.random(n) < np.where(inside, 0.9, 0.1)).astype(int)
+
+    source, _ = draw(n_source)
+    target, test = draw(1500), draw(4000)
+    return source, *noisy_cells(source, *target, epsilon=epsilon, sites=sites, seed=seed), *test
+
+
+def prior_problem(seed, epsilon):
+    """A label signal drawn from the model's own prior at length-scale 1 and amplitude 1."""
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=1001)
+    frequencies = draw_frequencies(2, seed + 1000)
+
+    def draw(n):
+        x = rng.normal(size=(n, 2))
+        signal = np.clip(stationary_features(x @ frequencies) @ weights, -1, 1)
+        return x, (rng.random(n) < 0.5 * (1 + signal)).astype(int)
+
+    source, _ = draw(600)
+    target, test = draw(1000), draw(2000)
+    return source, *noisy_cells(source, *target, epsilon=epsilon, sites=1, seed=seed), *test
+
+
+@pytest.mark.parametrize("sites", [1, 3])
+def test_learns_a_ring_and_its_probabilities(sites):
+    source, cells, counts, test, labels = ring_problem(3, sites=sites)
+    model = fit_label_model(source, cells, counts, scale=1.0, sites=sites, seed=0)
+    probability = model.probability(test)
+    majority = max(labels.mean(), 1 - labels.mean())
+    assert np.mean((model.latent(test) > 0) == labels) > majority + 0.2  # the best possible is 0.9
+    assert probability.mean() == pytest.approx(labels.mean(), abs=0.03)
+    for half in (probability < 0.5, probability >= 0.5):
+        assert probability[half].mean() == pytest.approx(labels[half].mean(), abs=0.1)
+    assert model.total == pytest.approx(1500, rel=0.1)
+    assert model.source_mass.sum() == pytest.approx(1500, rel=0.1)
+
+
+def test_exact_counts_need_no_noise():
+    source, cells, counts, test, labels = ring_problem(4, epsilon=50.0)
+    model = fit_label_model(source, cells, counts, scale=0.0, sites=1, seed=0)
+    assert np.mean((model.latent(test) > 0) == labels) > 0.85
+    assert model.total == 1500
+
+
+def test_evidence_prefers_the_scale_that_was_used():
+    source, cells, counts, *_ = ring_problem(5)
+    evidence = [
+        fit_label_model(source, cells, counts, scale=scale, sites=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)
+    ]
+    assert np.argmax(evidence) == 1
+
+
+def test_same_arguments_same_model_and_no_argument_is_changed():
+    source, cells, counts, test, _ = ring_problem(6, n_source=150)
+    copies = source.copy(), cells.copy(), counts.copy()
+    first, second = (fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=7) for _ in range(2))
+    assert np.array_equal(first.probability(test), second.probability(test))
+    assert np.array_equal(first.source_mass, second.source_mass)
+    assert first.log_evidence == second.log_evidence
+    for array, copy in zip((source, cells, counts), copies, strict=True):
+        assert np.array_equal(array, copy)
+
+
+def test_swapping_the_labels_mirrors_the_model():
+    source, cells, counts, test, _ = ring_problem(8, n_source=150)
+    model = fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=7)
+    mirror = fit_label_model(source, cells, counts[:, ::-1], scale=1.0, sites=1, seed=7)
+    assert_allclose(mirror.latent(test), -model.latent(test), atol=1e-6)
+    assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=1e-6)
+    assert_allclose(mirror.source_mass, model.source_mass, rtol=1e-6)
+
+
+def test_empty_cells_are_left_out():
+    source, cells, counts, test, _ = ring_problem(9, n_source=150)
+    padded = np.zeros((len(counts) * 2, 2))
+    padded[1::2] = counts
+    plain = fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=0)
+    sparse = fit_label_model(source, 2 * cells + 1, padded, scale=1.0, sites=1, seed=0)
+    assert_allclose(sparse.latent(test), plain.latent(test))
+    assert_allclose(sparse.source_mass, plain.source_mass)
+
+
+def assert_sound(model: LabelModel, features):
+    far = np.concatenate([features, 1e9 * features, np.zeros((1, features.shape[1]))])
+    probability, latent = model.probability(far), model.latent(far)
+    assert np.all((probability >= 0) & (probability <= 1))
+    assert np.all(np.abs(latent) <= 1.5)
+    assert np.all((model.source_mass >= 0) & np.isfinite(model.source_mass))
+    assert np.isfinite(model.log_evidence)
+    assert 1 <= model.total < np.inf
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_hostile_counts_never_fail(data):
+    size = data.draw(st.sampled_from([1, 2, 3, 12]))
+    n = data.draw(st.integers(2, 30))
+    wild = st.one_of(
+        st.sampled_from([0.0, -1.0, 1.0, 1e5, -1e5, 1e15, -1e15, 2990.0, 3010.0]),
+        st.floats(-1e300, 1e300, allow_subnormal=False),
+        st.floats(-50, 50, allow_subnormal=False),
+    )
+    counts = data.draw(arrays(np.float64, (size, 2), elements=wild))
+    cells = data.draw(arrays(np.int64, n, elements=st.integers(0, size - 1)))
+    features = np.random.default_rng(0).normal(size=(n, 2)) * data.draw(st.sampled_from([0.0, 1.0, 1e200]))
+    scale = data.draw(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 100.0, 1e9]))
+    sites = data.draw(st.sampled_from([1, 4]))
+    with warnings.catch_warnings(), np.errstate(divide="raise", over="raise", invalid="raise"):
+        warnings.simplefilter("error")
+        model = fit_label_model(features, cells, counts, scale=scale, sites=sites, seed=0)
+        assert_sound(model, np.clip(features, -1e3, 1e3))
+
+
+@pytest.mark.parametrize("kind", ["negative", "one label", "zeros", "twins"])
+def test_degenerate_problems_of_many_cells(kind):
+    rng = np.random.default_rng(0)
+    features = np.zeros((300, 3)) if kind == "twins" else rng.normal(size=(300, 3))
+    cells = np.arange(300) % 100
+    counts = {
+        "negative": np.full((100, 2), -7.0),
+        "one label": np.column_stack([np.zeros(100), rng.poisson(20, 100)]),
+        "zeros": np.zeros((100, 2)),
+        "twins": rng.poisson(5, (100, 2)).astype(float),
+    }[kind]
+    model = fit_label_model(features, cells, counts, scale=1.0, sites=1, seed=0)
+    assert_sound(model, features)
+    if kind == "one label":
+        assert model.probability(features).min() > 0.9
+
+
+@pytest.mark.slow
+def test_a_thousand_cells_and_many_records():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(4000, 5))
+    cells = np.arange(4000) % 1000
+    counts = rng.poisson([3.0, 6.0], (1000, 2)).astype(float)
+    model = fit_label_model(features, cells, counts, scale=1.0, sites=1, seed=0)
+    assert_sound(model, features)
+    assert model.probability(features).mean() == pytest.approx(2 / 3, abs=0.03)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
+    predicted, seen = [], []
+    for seed in range(30):
+        source, cells, counts, test, labels = prior_problem(seed, epsilon)
+        model = fit_label_model(source, cells, counts, scale=1 / epsilon, sites=1, seed=seed)
+        predicted.append(model.probability(test))
+        seen.append(labels)
+    predicted, seen = np.concatenate(predicted), np.concatenate(seen)
+    assert np.mean((predicted > 0.5) == seen) > 0.7
+    for low in np.arange(0.0, 1.0, 0.1):
+        group = (predicted >= low) & (predicted < low + 0.1)
+        assert predicted[group].mean() == pytest.approx(seen[group].mean(), abs=0.05)
+
+
+# --- arguments
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": np.zeros(4)}, "shape"),
+        ({"features": np.zeros((1, 2)), "cells": np.zeros(1, int)}, "two source records"),
+        ({"features": np.full((4, 2), np.nan)}, "finite"),
+        ({"cells": np.zeros(3, int)}, "cells"),
+        ({"cells": np.zeros(4)}, "integers"),
+        ({"cells": np.array([0, 1, 2, 0])}, r"\[0, 2\)"),
+        ({"counts": np.zeros((2, 3))}, "counts"),
+        ({"counts": np.full((2, 2), np.inf)}, "finite"),
+        ({"scale": -1.0}, "scale"),
+        ({"scale": np.nan}, "scale"),
+        ({"sites": 0}, "sites"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    arguments = {
+        "features": np.zeros((4, 2)),
+        "cells": np.array([0, 0, 1, 1]),
+        "counts": np.ones((2, 2)),
+        "scale": 1.0,
+        "sites": 1,
+        "seed": 0,
+    }
+    with pytest.raises(ValueError, match=message):
+        fit_label_model(**(arguments | change))
+
+
+def test_features_of_another_width_are_refused():
+    model = fit_label_model(np.eye(4), np.array([0, 0, 1, 1]), np.ones((2, 2)), scale=1.0, sites=1, seed=0)
+    with pytest.raises(ValueError, match="shape"):
+        model.latent(np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="finite"):
+        model.probability(np.full((3, 4), np.inf))
+
+
+@pytest.mark.parametrize(
+    ("n_source", "epsilon", "sites", "expected"),
+    [
+        (2500, 1.0, 1, 312),
+        (5000, 1.0, 1, 400),
+        (5000, 0.1, 4, 31),
+        (500, 0.01, 1, 6),
+        (30, 1e9, 1, 10),
+        (2, 1.0, 1, 1),
+    ],
+)
+def test_cell_count_rule(n_source, epsilon, sites, expected):
+    assert cell_count_rule(n_source, epsilon, sites) == expected
+    assert cell_count_rule(n_source, epsilon, sites, most=5) <= 5
+
+
+@pytest.mark.parametrize("arguments", [(1, 1.0, 1), (10, 0.0, 1), (10, 1.0, 0), (10, float("nan"), 1)])
+def test_cell_count_rule_refuses(arguments):
+    with pytest.raises(ValueError, match="need"):
+        cell_count_rule(*arguments)

@@ -1,0 +1,210 @@
+"""`learner_node.networks` against torch's own differentiation and optimiser, and against what training must achieve."""
+
+import numpy as np
+import pytest
+import torch
+
+from learner_node import networks
+from learner_node.networks import WEIGHT_LIMIT, train_network
+
+
+def rings(n, seed):
+    """Two classes that no line separates."""
+    X = np.random.default_rng(seed).uniform(-1, 1, (n, 2))
+    return X, (np.sum(X**2, axis=1) < 0.5).astype(float)
+
+
+def torch_twin(network):
+    modules = []
+    for W, b in network.layers:
+        linear = torch.nn.Linear(W.shape[1], W.shape[0])
+        with torch.no_grad():
+            linear.weight.copy_(torch.tensor(W))
+            linear.bias.copy_(torch.tensor(b))
+        modules += [linear, {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}[network.activation]()]
+    return torch.nn.Sequential(*modules[:-1])
+
+
+def same(first, second):
+    pairs = zip(first.layers, second.layers, strict=True)
+    return all(np.array_equal(W, V) and np.array_equal(b, c) for (W, b), (V, c) in pairs)
+
+
+def worst_difference(first, second):
+    pairs = zip(first.layers, second.layers, strict=True)
+    return max(max(np.abs(W - V).max(), np.abs(b - c).max()) for (W, b), (V, c) in pairs)
+
+
+@pytest.fixture(scope="module")
+def ring_network():
+    X, y = rings(2000, seed=0)
+    return train_network(X, y, hidden=(32, 32), seed=1)
+
+
+def test_learns_a_nonlinear_problem(ring_network):
+    X, y = rings(2000, seed=5)
+    assert np.mean((ring_network.logits(X) > 0) == y) > 0.97
+
+
+def test_layers_have_the_stated_shapes_and_types(ring_network):
+    assert [W.shape for W, _ in ring_network.layers] == [(32, 2), (32, 32), (1, 32)]
+    assert [b.shape for _, b in ring_network.layers] == [(32,), (32,), (1,)]
+    assert all(array.dtype == np.float32 for layer in ring_network.layers for array in layer)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_numpy_evaluation_equals_torch(activation):
+    X, y = rings(100, seed=2)
+    network = train_network(X, y, hidden=(8, 5), epochs=2, seed=3, activation=activation)
+    with torch.no_grad():
+        expected = torch_twin(network)(torch.tensor(X, dtype=torch.float32))[:, 0].numpy()
+    assert network.logits(X).dtype == np.float32
+    np.testing.assert_allclose(network.logits(X), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [(), (7,), (6, 4, 3)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_training_equals_autograd_and_torch_adamw(hidden, activation):
+    """The same first weights, batches and rates through torch's own machinery."""
+    rng = np.random.default_rng(4)
+    X, y, w = rng.normal(size=(50, 3)), rng.uniform(size=50), rng.gamma(1, 1, 50)
+    epochs, batch_size, rate, decay = 5, 20, 3e-3, 0.1
+    mine = train_network(
+        X,
+        y,
+        hidden=hidden,
+        weights=w,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=rate,
+        weight_decay=decay,
+        seed=9,
+        activation=activation,
+    )
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        start = networks._FlatNetwork(3, hidden, activation, generator).to_numpy()
+    twin = torch_twin(start)
+    optimiser = torch.optim.AdamW(twin.parameters(), lr=rate, weight_decay=decay)
+    tensors = [torch.tensor(a, dtype=torch.float32) for a in (X, y, w / w.mean())]
+    sizes, step = [16, 17, 17], 0
+    for _ in range(epochs):
+        order = torch.randperm(50, generator=generator)
+        for rows in order.split(sizes):
+            Xb, yb, wb = (tensor[rows] for tensor in tensors)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(twin(Xb)[:, 0], yb, weight=wb)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.param_groups[0]["lr"] = rate * max(0.02, 1 - step / (epochs * 3))
+            optimiser.step()
+            step += 1
+    linears = [module for module in twin if isinstance(module, torch.nn.Linear)]
+    for (W, b), linear in zip(mine.layers, linears, strict=True):
+        np.testing.assert_allclose(W, linear.weight.detach().numpy(), atol=2e-5)
+        np.testing.assert_allclose(b, linear.bias.detach().numpy(), atol=2e-5)
+
+
+def test_soft_labels_recover_calibrated_probabilities():
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-2, 2, (4000, 1))
+    truth = 0.1 + 0.8 / (1 + np.exp(-4 * X[:, 0]))
+    network = train_network(X, truth, hidden=(32,), seed=0)
+    probabilities = 1 / (1 + np.exp(-network.logits(X)))
+    assert np.max(np.abs(probabilities - truth)) < 0.05
+
+
+def test_weights_act_like_duplicated_records():
+    rng = np.random.default_rng(7)
+    X, y, copies = rng.normal(size=(40, 2)), rng.integers(0, 2, 40).astype(float), rng.integers(0, 4, 40)
+    options = {"hidden": (8,), "epochs": 30, "batch_size": 1000, "learning_rate": 1e-3, "seed": 2}
+    weighted = train_network(X, y, weights=copies, **options)
+    duplicated = train_network(np.repeat(X, copies, axis=0), np.repeat(y, copies), **options)
+    unweighted = train_network(X, y, **options)
+    assert worst_difference(weighted, duplicated) < 1e-4
+    assert worst_difference(weighted, unweighted) > 1e-3
+
+
+def test_scale_of_the_weights_does_not_matter():
+    X, y = rings(60, seed=1)
+    w = np.linspace(0, 1, 60)
+    first = train_network(X, y, hidden=(4,), weights=w, epochs=2, seed=0)
+    assert same(first, train_network(X, y, hidden=(4,), weights=1024 * w, epochs=2, seed=0))
+
+
+def test_equal_seeds_give_equal_networks_and_others_do_not():
+    X, y = rings(200, seed=3)
+    first, again, other = (train_network(X, y, hidden=(8,), epochs=3, seed=seed) for seed in (4, 4, 5))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_global_generator_and_thread_count_are_untouched():
+    X, y = rings(50, seed=3)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    train_network(X, y, hidden=(4,), epochs=2, seed=0)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+    assert torch.is_grad_enabled()
+
+
+def test_thread_count_is_restored_after_an_error(monkeypatch):
+    def fail(*_):
+        assert torch.get_num_threads() == 1
+        raise KeyboardInterrupt
+
+    threads = torch.get_num_threads()
+    X, y = rings(50, seed=3)
+    monkeypatch.setattr(networks._FlatNetwork, "backward", fail)
+    with pytest.raises(KeyboardInterrupt):
+        train_network(X, y, hidden=(4,), seed=0)
+    assert torch.get_num_threads() == threads
+
+
+def test_parameters_stay_inside_the_limit_of_the_curators():
+    X, y = rings(100, seed=3)
+    network = train_network(X, y, hidden=(4,), epochs=20, learning_rate=30.0, seed=0)
+    largest = max(np.abs(array).max() for layer in network.layers for array in layer)
+    assert largest == WEIGHT_LIMIT == 64
+
+
+def test_inputs_are_left_alone():
+    X, y = (array.astype(np.float32) for array in rings(30, seed=3))
+    copies = X.copy(), y.copy()
+    train_network(X, y, hidden=(4,), epochs=1, seed=0)
+    np.testing.assert_array_equal(X, copies[0])
+    np.testing.assert_array_equal(y, copies[1])
+
+
+ERRORS = {
+    "X must have shape": {"X": np.zeros(10)},
+    "n, d >= 1": {"X": np.zeros((10, 0))},
+    "X must be finite": {"X": np.full((10, 2), np.nan)},
+    "finite in single precision": {"X": np.full((10, 2), 1e300)},
+    "y must have shape": {"y": np.zeros((10, 1))},
+    "y must be finite": {"y": np.full(10, np.nan)},
+    "y must lie between": {"y": np.full(10, 1.5)},
+    "weights must have shape": {"weights": np.ones(3)},
+    "weights must be finite": {"weights": np.full(10, np.inf)},
+    "weights must not be negative": {"weights": -np.ones(10)},
+    "nor all 0": {"weights": np.zeros(10)},
+    "at least one unit": {"hidden": (4, 0)},
+    "epochs and batch_size": {"epochs": 0},
+    "must be at least 1, got": {"batch_size": 0},
+    "learning_rate must be finite": {"learning_rate": 0.0},
+    "weight_decay must be finite": {"weight_decay": -1.0},
+    "unknown activation": {"activation": "gelu"},
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_bad_arguments_are_refused(message):
+    arguments = {"X": np.zeros((10, 2)), "y": np.zeros(10), "hidden": (4,), "seed": 0} | ERRORS[message]
+    X, y = arguments.pop("X"), arguments.pop("y")
+    with pytest.raises(ValueError, match=message):
+        train_network(X, y, **arguments)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 5)])
+def test_evaluation_refuses_other_shapes(shape, ring_network):
+    with pytest.raises(ValueError, match="X must have shape"):
+        ring_network.logits(np.zeros(shape))

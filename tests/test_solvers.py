@@ -1,0 +1,352 @@
+"""Every solver of `learner_node.solvers` against solvers that share nothing with it."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learner_node import solvers
+from learner_node.solvers import LabelSystem, NotConvergedError, label_system, solve_labels, solve_weights
+
+
+def one_hot(bins, K):
+    """(K, n) matrix from bins (n, d), K split evenly among the d features."""
+    n, d = bins.shape
+    rows = (bins + np.arange(d) * (K // d)).ravel()
+    return scipy.sparse.csr_matrix((np.ones(n * d), (rows, np.repeat(np.arange(n), d))), shape=(K, n))
+
+
+def random_one_hot(n, d, q, seed):
+    return one_hot(np.random.default_rng(seed).integers(0, q, (n, d)), q * d)
+
+
+def objective(A, b, x, alpha, prior):
+    return 0.5 * np.sum((A @ x - b) ** 2) + alpha * np.sum((x - prior) ** 2)
+
+
+def independent_kkt(A, b, x, alpha, prior, upper):
+    """Each entry may violate by its gradient, or by the curvature times the room that it has, whichever is less."""
+    A = A.toarray()
+    gradient = A.T @ (A @ x - b) + 2 * alpha * (x - prior)
+    curvature = np.abs(A).T @ np.abs(A).sum(1) + 2 * alpha
+    down = np.minimum(np.maximum(gradient, 0), curvature * x)
+    up = np.minimum(np.maximum(-gradient, 0), curvature * (upper - x))
+    terms = [np.abs(A).T @ np.abs(b), curvature * np.abs(x), np.full(len(x), 2 * alpha * np.max(np.abs(prior)))]
+    return max(down.max(), up.max()) / max(np.max(terms), np.finfo(float).tiny)
+
+
+def lsq_objective(A, b, alpha, prior, upper):
+    n = A.shape[1]
+    root = np.sqrt(2 * alpha)
+    stacked = np.vstack([A.toarray(), root * np.eye(n)])
+    target = np.concatenate([b, root * np.broadcast_to(prior, n)])
+    found = []
+    with np.errstate(all="ignore"):  # the interior method divides by 0 where the minimiser is not unique
+        for method in ("trf", "bvls"):
+            x = scipy.optimize.lsq_linear(stacked, target, bounds=(0, upper), method=method, tol=1e-14, max_iter=500).x
+            found.append(objective(A, b, x, alpha, prior))
+    return np.nanmin(found)
+
+
+def enumerated_objective(A, b, alpha, prior, upper):
+    """The least objective over all choices of which entries sit at which bound."""
+    A, n, best = A.toarray(), A.shape[1], np.inf
+    bounds = [0.0, None] if np.isinf(upper) else [0.0, upper, None]
+    stacked = np.vstack([A, np.sqrt(2 * alpha) * np.eye(n)])
+    target = np.concatenate([b, np.sqrt(2 * alpha) * np.broadcast_to(prior, n)])
+    for choice in itertools.product(bounds, repeat=n):
+        free = np.array([value is None for value in choice])
+        x = np.array([value or 0.0 for value in choice])
+        if free.any():
+            x[free] = np.linalg.lstsq(stacked[:, free], target - stacked[:, ~free] @ x[~free], rcond=None)[0]
+        if np.all(x >= -1e-12) and np.all(x <= upper + 1e-12):
+            best = min(best, objective(A, b, x, alpha, prior))
+    return best
+
+
+def weights_case(R, p, alpha=0.5, prior=1.0):
+    return R, np.asarray(p, dtype=float), alpha, prior
+
+
+EVEN = random_one_hot(60, 3, 4, seed=1)
+MASS = EVEN @ np.ones(60)
+NOISE = np.random.default_rng(2).laplace(0, 5, 12)
+
+WEIGHT_SHAPES = {
+    "plain": weights_case(EVEN, MASS + NOISE),
+    "more bins than records": weights_case(random_one_hot(6, 2, 10, seed=3), np.linspace(-1, 2, 20)),
+    "single bin": weights_case(one_hot(np.zeros((7, 1), dtype=int), 1), [3.0]),
+    "single record": weights_case(one_hot(np.zeros((1, 2), dtype=int), 2), [0.5, 2.0]),
+    "all weights at the bound": weights_case(EVEN, np.full(12, -100.0), alpha=1.0),
+    "tiny alpha": weights_case(EVEN, MASS + NOISE, alpha=1e-10),
+    "no alpha": weights_case(EVEN, MASS + NOISE, alpha=0.0),
+    "huge alpha": weights_case(EVEN, MASS + NOISE, alpha=1e9),
+    "exact masses without alpha": weights_case(EVEN, MASS, alpha=0.0, prior=0.0),
+    "duplicated columns": weights_case(one_hot(np.tile([[0, 1], [2, 0]], (15, 1)), 6), np.arange(6.0), alpha=1e-3),
+    "empty bins": weights_case(one_hot(np.ones((20, 2), dtype=int), 8), np.arange(8.0)),
+    "infeasible p": weights_case(EVEN, 1000.0 * (np.arange(12) % 2), alpha=1e-3),
+    "nothing to do": weights_case(EVEN, np.zeros(12), alpha=0.0, prior=0.0),
+    "prior as a vector": weights_case(EVEN, MASS + NOISE, prior=np.linspace(0, 3, 60)),
+    "prior outside the bounds": weights_case(EVEN, MASS + NOISE, prior=-2.0),
+    "fractions": weights_case(EVEN, (MASS + NOISE) / 60, alpha=1e-3, prior=1 / 60),
+}
+
+
+def label_case(count, alpha, weights=None, fraction=None, n=40):
+    rng = np.random.default_rng(count)
+    R = random_one_hot(n, 2, 5, seed=count)
+    w = rng.gamma(2, 1, n) if weights is None else np.full(n, weights)
+    systems = []
+    for index in range(count):
+        h = np.ones(n) if index == 0 else rng.integers(0, 2, n).astype(float)
+        q = rng.uniform(0, 1, 10) if fraction is None else np.full(10, fraction)
+        systems.append(label_system(R, w, h, q))
+    return systems, alpha
+
+
+LABEL_SHAPES = {
+    "instantaneous": label_case(1, 0.5),
+    "cumulative": label_case(3, 0.5),
+    "tiny alpha": label_case(3, 1e-10),
+    "no alpha": label_case(3, 0.0),
+    "no errors": label_case(1, 0.01, fraction=0.0),
+    "all wrong": label_case(1, 0.01, fraction=1.0),
+    "more errors than records": label_case(1, 0.01, fraction=3.0),
+    "zero weights": label_case(1, 0.01, weights=0.0),
+    "zero weights without alpha": label_case(1, 0.0, weights=0.0),
+    "more equations than records": label_case(4, 0.01, n=6),
+}
+
+
+@pytest.fixture(params=["warm-up first", "newton first", "gradient first"])
+def order(request, monkeypatch):
+    if request.param == "newton first":
+        monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
+    if request.param == "gradient first":
+        monkeypatch.setattr(solvers, "NEWTON_ROWS", 0)
+    return request.param
+
+
+def assert_optimal(solution, A, b, alpha, prior, upper):
+    x = solution.x
+    assert x.dtype == np.float64
+    assert x.shape == (A.shape[1],)
+    assert np.all((x >= 0) & (x <= upper))
+    assert solution.objective == pytest.approx(objective(A, b, x, alpha, prior), rel=1e-12, abs=1e-12)
+    residual = independent_kkt(A, b, x, alpha, prior, upper)
+    assert residual <= 2 * solvers.DEFAULT_TOLERANCE
+    assert solution.kkt_residual == pytest.approx(residual, rel=1e-3, abs=1e-13)
+    scale = 0.5 * np.sum(b**2) + 1e-9
+    assert solution.objective <= lsq_objective(A, b, alpha, prior, upper) + 1e-7 * scale
+
+
+@pytest.mark.parametrize("shape", WEIGHT_SHAPES)
+def test_weights_are_optimal(shape, order):
+    R, p, alpha, prior = WEIGHT_SHAPES[shape]
+    assert_optimal(solve_weights(R, p, alpha=alpha, prior=prior), R, p, alpha, prior, np.inf)
+
+
+@pytest.mark.parametrize("shape", LABEL_SHAPES)
+def test_labels_are_optimal(shape, order):
+    systems, alpha = LABEL_SHAPES[shape]
+    A = scipy.sparse.vstack([system.A for system in systems])
+    b = np.concatenate([system.b for system in systems])
+    assert_optimal(solve_labels(systems, alpha=alpha), A, b, alpha, 0.5, 1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-6, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_tiny_instances_agree_with_the_enumeration_of_active_sets(seed, alpha, order):
+    rng = np.random.default_rng(seed)
+    R = random_one_hot(5, 2, 3, seed)
+    p = rng.normal(1, 2, 6)
+    weights = solve_weights(R, p, alpha=alpha, prior=0.5)
+    assert weights.objective == pytest.approx(enumerated_objective(R, p, alpha, 0.5, np.inf), rel=1e-6, abs=1e-8)
+    system = label_system(R, rng.gamma(1, 1, 5), rng.integers(0, 2, 5), rng.uniform(-1, 2, 6))
+    labels = solve_labels([system], alpha=alpha)
+    expected = enumerated_objective(system.A, system.b, alpha, 0.5, 1.0)
+    assert labels.objective == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 12),
+    d=st.integers(1, 3),
+    q=st.integers(1, 4),
+    alpha=st.sampled_from([0.0, 1e-8, 1e-3, 1.0, 100.0]),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_random_instances_are_never_above_an_independent_solver(n, d, q, alpha, scale, seed):
+    rng = np.random.default_rng(seed)
+    R = random_one_hot(n, d, q, seed)
+    p = scale * rng.normal(1, 2, q * d)
+    assert_optimal(solve_weights(R, p, alpha=alpha, prior=scale), R, p, alpha, scale, np.inf)
+    system = label_system(R, scale * rng.gamma(1, 1, n), rng.integers(0, 2, n), rng.uniform(-0.5, 1.5, q * d))
+    assert_optimal(solve_labels([system], alpha=alpha), system.A, system.b, alpha, 0.5, 1.0)
+
+
+def test_regularised_minimiser_is_unique_so_both_methods_find_it(monkeypatch):
+    R, p, alpha, prior = WEIGHT_SHAPES["plain"]
+    monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
+    newton = solve_weights(R, p, alpha=alpha, prior=prior, tolerance=1e-13)
+    monkeypatch.setattr(solvers, "NEWTON_ROWS", 0)
+    gradient = solve_weights(R, p, alpha=alpha, prior=prior, tolerance=1e-13)
+    assert (newton.method, gradient.method) == ("newton", "gradient")
+    np.testing.assert_allclose(newton.x, gradient.x, atol=1e-10)
+
+
+def test_exact_masses_are_matched_exactly():
+    R = random_one_hot(200, 3, 5, seed=8)
+    truth = np.random.default_rng(9).gamma(1, 1, 200)
+    solution = solve_weights(R, R @ truth, alpha=0, prior=1.0)
+    np.testing.assert_allclose(R @ solution.x, R @ truth, atol=1e-4)
+
+
+def test_the_true_labels_solve_the_equations_of_exact_answers():
+    """Eq. 5 holds with equality for the truth, whatever hypothesis was asked and whatever the weights."""
+    rng = np.random.default_rng(4)
+    R = random_one_hot(300, 2, 6, seed=4)
+    w, truth = rng.gamma(2, 1, 300), rng.integers(0, 2, 300).astype(float)
+    for h in (np.ones(300), np.zeros(300), rng.integers(0, 2, 300).astype(float)):
+        q = (R @ (w * (h != truth))) / (R @ w)
+        system = label_system(R, w, h, q)
+        np.testing.assert_allclose(system.A @ truth, system.b, atol=1e-9)
+
+
+def test_label_system_is_the_printed_formula():
+    R = random_one_hot(9, 2, 3, seed=5)
+    rng = np.random.default_rng(5)
+    w, h, q = rng.gamma(1, 1, 9), rng.integers(0, 2, 9), rng.normal(0, 1, 6)
+    system = label_system(R, w, h, q)
+    Rw = R.toarray() @ np.diag(w)
+    np.testing.assert_allclose(system.A.toarray(), Rw @ np.diag(np.sign(h - 0.5)), atol=1e-12)
+    np.testing.assert_allclose(system.b, Rw @ h - (Rw @ np.ones(9)) * q, atol=1e-12)
+
+
+def test_row_weights_multiply_the_rows_of_the_residual():
+    R, p, alpha, prior = WEIGHT_SHAPES["plain"]
+    factors = np.linspace(0.1, 3, 12)
+    weighted = solve_weights(R, p, alpha=alpha, prior=prior, row_weights=factors)
+    by_hand = solve_weights(
+        scipy.sparse.csr_matrix(scipy.sparse.diags(factors) @ R), factors * p, alpha=alpha, prior=prior
+    )
+    np.testing.assert_array_equal(weighted.x, by_hand.x)
+    w, h, q = np.ones(60), np.ones(60), np.full(12, 0.3)
+    plain, scaled = label_system(R, w, h, q), label_system(R, w, h, q, row_weights=factors)
+    np.testing.assert_allclose(scaled.b, factors * plain.b)
+    np.testing.assert_allclose(scaled.A.toarray(), factors[:, None] * plain.A.toarray())
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_residual_does_not_depend_on_units(factor, monkeypatch):
+    R, p, alpha, prior = WEIGHT_SHAPES["plain"]
+    monkeypatch.setattr(solvers, "NEWTON_ROWS", 0)
+    one = solve_weights(R, p, alpha=alpha, prior=prior, tolerance=1e-3)
+    counts = solve_weights(R, factor * p, alpha=alpha, prior=factor * prior, tolerance=1e-3)
+    scaled_rows = scipy.sparse.csr_matrix(factor * R)
+    rows = solve_weights(scaled_rows, factor * p, alpha=factor**2 * alpha, prior=prior, tolerance=1e-3)
+    assert counts.kkt_residual == pytest.approx(one.kkt_residual, rel=1e-6)
+    assert rows.kkt_residual == pytest.approx(one.kkt_residual, rel=1e-6)
+
+
+def test_gradient_takes_over_where_newton_stops(monkeypatch):
+    for limit in ("WARM_UP_ITERATIONS", "NEWTON_ITERATIONS"):
+        monkeypatch.setattr(solvers, limit, 0)
+    R, p, alpha, prior = WEIGHT_SHAPES["plain"]
+    solution = solve_weights(R, p, alpha=alpha, prior=prior)
+    assert solution.method == "gradient"
+    assert_optimal(solution, R, p, alpha, prior, np.inf)
+
+
+def test_missing_the_tolerance_raises_with_the_numbers(monkeypatch):
+    for limit in ("WARM_UP_ITERATIONS", "NEWTON_ITERATIONS", "GRADIENT_ITERATIONS"):
+        monkeypatch.setattr(solvers, limit, 0)
+    R, p, _, _ = WEIGHT_SHAPES["plain"]
+    with pytest.raises(NotConvergedError) as caught:
+        solve_weights(R, p, alpha=1e-3, prior=1.0, tolerance=1e-6)
+    assert caught.value.kkt_residual > caught.value.tolerance == 1e-6
+    assert "1e-06" in str(caught.value)
+
+
+def test_inputs_are_left_alone():
+    R, p, _, _ = WEIGHT_SHAPES["plain"]
+    before, p_before = R.copy(), p.copy()
+    solve_weights(R, p, alpha=1e-6, prior=1.0, row_weights=np.full(12, 2.0))
+    assert abs(R - before).nnz == 0
+    np.testing.assert_array_equal(p, p_before)
+
+
+ONES = np.ones(60)
+
+WEIGHT_ERRORS = {
+    "p must have shape": {"p": MASS[:-1]},
+    "p must be finite": {"p": np.where(np.arange(12) == 3, np.nan, MASS)},
+    "alpha must be finite": {"alpha": -1.0},
+    "alpha must be finite and": {"alpha": np.inf},
+    "prior must have shape": {"prior": np.ones(3)},
+    "prior must be finite": {"prior": np.nan},
+    "row_weights must have shape": {"row_weights": np.ones(3)},
+    "row_weights must be positive": {"row_weights": np.zeros(12)},
+    "R must be a two-dimensional sparse": {"R": EVEN.toarray()},
+    "R must be finite": {"R": EVEN * np.inf},
+    "with rows and columns": {"R": scipy.sparse.csr_matrix((0, 4))},
+    "tolerance must lie": {"tolerance": 0.0},
+}
+
+
+@pytest.mark.parametrize("message", WEIGHT_ERRORS)
+def test_bad_weight_problems_are_refused(message):
+    arguments = {"R": EVEN, "p": MASS, "alpha": 1.0, "prior": 1.0} | WEIGHT_ERRORS[message]
+    R, p = arguments.pop("R"), arguments.pop("p")
+    with pytest.raises(ValueError, match=message):
+        solve_weights(R, p, **arguments)
+
+
+LABEL_ERRORS = {
+    "w must have shape": {"w": ONES[:5]},
+    "w must not be negative": {"w": -ONES},
+    "h must have shape": {"h": np.ones((60, 1))},
+    "h must hold only 0 and 1": {"h": 0.5 * ONES},
+    "q must have shape": {"q": np.ones(11)},
+    "q must be finite": {"q": np.full(12, np.inf)},
+}
+
+
+@pytest.mark.parametrize("message", LABEL_ERRORS)
+def test_bad_label_systems_are_refused(message):
+    arguments = {"R": EVEN, "w": ONES, "h": ONES, "q": np.zeros(12)} | LABEL_ERRORS[message]
+    with pytest.raises(ValueError, match=message):
+        label_system(**arguments)
+
+
+def test_bad_lists_of_systems_are_refused():
+    system = label_system(EVEN, ONES, ONES, np.zeros(12))
+    other = label_system(EVEN[:, :50], ONES[:50], ONES[:50], np.zeros(12))
+    with pytest.raises(ValueError, match="at least one system"):
+        solve_labels([], alpha=1.0)
+    with pytest.raises(ValueError, match="same number of records"):
+        solve_labels([system, other], alpha=1.0)
+    with pytest.raises(ValueError, match="b must have shape"):
+        solve_labels([LabelSystem(system.A, system.b[:-1])], alpha=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.0, 1e-6, 1e-2, 450.0])
+def test_full_size_problem_is_certified_in_few_iterations(alpha):
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(5000, 3)) @ rng.normal(size=(3, 10))
+    bins = np.argsort(np.argsort(latent, axis=0), axis=0) // 200
+    R = one_hot(bins, 250)
+    p = R @ rng.gamma(1, 1, 5000) + rng.laplace(0, 30, 250)
+    weights = solve_weights(R, p, alpha=alpha, prior=1.0)
+    q = np.clip(rng.normal(0.5, 0.3, (2, 250)), 0, 1)
+    systems = [label_system(R, weights.x, h, e) for h, e in zip((np.ones(5000), bins[:, 0] > 12), q, strict=True)]
+    labels = solve_labels(systems, alpha=alpha)
+    for solution in (weights, labels):
+        assert solution.iterations < 300
+        assert solution.kkt_residual <= solvers.DEFAULT_TOLERANCE
