@@ -96,7 +96,7 @@ def bounded_rows(
     """
     by_unit: dict[str, list[tuple[bytes, int]]] = {}
     for row, unit in enumerate(units):
-        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + bytes([labels[row]])
+        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + bytes([int(labels[row])])
         name = unit.encode()
         message = len(name).to_bytes(8, "big") + name + content
         by_unit.setdefault(unit, []).append((hmac.digest(key, message, hashlib.sha256), row))

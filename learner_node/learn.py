@@ -75,7 +75,7 @@ def learn(
     pooling: Pooling = "sum",
     purpose: str = "",
     seed: int = 0,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
 ) -> Learned:
     """Run one study.
 

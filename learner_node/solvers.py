@@ -3,8 +3,9 @@
 Both are one problem, `min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over a box, with a sparse `A` of few rows and
 many columns. A few accelerated projected gradient steps solve it where `alpha` is large. Otherwise a semismooth Newton
 method goes on; it works on the dual, which has one unknown per row of `A`, inside a proximal point iteration where
-`alpha` is tiny or 0. Should it miss the tolerance, more gradient steps follow. No method is believed: every returned `Solution` carries the residual of its
-optimality conditions, computed from `x` alone, and a residual above the tolerance raises `NotConvergedError`.
+`alpha` is tiny or 0. Should it miss the tolerance, more gradient steps follow. No method is believed: every returned
+`Solution` carries the residual of its optimality conditions, computed from `x` alone, and a residual above the
+tolerance raises `NotConvergedError`.
 
 Building bins, asking for answers and making the answers consistent are not handled here. The equations are those of
 `expril_full_paper`, sections 3.2 and 3.3.
@@ -18,8 +19,8 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-DEFAULT_TOLERANCE = 1e-10
-"""Largest accepted `Solution.kkt_residual`."""
+DEFAULT_TOLERANCE = 1e-12
+"""Largest accepted `Solution.kkt_residual`. At 1e-10 a small `alpha` may still be without effect on `x`."""
 
 NEWTON_ROWS = 2_000
 """Above this many rows of `A` the dense dual systems cost more than gradient steps, which are then tried first."""

@@ -42,7 +42,7 @@ def standardising_map(source: Records) -> FeatureMap:
             if variance > LEAST_SPREAD:
                 mode = int(np.argmax(shares))
                 level = attribute.levels[mode] if mode < len(attribute.levels) else ""
-                features.append(CategoricalFeature(attribute.name, attribute.levels, 1 / np.sqrt(variance), level))
+                features.append(CategoricalFeature(attribute.name, attribute.levels, float(variance**-0.5), level))
     if not features:
         features.append(_fallback(source))
     return FeatureMap(features=tuple(features))

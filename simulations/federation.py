@@ -264,7 +264,7 @@ def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: Stewa
     size = private.height
     if steward.unit is not None:
         per_unit = private.group_by(steward.unit).len()["len"].clip(upper_bound=steward.most_records_per_unit)
-        size = int(per_unit.sum())
+        size = sum(per_unit.to_list())
     digits = 10 ** max(0, len(str(size)) - 2)
     return max(1, round(size / digits) * digits)
 

@@ -34,7 +34,8 @@ class SeededNoise:
         generator = self._generator(stamp)
         success = -np.expm1(-1 / float(scale))
         draws = generator.geometric(success, (2, len(exact)))
-        return exact + draws[0] - draws[1]
+        noisy: NDArray[np.int64] = exact + draws[0] - draws[1]
+        return noisy
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""

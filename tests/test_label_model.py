@@ -356,6 +356,13 @@ def test_hostile_counts_never_fail(data):
         assert_sound(model, np.clip(features, -1e3, 1e3))
 
 
+def test_identical_cells_that_contradict_one_another():
+    counts = np.array([[0.0, 2990.0], [2990.0, 2990.0], [2990.0, 0.0]])
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        model = fit_label_model(np.zeros((4, 2)), np.array([0, 1, 1, 2]), counts, scale=0, sites=1, seed=0)
+    assert_sound(model, np.zeros((1, 2)))
+
+
 @pytest.mark.parametrize("kind", ["negative", "one label", "zeros", "twins"])
 def test_degenerate_problems_of_many_cells(kind):
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from learner_node import solvers
@@ -139,9 +139,9 @@ def assert_optimal(solution, A, b, alpha, prior, upper):
     assert solution.objective == pytest.approx(objective(A, b, x, alpha, prior), rel=1e-12, abs=1e-12)
     residual = independent_kkt(A, b, x, alpha, prior, upper)
     assert residual <= 2 * solvers.DEFAULT_TOLERANCE
-    assert solution.kkt_residual == pytest.approx(residual, rel=1e-3, abs=1e-13)
+    assert solution.kkt_residual == pytest.approx(residual, rel=1e-3, abs=1e-14)
     scale = 0.5 * np.sum(b**2) + 1e-9
-    assert solution.objective <= lsq_objective(A, b, alpha, prior, upper) + 1e-7 * scale
+    assert solution.objective <= lsq_objective(A, b, alpha, prior, upper) + 1e-8 * scale
 
 
 @pytest.mark.parametrize("shape", WEIGHT_SHAPES)
@@ -181,6 +181,7 @@ def test_tiny_instances_agree_with_the_enumeration_of_active_sets(seed, alpha, o
     scale=st.sampled_from([1e-3, 1.0, 1e3]),
     seed=st.integers(0, 2**32 - 1),
 )
+@example(n=4, d=1, q=1, alpha=1e-3, scale=1e3, seed=99999)  # a residual of 1e-10 is not enough here
 def test_random_instances_are_never_above_an_independent_solver(n, d, q, alpha, scale, seed):
     rng = np.random.default_rng(seed)
     R = random_one_hot(n, d, q, seed)
