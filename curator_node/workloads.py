@@ -1,10 +1,11 @@
 """Workloads encoded once and counted fast: at most one byte per record and partition for small partitions.
 
-Neighbouring partitions are counted jointly: the joint cell of up to a few thousand combinations fits the
-first-level cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
+Neighbouring partitions are counted jointly: the joint cell of up to 16,384 combinations fits the
+second-level cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
 free for "the hypothesis errs here".
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from protocol.envelopes import digest
 from protocol.partitions import Partition
 from protocol.records import Records
 
-MOST_JOINT_CELLS = 4096
+LEAST_JOINT_CELLS = 256
+MOST_JOINT_CELLS = 16_384
+"""Between these, a joint group has at most as many cells as there are records: more would only cost summing up."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -50,14 +53,16 @@ class EncodedWorkload:
         """
         wrong: list[NDArray[np.int64]] = []
         right: list[NDArray[np.int64]] = []
+        lowest_bits = errors.view(np.uint8)
         for codes, sizes in zip(self.groups, self.sizes, strict=True):
-            length = 2 * int(np.prod(sizes))
-            joint = np.bincount(codes | errors.astype(codes.dtype), minlength=length).reshape(*sizes, 2)
-            axes = tuple(range(len(sizes)))
-            for axis in axes:
-                marginal = joint.sum(axis=tuple(other for other in axes if other != axis))
+            length = 2 * math.prod(sizes)
+            joint = np.bincount(codes | lowest_bits, minlength=length)
+            for k in sizes:
+                joint = joint.reshape(k, -1, 2)
+                marginal = joint.sum(axis=1)
                 wrong.append(marginal[:, 1])
                 right.append(marginal[:, 0])
+                joint = joint.sum(axis=0)
         return np.concatenate(wrong), np.concatenate(right)
 
 
@@ -67,9 +72,10 @@ def encode_workload(partitions: Sequence[Partition], records: Records) -> Encode
     sizes: list[tuple[int, ...]] = []
     joint = np.zeros(len(records), np.intp)
     members: list[int] = []
+    most = min(max(len(records), LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
     for partition in partitions:
         k = partition.cell_count(records.schema)
-        if members and int(np.prod(members)) * k > MOST_JOINT_CELLS:
+        if members and math.prod(members) * k > most:
             groups.append(_pack(joint, members))
             sizes.append(tuple(members))
             joint, members = np.zeros(len(records), np.intp), []
@@ -105,4 +111,4 @@ class WorkloadCache:
 
 
 def _pack(joint: NDArray[np.intp], sizes: list[int]) -> Codes:
-    return (joint * 2).astype(np.min_scalar_type(2 * int(np.prod(sizes)) - 1))
+    return (joint * 2).astype(np.min_scalar_type(2 * math.prod(sizes) - 1))

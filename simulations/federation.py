@@ -264,9 +264,9 @@ def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: Stewa
     size = private.height
     if steward.unit is not None:
         per_unit = private.group_by(steward.unit).len()["len"].clip(upper_bound=steward.most_records_per_unit)
-        size = sum(per_unit.to_list())
-    digits = 10 ** max(0, len(str(size)) - 2)
-    return max(1, round(size / digits) * digits)
+        size = int(sum(per_unit.to_list()))
+    digits: int = 10 ** max(0, len(str(size)) - 2)
+    return max(1, (size + digits // 2) // digits * digits)
 
 
 def _noise(scenario: Scenario, name: str, repeat: int) -> NoiseSource:

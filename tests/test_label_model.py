@@ -394,7 +394,7 @@ def test_a_thousand_cells_and_many_records():
 @pytest.mark.parametrize("epsilon", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     predicted, seen = [], []
-    for seed in range(30):
+    for seed in range(20):
         source, cells, counts, test, labels = prior_problem(seed, epsilon)
         model = fit_label_model(source, cells, counts, scale=1 / epsilon, sites=1, seed=seed)
         predicted.append(model.probability(test))

@@ -24,7 +24,6 @@ _MOST_SWEEPS = 15
 _DAMPING = 0.8
 _LATE_DAMPING = 0.5
 _MOVEMENT = 20.0
-_LARGEST_OBSERVATION = 10.0
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,6 @@ def approximate_posterior(
         # A flat or widened site would have no positive precision; it keeps the smallest instead.
         precision = np.clip(1.0 / variance - cavity_precision, *_PRECISION_RANGE)
         shift = mean * (cavity_precision + precision) - cavity_mean * cavity_precision
-        # Cells that share f and contradict one another would drive their sites apart without end.
-        bound = _LARGEST_OBSERVATION * np.maximum(precision, _LARGEST_OBSERVATION)
-        shift = np.clip(shift, -bound, bound)
         damping = _DAMPING if sweep < _MOST_SWEEPS // 2 else _LATE_DAMPING
         sites = NormalSites(
             (1.0 - damping) * sites.precision + damping * precision,

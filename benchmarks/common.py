@@ -1,0 +1,234 @@
+"""What the benchmarks share: timing, results as JSON, and a small federation over Flower in process."""
+
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+
+import numpy as np
+import polars as pl
+
+from curator_node.client_app import make_client_app
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset
+from curator_node.ledger import Ledger
+from curator_node.ledger_store import MemoryStore
+from curator_node.mechanisms import OpenDPNoise
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.steward import StewardFile
+from flwr.clientapp import ClientApp
+from learner_node.study import Carrier, Federation
+from protocol.envelopes import SigningKey
+from protocol.hypotheses import Constant
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries.counts import CountsBody
+from protocol.rationals import Rational
+from protocol.schema import NumericAttribute, Schema
+
+RESULTS = Path(__file__).parent / "results"
+LIBRARIES = ("numpy", "scipy", "flwr", "opendp", "cryptography", "msgspec", "sqlalchemy", "polars")
+NOW = 1_700_000_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured number.
+
+    Attributes:
+        name: what was measured.
+        value: the number.
+        unit: of the number.
+        target: what was asked for, as text; empty where nothing was.
+        met: whether it was met; None without a target.
+        spread: smallest and largest value of the repeats, where there are several.
+        note: how to read the number.
+    """
+
+    name: str
+    value: float
+    unit: str
+    target: str = ""
+    met: bool | None = None
+    spread: tuple[float, float] | None = None
+    note: str = ""
+
+
+def at_most(
+    name: str, value: float, limit: float, unit: str, *, spread: tuple[float, float] | None = None, note: str = ""
+) -> Result:
+    """A result whose target is an upper limit."""
+    return Result(name, value, unit, f"<= {limit:g} {unit}", value <= limit, spread, note)
+
+
+def at_least(
+    name: str, value: float, limit: float, unit: str, *, spread: tuple[float, float] | None = None, note: str = ""
+) -> Result:
+    """A result whose target is a lower limit."""
+    return Result(name, value, unit, f">= {limit:g} {unit}", value >= limit, spread, note)
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def interleaved(tasks: Sequence[Callable[[], object]], repeats: int, *, warm_up: int = 1) -> list[list[float]]:
+    """Wall times of several tasks, run in turn so that a noisy neighbour hits all of them alike."""
+    for _ in range(warm_up):
+        for task in tasks:
+            task()
+    times: list[list[float]] = [[] for _ in tasks]
+    gc.collect()
+    for _ in range(repeats):
+        for task, taken in zip(tasks, times, strict=True):
+            taken.append(seconds(task))
+    return times
+
+
+def median(values: Sequence[float]) -> float:
+    """The median."""
+    return statistics.median(values)
+
+
+def spread(values: Sequence[float], factor: float = 1.0) -> tuple[float, float]:
+    """Smallest and largest."""
+    return min(values) * factor, max(values) * factor
+
+
+def write_results(name: str, results: Sequence[Result]) -> None:
+    """Print a table and write `results/<name>.json`."""
+    about = {
+        "command": f"python -m benchmarks {name}",
+        "versions": {"python": platform.python_version(), **{library: _version(library) for library in LIBRARIES}},
+        "machine": machine(),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    rows = [{**_tidy(result), **about} for result in results]
+    (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    for result in results:
+        met = {True: "met", False: "MISSED", None: ""}[result.met]
+        between = f" [{result.spread[0]:.4g} .. {result.spread[1]:.4g}]" if result.spread else ""
+        print(f"{name:16} {result.name:60} {result.value:10.4g} {result.unit}{between}  {result.target} {met}")
+
+
+def machine() -> dict[str, float]:
+    """Cores that this process may use, and memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {"cores": cores, "memory_gib": round(memory, 1)}
+
+
+def schema_of(attributes: int) -> Schema:
+    """Numeric attributes a0, a1, ... within 0 .. 1, two classes."""
+    columns = tuple(NumericAttribute(name=f"a{i}", lower=0.0, upper=1.0) for i in range(attributes))
+    return Schema(attributes=columns, label="label", classes=("no", "yes"))
+
+
+def bins_of(attributes: int, bins: int) -> tuple[FeatureBins, ...]:
+    """Even bins of every attribute."""
+    edges = tuple(float(edge) for edge in np.linspace(0, 1, bins + 1)[1:-1])
+    return tuple(FeatureBins(attribute=f"a{i}", edges=edges) for i in range(attributes))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A curator, and what it was made of."""
+
+    curator: Curator
+    dataset: PrivateDataset
+    ledger: Ledger
+
+
+def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Site:
+    """A curator with drawn records and its ledger in memory."""
+    columns = {f"a{i}": rng.random(records) for i in range(attributes)}
+    frame = pl.DataFrame({**columns, "label": np.where(np.arange(records) % 2, "yes", "no")})
+    schema = schema_of(attributes)
+    steward = StewardFile(
+        label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=max(1, records)
+    )
+    dataset = PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=2**24)
+    ledger = Ledger(MemoryStore())
+    policy = Policy(name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),))
+    curator = Curator(
+        dataset=dataset, ledger=ledger, key=SigningKey.generate(), policy=policy, clock=lambda: NOW, noise=OpenDPNoise()
+    )
+    return Site(curator, dataset, ledger)
+
+
+FIRST_NODE = 100
+
+
+def open_sites(count: int, records: int, attributes: int, key: SigningKey, seed: int = 0) -> list[Site]:
+    """Several curators that know the learner of `key`."""
+    rng = np.random.default_rng(seed)
+    return [open_site(f"site{i}", records, attributes, key.public, rng) for i in range(count)]
+
+
+def flower_nodes(sites: Sequence[Site]) -> tuple[dict[int, ClientApp], dict[bytes, int]]:
+    """The sites as Flower nodes, and the node of each curator's key."""
+    nodes = {FIRST_NODE + number: make_client_app(site.curator.handle) for number, site in enumerate(sites)}
+    addresses = {site.curator.identity: FIRST_NODE + number for number, site in enumerate(sites)}
+    return nodes, addresses
+
+
+def federation_of(sites: Sequence[Site], key: SigningKey, carrier: Carrier) -> Federation:
+    """The sites as a learner sees them."""
+    return Federation(
+        curators={f"site{i}": site.curator.identity for i, site in enumerate(sites)},
+        key=key,
+        carrier=carrier,
+        clock=lambda: NOW,
+        entropy=os.urandom,
+    )
+
+
+def paper_plan(attributes: int, scale: Fraction = Fraction(10)) -> Plan:
+    """The masses, then twice the signed error: three rounds."""
+    kinds = ("mass", "signed_error", "signed_error")
+    return Plan(
+        queries=tuple(
+            PlannedQuery(kind="counts", release=kind, partitions=attributes, scale=Rational.of(scale)) for kind in kinds
+        )
+    )
+
+
+def paper_bodies(attributes: int, bins: int) -> list[CountsBody]:
+    """The bodies of `paper_plan`, with a fixed hypothesis in place of a trained one."""
+    partitions = bins_of(attributes, bins)
+    return [
+        CountsBody(partitions=partitions, hypothesis=None),
+        CountsBody(partitions=partitions, hypothesis=Constant(predicted=1)),
+        CountsBody(partitions=partitions, hypothesis=Constant(predicted=0)),
+    ]
+
+
+def _tidy(result: Result) -> dict[str, object]:
+    row = asdict(result)
+    row["value"] = float(f"{result.value:.4g}")
+    if result.spread is None:
+        del row["spread"]
+    else:
+        row["spread"] = [float(f"{value:.4g}") for value in result.spread]
+    if not result.note:
+        del row["note"]
+    return row
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "absent"

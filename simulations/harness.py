@@ -1,0 +1,308 @@
+"""Runs a scenario's repeats, checks every transcript, and turns what happened into numbers and a report."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from curator_node.ledger_entries import Entry, EntryKind
+from protocol.codec import decode
+from protocol.envelopes import LABEL, SEEDED_LABEL
+from protocol.errors import ExprilError
+from protocol.rationals import parse_amount, parse_rational
+from protocol.transcript import replay
+from simulations.federation import Outcome, Records, Repeat, Site, run_repeat
+from simulations.report import (
+    BudgetPoint,
+    CuratorReport,
+    CurvePoint,
+    LearnerReport,
+    RunReport,
+    Score,
+    SiteAnswers,
+    SiteScore,
+)
+from simulations.scenario import Scenario
+from simulations.scoring import Reference, correct_by_round, references, share
+
+POOLED = ""
+Tick = Callable[[str, int, int], None]
+
+
+class AccountingError(ExprilError):
+    """Receipts, ledger and plan do not agree on what was spent. Never to be ignored."""
+
+
+@dataclass
+class Tally:
+    """What all repeats of one learner gave; the key "" stands for all sites together."""
+
+    accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    claimed: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """All repeats of a scenario.
+
+    Attributes:
+        report: for the page and for machines.
+        rows: one per repeat, learner, round and site, for the metrics file.
+        transcripts: (repeat, learner, curator) -> envelopes.
+        keys: name of a curator or learner in a repeat -> public key.
+    """
+
+    report: RunReport
+    rows: list[dict[str, Any]]
+    transcripts: dict[tuple[int, str, str], list[bytes]]
+    keys: dict[tuple[int, str], bytes]
+
+
+def run_scenario(
+    scenario: Scenario,
+    records: Records,
+    *,
+    text: str,
+    command: str,
+    version: str,
+    created: str,
+    ledgers: Path | None = None,
+    tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+) -> Run:
+    """Run every repeat.
+
+    Args:
+        scenario: what to run.
+        records: of `load_records`.
+        text: the scenario's TOML, for the report.
+        command: what to type to run it again.
+        version: of ExPriL.
+        created: date of the report.
+        ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
+        tick: called with (what, done, total) as work proceeds.
+
+    Raises:
+        AccountingError: receipts, ledger and plan disagree.
+    """
+    tallies = {learner.name: Tally() for learner in scenario.learners}
+    run = Run(report=None, rows=[], transcripts={}, keys={})  # type: ignore[arg-type]
+    curators: tuple[CuratorReport, ...] = ()
+    notes: list[str] = []
+    for number in range(scenario.repeats):
+        tick("repeats", number, scenario.repeats)
+        repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None)
+        own, pooled = references(repeat.sites)
+        for outcome in repeat.outcomes:
+            _check_accounts(outcome, repeat, seeded=scenario.noise_seed is not None)
+            _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, number, run.rows)
+            _keep_transcripts(run, outcome, repeat, number)
+        if number == 0:
+            curators = tuple(_curator_report(site, repeat) for site in repeat.sites.values())
+            notes = _notes(repeat)
+    tick("repeats", scenario.repeats, scenario.repeats)
+    if scenario.repeats == 1:
+        notes.append("There is one repeat, so standard errors are binomial, over its test records.")
+    run.report = RunReport(
+        title=scenario.title,
+        description=scenario.description.strip(),
+        created=created,
+        version=version,
+        seeded_noise=scenario.noise_seed is not None,
+        repeats=scenario.repeats,
+        command=command,
+        config_toml=text,
+        learners=tuple(_learner_report(scenario, name, tally) for name, tally in tallies.items()),
+        curators=curators,
+        notes=tuple(notes),
+    )
+    return run
+
+
+def summary(run: Run, folder: str) -> dict[str, Any]:
+    """The object that `expril simulate --json` prints."""
+    learners = [
+        {
+            "learner": learner.learner,
+            "strategy": learner.strategy,
+            "epsilon_claimed": learner.epsilon_claimed,
+            "epsilon_spent": learner.epsilon_spent,
+            "pooled": _score_object(learner.pooled),
+            "sites": [{"curator": site.curator, **_score_object(site)} for site in learner.sites],
+        }
+        for learner in run.report.learners
+    ]
+    return {"run": folder, "learners": learners}
+
+
+def _score_object(score: Score) -> dict[str, float | None]:
+    return {
+        "accuracy": score.accuracy,
+        "accuracy_se": score.accuracy_se,
+        "majority": score.majority,
+        "ceiling": score.ceiling,
+    }
+
+
+def _check_accounts(outcome: Outcome, repeat: Repeat, *, seeded: bool) -> None:
+    """Replay each transcript as an auditor would, and hold it against the curator's ledger."""
+    if outcome.study is None:
+        return
+    for name, session in outcome.study.sessions.items():
+        proof = replay(
+            session.transcript.envelopes, session.curator, outcome.key, label=SEEDED_LABEL if seeded else LABEL
+        )
+        account = repeat.sites[name].ledger.account
+        study = account.studies.get(session.study)
+        spent = study.spent if study is not None else Fraction(0)
+        # A curator that vanished may have charged an answer that never arrived.
+        vanished = "no reply" in outcome.study.outcomes[name]
+        if proof.epsilon_spent != spent and not (vanished and spent >= proof.epsilon_spent):
+            raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
+        if spent > parse_rational(outcome.learner.epsilon):
+            raise AccountingError(f"{name} charged {spent}, more than was planned")
+
+
+def _tally(
+    tally: Tally,
+    outcome: Outcome,
+    repeat: Repeat,
+    own: dict[str, Reference],
+    pooled: dict[str, Reference],
+    number: int,
+    rows: list[dict[str, Any]],
+) -> None:
+    learner = outcome.learner
+    claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
+    spent = max(site.ledger.account.spent.get(outcome.key, Fraction(0)) for site in repeat.sites.values())
+    tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
+    if outcome.study is not None and not tally.outcomes:
+        tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
+    rounds = correct_by_round(outcome.learned, repeat.sites) if outcome.learned else []
+    final = rounds[-1] if rounds else {}
+    names = list(learner.curators or repeat.sites)
+    for key in [POOLED, *names]:
+        chosen = names if key == POOLED else [key]
+        reference = pooled if key == POOLED else own
+        accuracy = share({name: final[name] for name in chosen if name in final})
+        if accuracy is not None:
+            tally.accuracy[key].append(accuracy)
+            tally.tested[key] += sum(len(final[name]) for name in chosen if name in final)
+        tally.majority[key].append(share({name: reference[name].majority for name in chosen}) or 0.0)
+        tally.ceiling[key].append(share({name: reference[name].ceiling for name in chosen}) or 0.0)
+    for round_, correct in enumerate(rounds, start=1):
+        value = share({name: correct[name] for name in names if name in correct})
+        if value is not None:
+            tally.curve[round_].append(value)
+        for key in [POOLED, *names]:
+            accuracy = value if key == POOLED else share({key: correct[key]} if key in correct else {})
+            rows.append(
+                {
+                    "repeat": number,
+                    "learner": learner.name,
+                    "strategy": learner.strategy,
+                    "round": round_,
+                    "curator": key,
+                    "accuracy": accuracy,
+                    "majority": tally.majority[key][-1],
+                    "ceiling": tally.ceiling[key][-1],
+                    "epsilon_claimed": str(claimed),
+                    "epsilon_spent": str(spent),
+                }
+            )
+
+
+def _keep_transcripts(run: Run, outcome: Outcome, repeat: Repeat, number: int) -> None:
+    run.keys[number, outcome.learner.name] = outcome.key
+    for site in repeat.sites.values():
+        run.keys[number, site.name] = site.curator.identity
+    if outcome.study is not None:
+        for name, session in outcome.study.sessions.items():
+            run.transcripts[number, outcome.learner.name, name] = session.transcript.envelopes
+
+
+def _learner_report(scenario: Scenario, name: str, tally: Tally) -> LearnerReport:
+    learner = next(item for item in scenario.learners if item.name == name)
+    sites = [key for key in tally.majority if key != POOLED]
+    return LearnerReport(
+        learner=name,
+        strategy=learner.strategy,
+        pooling=learner.pooling,
+        epsilon_claimed=str(tally.claimed),
+        epsilon_spent=str(tally.spent),
+        pooled=Score(**_score(tally, POOLED)),
+        sites=tuple(SiteScore(curator=key, **_score(tally, key)) for key in sites),
+        curve=tuple(
+            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0))
+            for round_, values in sorted(tally.curve.items())
+        ),
+        rounds_answered=tuple(
+            SiteAnswers(curator, tuple(_outcome(said) for said in outcomes))
+            for curator, outcomes in tally.outcomes.items()
+        ),
+    )
+
+
+def _score(tally: Tally, key: str) -> dict[str, Any]:
+    values = tally.accuracy[key]
+    return {
+        "accuracy": float(np.mean(values)) if values else None,
+        "accuracy_se": _standard_error(values, tally.tested[key]),
+        "majority": float(np.mean(tally.majority[key])),
+        "ceiling": float(np.mean(tally.ceiling[key])),
+    }
+
+
+def _standard_error(values: list[float], tested: int) -> float | None:
+    """Over repeats; with one repeat binomial over its test records, where their number is known."""
+    if len(values) > 1:
+        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    if values and tested:
+        return float(np.sqrt(values[0] * (1 - values[0]) / tested))
+    return None
+
+
+def _outcome(said: str) -> str:
+    return {"no reply": "vanished", "bad reply": "refusal:bad_reply"}.get(said, said)
+
+
+def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
+    names = {outcome.key: outcome.learner.name for outcome in repeat.outcomes}
+    total: dict[str, Fraction] = defaultdict(Fraction)
+    points = []
+    for _, body in site.ledger.store.entries(0):
+        entry = decode(body, Entry)
+        if entry.kind is EntryKind.CHARGE:
+            learner = names[entry.learner]
+            total[learner] += parse_amount(entry.amount)
+            points.append(BudgetPoint(learner, entry.sequence, str(total[learner])))
+    return CuratorReport(
+        name=site.name, cap=str(site.cap), private_unit=site.steward.unit or "record", spent_by_round=tuple(points)
+    )
+
+
+def _notes(repeat: Repeat) -> list[str]:
+    notes = []
+    for outcome in repeat.outcomes:
+        if outcome.failure:
+            notes.append(f"First repeat, learner {outcome.learner.name}: {outcome.failure}")
+        for curator, said in (outcome.study.outcomes if outcome.study else {}).items():
+            bad = [f"{_outcome(what)} at question {number}" for number, what in enumerate(said, 1) if what != "release"]
+            if bad:
+                notes.append(f"First repeat, learner {outcome.learner.name}, curator {curator}: {', '.join(bad)}.")
+    return notes
+
+
+def metrics_frame(run: Run) -> pl.DataFrame:
+    """The rows as a data frame; the curator "" stands for all sites together."""
+    return pl.DataFrame(run.rows, infer_schema_length=None)
