@@ -7,6 +7,7 @@ is in `client_app`, the rules of each request in `requests`.
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -54,6 +55,10 @@ from protocol.refusals import EXPLANATIONS, RefusalCode
 
 log = logging.getLogger(__name__)
 
+LONGEST_DENOMINATOR = 2**1024
+"""Totals over many studies outgrow any message; with a longer denominator they travel rounded to 2^-64. The
+ledger itself stays exact."""
+
 
 class Curator:
     """One curator.
@@ -97,24 +102,27 @@ class Curator:
         return self._key.public
 
     def handle(self, data: bytes) -> bytes:
-        """Answer one envelope with one envelope; never raises.
+        """Answer one envelope with one envelope; raises only where clock or key do.
 
-        Whatever goes wrong inside becomes a refusal with a constant text. The steward's log gets the kind of
+        Whatever else goes wrong inside becomes a refusal with a constant text. The steward's log gets the kind of
         error, never its text, which could hold a value.
         """
         with self._lock:
-            message: Message | None = None
             try:
-                message, identity = self._authenticate(data)
-                reply = self._serve(data, message, identity)
-            except InsufficientBudgetError as error:
-                reply = self._refuse_budget(data, message, error)
-            except RemoteProtocolError as error:
-                reply = self._refuse(data, message, error)
+                return self._answer(data)
             except Exception as error:  # noqa: BLE001 - the last wall: no exception text may cross the wire
                 log.error("a request could not be served: %s", type(error).__name__)  # noqa: TRY400
-                reply = self._refuse(data, None, RemoteProtocolError(RefusalCode.UNAVAILABLE))
-        return reply
+                return self._refuse(data, None, RemoteProtocolError(RefusalCode.UNAVAILABLE))
+
+    def _answer(self, data: bytes) -> bytes:
+        message: Message | None = None
+        try:
+            message, identity = self._authenticate(data)
+            return self._serve(data, message, identity)
+        except InsufficientBudgetError as error:
+            return self._refuse_budget(data, message, error)
+        except RemoteProtocolError as error:
+            return self._refuse(data, message, error)
 
     def _authenticate(self, data: bytes) -> tuple[Message, bytes]:
         """Bytes to a verified message of a known learner, and its request digest."""
@@ -134,6 +142,7 @@ class Curator:
         check_time(message, now, self._policy)
         if isinstance(message, CardRequest):
             return self._seal(self._card(data, message))
+        self._ledger.refresh()
         self._ledger.expire(now)
         try:
             reply = self._advance_study(data, message, identity, now)
@@ -216,8 +225,6 @@ class Curator:
         return StudyClosed(**self._header(data, message), refunded=amount(refund), receipt=receipt)
 
     def _study(self, message: Message) -> StudyAccount:
-        if message.study not in self._ledger.account.studies:
-            self._ledger.refresh()
         study = self._ledger.account.studies.get(message.study)
         if study is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
@@ -229,20 +236,21 @@ class Curator:
         return self._ledger.store.reply(study.last_request)
 
     def _check_rollback(self, message: StudyProposal, now: int) -> None:
-        """Halt where the learner holds a receipt that this ledger does not know."""
-        if not message.newest_receipt:
+        """Halt where the learner holds a receipt that this ledger does not know and its steward has not seen."""
+        suspect = digest(message.newest_receipt)
+        if not message.newest_receipt or suspect in self._ledger.account.acknowledged:
             return
         try:
             receipt = open_receipt(message.newest_receipt, self.identity, label=self._label)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
-        self._ledger.refresh()
         hashes = self._ledger.account.hashes
         if receipt.ledger_index >= len(hashes) or hashes[receipt.ledger_index] != receipt.ledger_head:
             self._ledger.halt(
                 now,
                 f"ledger entry {receipt.ledger_index} of a receipt is missing: rolled back or edited; by that "
                 f"receipt learner {receipt.learner.hex()} had spent {receipt.spent_by_learner}",
+                suspect=suspect,
             )
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
@@ -268,7 +276,7 @@ class Curator:
             release=release,
             charged=amount(charged),
             spent_by_study=amount(account.studies[message.study].spent),
-            spent_by_learner=amount(account.spent.get(message.sender, Fraction(0))),
+            spent_by_learner=amount(_shorten(account.spent.get(message.sender, Fraction(0)), math.ceil)),
             ledger_index=account.next_index - 1,
             ledger_head=account.head,
             issued_at=now,
@@ -276,8 +284,9 @@ class Curator:
         return seal_receipt(receipt, self._key, label=self._label)
 
     def _refuse_budget(self, data: bytes, message: Message | None, error: InsufficientBudgetError) -> bytes:
-        factor = amount(error.requested / error.remaining) if error.remaining else ""
-        refusal = RemoteProtocolError(RefusalCode.OVER_BUDGET, "plan", f"a cost of at most {error.remaining}")
+        remaining = _shorten(error.remaining, math.floor)
+        factor = amount(error.requested / remaining) if remaining else ""
+        refusal = RemoteProtocolError(RefusalCode.OVER_BUDGET, "plan", f"a cost of at most {remaining}")
         return self._refuse(data, message, refusal, scale_factor=factor)
 
     def _refuse(
@@ -288,7 +297,7 @@ class Curator:
         log.info("refused: %s", code)
         remaining = ""
         if message is not None:
-            remaining = amount(self._ledger.remaining(message.sender, self._caps(message.sender)))
+            remaining = amount(_shorten(self._ledger.remaining(message.sender, self._caps(message.sender)), math.floor))
         return self._seal(
             Refusal(
                 **self._header(data, message),
@@ -313,3 +322,8 @@ class Curator:
 
     def _seal(self, message: Message) -> bytes:
         return seal(message, self._key, label=self._label)
+
+
+def _shorten(total: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
+    """A total that fits into a message: itself, or its neighbour on the grid of 2^-64."""
+    return total if total.denominator <= LONGEST_DENOMINATOR else Fraction(rounding(total * 2**64), 2**64)

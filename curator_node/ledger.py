@@ -9,10 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from curator_node.ledger_entries import Account, Entry, EntryKind, LedgerCorruptError, StudyAccount, encode_entry
+from curator_node.ledger_entries import (
+    Account,
+    Entry,
+    EntryKind,
+    LedgerCorruptError,
+    StudyAccount,
+    decode_entry,
+    encode_entry,
+    entry_hash,
+)
 from curator_node.ledger_store import AppendConflictError, LedgerStore
-from protocol.codec import decode
-from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError
+from protocol.errors import ExprilError, LocalProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.rationals import amount
@@ -30,7 +38,7 @@ class InsufficientBudgetError(ExprilError):
     def __init__(self, requested: Fraction, remaining: Fraction) -> None:
         self.requested = requested
         self.remaining = remaining
-        super().__init__(f"requested {requested}, remaining {remaining}")
+        super().__init__("the reservation does not fit")
 
 
 class HaltedError(ExprilError):
@@ -70,15 +78,22 @@ class Ledger:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what other processes have appended."""
-        for index, body in self.store.entries(self.account.next_index):
+        """Read what other processes have appended.
+
+        Raises:
+            LedgerCorruptError: the chain does not fit together, or no longer holds the entry read last (a store
+                rolled back under a running curator).
+        """
+        newest = self.account.next_index - 1
+        found = self.store.entries(max(newest, 0))
+        if newest >= 0:
+            if not found or found[0][0] != newest or entry_hash(found[0][1]) != self.account.head:
+                raise LedgerCorruptError(f"ledger entry {newest} has changed or vanished")
+            found = found[1:]
+        for index, body in found:
             if index != self.account.next_index:
                 raise LedgerCorruptError(f"ledger entry {self.account.next_index} is missing")
-            try:
-                entry = decode(body, Entry)
-            except RemoteProtocolError:
-                raise LedgerCorruptError(f"ledger entry {index} cannot be read") from None
-            self.account.apply(entry, body)
+            self.account.apply(decode_entry(body), body)
 
     def remaining(self, learner: bytes, caps: Caps) -> Fraction:
         """Epsilon that a learner may still reserve: below its own cap and the cap over all."""
@@ -89,21 +104,25 @@ class Ledger:
         return max(zero, min(own, every))
 
     def reserve(self, wanted: Reservation, caps: Caps, now: int) -> StudyAccount:
-        """Set a plan's cost aside.
+        """Set a plan's cost aside; idempotent by request digest.
 
         Raises:
             HaltedError: the ledger is halted.
             InsufficientBudgetError: it does not fit; nothing is changed.
+            LocalProtocolError: another request has reserved this study; nothing is changed.
         """
 
-        def decide(account: Account) -> Entry:
+        def decide(account: Account) -> Entry | None:
+            known = account.studies.get(wanted.study)
+            if known is not None:
+                if known.last_request == wanted.request:
+                    return None
+                raise LocalProtocolError("the study is reserved already")
             if account.halted:
                 raise HaltedError
             left = self.remaining(wanted.learner, caps)
             if wanted.cost > left:
                 raise InsufficientBudgetError(wanted.cost, left)
-            if wanted.study in account.studies:
-                raise LocalProtocolError("the study is reserved already")
             return self._entry(
                 EntryKind.RESERVE,
                 now,
@@ -123,7 +142,8 @@ class Ledger:
 
         Raises:
             HaltedError: the ledger is halted.
-            LocalProtocolError: the study is not open, or this is not its next query; nothing is changed.
+            LocalProtocolError: the study is not open, this is not its next query, or it costs more than is
+                reserved (the unit bound was raised meanwhile); nothing is changed.
         """
 
         def decide(account: Account) -> Entry | None:
@@ -134,6 +154,8 @@ class Ledger:
                 raise HaltedError
             if found.state is not State.OPEN or found.sequence + 1 != sequence:
                 raise LocalProtocolError("the study is not waiting for this query")
+            if cost > found.reserved:
+                raise LocalProtocolError("the query costs more than is reserved")
             return self._entry(
                 EntryKind.CHARGE,
                 now,
@@ -183,19 +205,24 @@ class Ledger:
         for study in due:
             self._append(lambda account, study=study: self._expiry(account, study, now))  # type: ignore[misc]
 
-    def halt(self, now: int, note: str) -> None:
-        """Stop reserving and charging until `resume`."""
-        self._append(
-            lambda account: None if account.halted else self._entry(EntryKind.HALT, now, NOBODY, note=note),
-        )
+    def halt(self, now: int, note: str, *, suspect: bytes = NO_DIGEST) -> None:
+        """Stop reserving and charging until `resume`; `suspect` is the digest of a receipt that this ledger lacks."""
+
+        def decide(account: Account) -> Entry | None:
+            return None if account.halted else self._entry(EntryKind.HALT, now, NOBODY, request=suspect, note=note)
+
+        self._append(decide)
 
     def resume(self, now: int, *, learner: bytes = NOBODY, restored: Fraction = Fraction(0), note: str = "") -> None:
-        """The steward's act after a halt: epsilon that a lost ledger no longer shows is entered as spent."""
-        self._append(
-            lambda account: (
-                self._entry(EntryKind.RESUME, now, learner, amount_=restored, note=note) if account.halted else None
-            ),
-        )
+        """The steward's act after a halt: epsilon that a lost ledger no longer shows is entered as spent.
+
+        The receipt that the ledger was halted for does not halt it again.
+        """
+
+        def decide(account: Account) -> Entry | None:
+            return self._entry(EntryKind.RESUME, now, learner, amount_=restored, note=note) if account.halted else None
+
+        self._append(decide)
 
     def _expiry(self, account: Account, study: bytes, now: int) -> Entry | None:
         found = account.studies[study]
@@ -241,6 +268,7 @@ class Ledger:
             if entry is None:
                 return
             body = encode_entry(entry)
+            decode_entry(body)  # what could not be read back is never stored
             try:
                 self.store.append(entry.index, body)
             except AppendConflictError:

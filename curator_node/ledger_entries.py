@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import msgspec
 
-from protocol.codec import encode
+from protocol.codec import decode, encode
 from protocol.envelopes import digest
-from protocol.errors import ExprilError
-from protocol.messages import Digest, Key, Seconds, Sequence, StudyId
+from protocol.errors import ExprilError, RemoteProtocolError
+from protocol.messages import NO_DIGEST, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
 from protocol.rationals import Amount, parse_amount
 from protocol.transitions import Event, State, advance
@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         study: the study's identity; zero for halt and resume.
         sequence: of the request.
         amount: reserved, charged or refunded epsilon; for resume, what is restored as spent.
-        request: digest of the request; zero where there was none.
+        request: digest of the request; for halt, of the receipt that the ledger lacks; zero where there was none.
         expires_at: end of a reservation.
         plan: of a reservation.
         note: for people; from the steward, never from a record.
@@ -101,6 +101,8 @@ class Account:
         total_spent, total_reserved: over all learners.
         studies: by identity.
         halted: whether the curator has stopped.
+        suspect: digest of the receipt that it was halted for; zero where a person halted it.
+        acknowledged: digests of such receipts after which the steward resumed: they do not halt again.
     """
 
     head: bytes = GENESIS
@@ -113,6 +115,8 @@ class Account:
     open_by_learner: dict[bytes, set[bytes]] = field(default_factory=dict)
     ordinals: dict[bytes, int] = field(default_factory=dict)
     halted: bool = False
+    suspect: bytes = NO_DIGEST
+    acknowledged: set[bytes] = field(default_factory=set)
 
     @property
     def next_index(self) -> int:
@@ -136,9 +140,10 @@ class Account:
             case EntryKind.CLOSE | EntryKind.EXPIRE:
                 self._end(entry, amount)
             case EntryKind.HALT:
-                self.halted = True
+                self.halted, self.suspect = True, entry.request
             case EntryKind.RESUME:
                 self.halted = False
+                self.acknowledged.add(self.suspect)
                 self._spend(entry.learner, amount)
         self.head = entry_hash(body)
         self.hashes.append(self.head)
@@ -165,8 +170,8 @@ class Account:
 
     def _end(self, entry: Entry, amount: Fraction) -> None:
         study = self._study(entry)
-        if amount != study.reserved:
-            raise LedgerCorruptError(f"ledger entry {entry.index} refunds another amount than was left")
+        if study.state is not State.OPEN or amount != study.reserved:
+            raise LedgerCorruptError(f"ledger entry {entry.index} ends a study twice, or refunds a wrong amount")
         if entry.kind is EntryKind.CLOSE:
             study.state = advance(advance(study.state, Event.CLOSE), Event.CLOSED)
             study.sequence, study.last_request = entry.sequence, entry.request
@@ -193,3 +198,11 @@ class Account:
 def encode_entry(entry: Entry) -> bytes:
     """The stored bytes of an entry."""
     return encode(entry)
+
+
+def decode_entry(body: bytes) -> Entry:
+    """Inverse of `encode_entry`; LedgerCorruptError for anything else."""
+    try:
+        return decode(body, Entry)
+    except RemoteProtocolError:
+        raise LedgerCorruptError("a ledger entry cannot be read") from None

@@ -48,7 +48,7 @@ class MemoryStore:
 
     def entries(self, start: int) -> list[tuple[int, bytes]]:
         """See `LedgerStore`."""
-        return list(enumerate(self._entries))[start:]
+        return list(enumerate(self._entries[start:], start))
 
     def append(self, index: int, body: bytes) -> None:
         """See `LedgerStore`."""
@@ -107,7 +107,9 @@ class DatabaseStore:
             self._engine = sa.create_engine(url)
             if self._engine.dialect.name == "sqlite":
                 sa.event.listen(self._engine, "connect", _make_durable)
-            METADATA.create_all(self._engine)
+            with self._engine.begin() as connection:
+                for table in METADATA.sorted_tables:
+                    connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
 
@@ -168,7 +170,7 @@ def sqlite_url(path: Path) -> sa.URL:
 
 def _make_durable(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
+    cursor.execute("PRAGMA busy_timeout=60000")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA busy_timeout=60000")
     cursor.close()

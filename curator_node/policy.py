@@ -72,6 +72,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         keys = [learner.key for learner in self.learners]
         if len(set(keys)) != len(keys):
             raise ValueError("two learners have the same key")
+        names = [learner.name for learner in self.learners]
+        if len(set(names)) != len(names):
+            raise ValueError("two learners have the same name")
 
     def learner(self, key: bytes) -> LearnerPolicy | None:
         """The entry of a public key, or None."""

@@ -25,7 +25,7 @@ def read_records(path: Path) -> pl.DataFrame:
             frame = pl.read_parquet(path)
         else:
             raise ConfigurationError(f"{path}: records are read from .csv or .parquet files")
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+    except (pl.exceptions.PolarsError, csv.Error, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read as {path.suffix[1:]} ({type(error).__name__})") from None
     if frame.is_empty():
         raise ConfigurationError(f"{path} has no rows")

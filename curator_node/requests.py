@@ -1,5 +1,6 @@
 """What a curator checks before anything is charged. Reads the request, the policy and the ledger; never a record."""
 
+import math
 from fractions import Fraction
 
 from curator_node.ledger_entries import StudyAccount
@@ -9,8 +10,9 @@ from protocol.envelopes import digest
 from protocol.errors import RemoteProtocolError
 from protocol.messages import Message, Query
 from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_kind
+from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
+from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
@@ -33,6 +35,9 @@ def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fracti
     """
     limits = policy.limits
     cost = plan_cost(plan, most_records_per_unit)
+    if math.lcm(*(query_cost(planned, most_records_per_unit).denominator for planned in plan.queries)) > MOST:
+        # a total may be short where its parts are not, and every partial sum is written down
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
     for index, planned in enumerate(plan.queries):
         field = f"plan.queries[{index}]"
         if planned.kind not in limits.query_kinds:

@@ -1,7 +1,7 @@
 """Workloads encoded once and counted fast: at most one byte per record and partition for small partitions.
 
-Neighbouring partitions are counted jointly: the joint cell of up to 16,384 combinations fits the
-second-level cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
+Neighbouring partitions are counted jointly: counters for up to 16,384 joint cells fit the second-level
+cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
 free for "the hypothesis errs here".
 """
 
@@ -20,7 +20,7 @@ from protocol.records import Records
 
 LEAST_JOINT_CELLS = 256
 MOST_JOINT_CELLS = 16_384
-"""Between these, a joint group has at most as many cells as there are records: more would only cost summing up."""
+"""Between these, a joint group has a quarter as many cells as there are records: more would only cost summing up."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -56,13 +56,13 @@ class EncodedWorkload:
         lowest_bits = errors.view(np.uint8)
         for codes, sizes in zip(self.groups, self.sizes, strict=True):
             length = 2 * math.prod(sizes)
-            joint = np.bincount(codes | lowest_bits, minlength=length)
+            joint = np.ascontiguousarray(np.bincount(codes | lowest_bits, minlength=length).reshape(-1, 2).T)
             for k in sizes:
-                joint = joint.reshape(k, -1, 2)
-                marginal = joint.sum(axis=1)
-                wrong.append(marginal[:, 1])
-                right.append(marginal[:, 0])
-                joint = joint.sum(axis=0)
+                joint = joint.reshape(2, k, -1)
+                marginal = joint.sum(axis=2)
+                right.append(marginal[0])
+                wrong.append(marginal[1])
+                joint = joint.sum(axis=1)
         return np.concatenate(wrong), np.concatenate(right)
 
 
@@ -72,7 +72,7 @@ def encode_workload(partitions: Sequence[Partition], records: Records) -> Encode
     sizes: list[tuple[int, ...]] = []
     joint = np.zeros(len(records), np.intp)
     members: list[int] = []
-    most = min(max(len(records), LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
+    most = min(max(len(records) // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
     for partition in partitions:
         k = partition.cell_count(records.schema)
         if members and math.prod(members) * k > most:

@@ -22,6 +22,7 @@ class FlowerCarrier:
     def __init__(self, grid: Grid, nodes: Mapping[bytes, int], *, timeout: float = 60.0) -> None:
         self._grid = grid
         self._nodes = dict(nodes)
+        self._curators = {node: key for key, node in nodes.items()}
         self._timeout = timeout
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -31,10 +32,9 @@ class FlowerCarrier:
             for key, data in requests.items()
             if key in self._nodes
         ]
-        curators = {node: key for key, node in self._nodes.items()}
         replies = {}
         for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
-            curator = curators.get(reply.metadata.src_node_id)
+            curator = self._curators.get(reply.metadata.src_node_id)
             if curator is None or reply.has_error():
                 continue
             data = reply.content.get(RECORD, {}).get(FIELD)

@@ -3,14 +3,27 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.envelopes import LABEL, SEEDED_LABEL, SigningKey, digest, open_envelope, open_receipt, seal, verify
+from protocol.codec import encode
+from protocol.envelopes import (
+    LABEL,
+    SEEDED_LABEL,
+    SigningKey,
+    digest,
+    open_envelope,
+    open_receipt,
+    request_digest,
+    seal,
+    verify,
+)
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.messages import (
     NO_DIGEST,
+    TYPE_NAMES,
     Card,
     CardRequest,
     Message,
     Query,
+    Receipt,
     Refusal,
     Release,
     StudyAccepted,
@@ -19,7 +32,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.refusals import RefusalCode
+from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transcript import Transcript
 from protocol.transitions import Event, State, advance
 
@@ -45,6 +58,7 @@ class Session:
         pending: the request that awaits its reply; send the same bytes again to retry.
         card, accepted, closed: the replies so far.
         newest_receipt: the last receipt envelope, to be kept for the next study with this curator.
+        receipt: the last receipt of this study, verified.
         transcript: every envelope sent and received.
     """
 
@@ -60,13 +74,17 @@ class Session:
     accepted: StudyAccepted | None = None
     closed: StudyClosed | None = None
     newest_receipt: bytes = b""
+    receipt: Receipt | None = None
     seeded: bool = False
     transcript: Transcript = field(default_factory=Transcript)
     _awaited: type[Message] = Card
     _last_reply: bytes = NO_DIGEST
+    _request: Message | None = None
 
     def request_card(self, now: int) -> bytes:
-        """Ask for the curator's card; lawful at any time without a pending request."""
+        """Ask for the curator's card; LocalProtocolError while a request of the study awaits its reply."""
+        if self.pending and self._awaited is not Card:
+            raise LocalProtocolError("a request of the study awaits its reply; send it again first")
         return self._send(CardRequest(**self._header(now, 0)), Card)
 
     def propose(self, plan: Plan, purpose: str, now: int) -> bytes:
@@ -100,7 +118,7 @@ class Session:
             LocalProtocolError: nothing is pending.
             RemoteProtocolError: the bytes are no message of this curator to this request; nothing changes.
         """
-        if not self.pending:
+        if not self.pending or self._request is None:
             raise LocalProtocolError("no request is pending")
         envelope, message = open_envelope(data)
         seeded = self.allow_seeded and envelope.label == SEEDED_LABEL
@@ -112,18 +130,35 @@ class Session:
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers")
         if not isinstance(message, self._awaited | Refusal):
             raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", self._awaited.__name__)
-        if isinstance(message, Refusal) and message.code == RefusalCode.UNAVAILABLE:
-            return message
+        if isinstance(message, Refusal):
+            if message.code not in EXPLANATIONS:
+                raise RemoteProtocolError(RefusalCode.MALFORMED, "code")
+            if message.code == RefusalCode.UNAVAILABLE:
+                return message
+        elif (message.study, message.sequence, message.recipient) != (
+            self.study,
+            self._request.sequence,
+            self.key.public,
+        ):
+            raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "study, sequence or recipient")
         if isinstance(message, StudyAccepted | Release | StudyClosed):
-            receipt = open_receipt(message.receipt, self.curator, label=label)
-            if receipt.learner != self.key.public or receipt.study != self.study:
-                raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
+            self.receipt = self._checked_receipt(message, self._request, label)
             self.newest_receipt = message.receipt
         self.seeded = self.seeded or seeded
         self._move(message, data)
         self.pending = b""
         self.transcript.append(data)
         return message
+
+    def _checked_receipt(self, message: StudyAccepted | Release | StudyClosed, request: Message, label: str) -> Receipt:
+        """The reply's receipt; RemoteProtocolError unless it is for this request and this reply."""
+        receipt = open_receipt(message.receipt, self.curator, label=label)
+        names = (receipt.learner, receipt.study, receipt.sequence, receipt.request, receipt.release)
+        identity = request_digest(self.key.public, TYPE_NAMES[type(request)], encode(request))
+        release = digest(message.body) if isinstance(message, Release) else NO_DIGEST
+        if names != (self.key.public, self.study, request.sequence, identity, release):
+            raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
+        return receipt
 
     def _move(self, message: Message, data: bytes) -> None:
         if isinstance(message, Card):
@@ -151,7 +186,7 @@ class Session:
         }
 
     def _send(self, message: Message, awaited: type[Message]) -> bytes:
-        self._awaited = awaited
+        self._awaited, self._request = awaited, message
         self.pending = seal(message, self.key)
         self.transcript.append(self.pending)
         return self.pending

@@ -15,6 +15,9 @@ from protocol.records import MISSING_CODE, Records
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
 LEAST_SPREAD = 1e-9
+"""Least standard deviation of an attribute that is not constant, relative to its largest magnitude."""
+LEAST_SCALE = 1e-11
+"""Least standard deviation in absolute terms: the factor of a feature stays below the protocol's 1e15."""
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -30,17 +33,19 @@ def standardising_map(source: Records) -> FeatureMap:
         if isinstance(attribute, NumericAttribute):
             known = column[~np.isnan(column)]
             spread = float(known.std()) if len(known) else 0.0
-            if spread > LEAST_SPREAD * max(1.0, abs(attribute.lower), abs(attribute.upper)):
+            if len(known) and spread > max(LEAST_SCALE, LEAST_SPREAD * float(np.abs(known).max())):
                 median = float(np.median(known))
                 filled = np.where(np.isnan(column), median, column)
                 scale = max(float(filled.std()), spread * 1e-3)
                 features.append(NumericFeature(attribute.name, float(filled.mean()), 1.0 / scale, median))
         else:
             known = column[column != MISSING_CODE]
-            shares = np.bincount(known, minlength=len(attribute.levels) + 1) / max(len(known), 1)
+            counted = np.bincount(known, minlength=len(attribute.levels) + 1)
+            mode = int(np.argmax(counted))
+            counted[mode] += len(column) - len(known)
+            shares = counted / max(len(column), 1)
             variance = float(np.sum(shares * (1 - shares)))
-            if variance > LEAST_SPREAD:
-                mode = int(np.argmax(shares))
+            if len(known) and variance > LEAST_SPREAD:
                 level = attribute.levels[mode] if mode < len(attribute.levels) else ""
                 features.append(CategoricalFeature(attribute.name, attribute.levels, float(variance**-0.5), level))
     if not features:
@@ -80,7 +85,7 @@ def kmeans_cells(source: Records, features: FeatureMap, cells: int, seed: int) -
     """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless."""
     points = coordinates(features, source)
     distinct = len(np.unique(points, axis=0))
-    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed).fit(points)
+    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32).fit(points)
     centres = np.clip(means.cluster_centers_, -MOST_COORDINATE, MOST_COORDINATE)
     return NearestCentre.of(features, centres)
 

@@ -8,7 +8,7 @@ import hashlib
 from typing import Annotated
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -62,7 +62,7 @@ class SigningKey:
         """Read a PKCS #8 PEM; ConfigurationError if it is not an unencrypted Ed25519 key."""
         try:
             private = load_pem_private_key(pem, password=None)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise ConfigurationError("the key file is not an unencrypted PKCS #8 PEM; make one: expril keys") from error
         if not isinstance(private, Ed25519PrivateKey):
             raise ConfigurationError("the key is not an Ed25519 key; make one: expril keys")

@@ -25,7 +25,8 @@ MOST_ACTIVATION = 256.0
 MOST_FAN_IN = 4096
 """2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
 MOST_LAYERS = 16
-ROWS_PER_BLOCK = 65_536
+BLOCK_ENTRIES = 4_000_000
+"""Numbers of one layer held in memory at once (32 MB)."""
 
 Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Weight (out, in) and bias (out,)."""
@@ -102,8 +103,9 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
             for weight, bias in self._layers("weights")
         ]
         found = np.empty(len(records))
-        for start in range(0, len(records), ROWS_PER_BLOCK):
-            block = slice(start, start + ROWS_PER_BLOCK)
+        rows = max(1, BLOCK_ENTRIES // max(self.features.width, *(len(bias) for _, bias in layers)))
+        for start in range(0, len(records), rows):
+            block = slice(start, start + rows)
             activations = self.features.points(records.take(block))
             for index, (weight, bias) in enumerate(layers):
                 sums = activations @ weight + bias
@@ -129,13 +131,14 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, wanted)
         if any(tensor["dtype"] != "F32" for tensor in tensors.values()):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "float32 tensors")
+        for name, tensor in tensors.items():
+            # Before numpy sees the shape: it raises for 65 dimensions, and for a giant one beside a zero.
+            if len(tensor["shape"]) != (2 if name.endswith("weight") else 1) or 0 in tensor["shape"]:
+                raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "weight (out, in), bias (out,), none empty")
         arrays = {
             name: np.frombuffer(tensor["data"], "<f4").reshape(tensor["shape"]) for name, tensor in tensors.items()
         }
-        layers = [(arrays[f"{index}.weight"], arrays[f"{index}.bias"]) for index in range(count)]
-        if any(weight.ndim != 2 or bias.ndim != 1 for weight, bias in layers):
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "weight (out, in), bias (out,)")
-        return layers
+        return [(arrays[f"{index}.weight"], arrays[f"{index}.bias"]) for index in range(count)]
 
 
 Hypothesis = Constant | Mlp

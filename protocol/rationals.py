@@ -16,10 +16,10 @@ from protocol.errors import ConfigurationError
 MOST = 2**32 - 1
 """Largest numerator and denominator on the wire (32 bits)."""
 
-AMOUNT_PATTERN = r"^(0|[1-9][0-9]{0,1999})(/[1-9][0-9]{0,1999})?$"
+AMOUNT_PATTERN = r"^(0|[1-9][0-9]{0,1999})(/[1-9][0-9]{0,1999})?\Z"
 Amount = Annotated[str, msgspec.Meta(max_length=4001, pattern=AMOUNT_PATTERN)]
 """A non-negative rational of any practical size as text, "a" or "a/b": totals of many plans outgrow 32 bits."""
-OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=f"{AMOUNT_PATTERN}|^$")]
+OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=rf"{AMOUNT_PATTERN}|^\Z")]
 """An amount, or the empty text."""
 
 _DECIMAL = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
@@ -74,8 +74,10 @@ def parse_rational(text: str | float | Fraction) -> Fraction:
     Raises:
         ConfigurationError: not a positive rational, or larger than 32 bits.
     """
-    if isinstance(text, Fraction):
-        value = text
+    if isinstance(text, Fraction) or type(text) is int:
+        value = Fraction(text)
+        small = max(abs(value.numerator), value.denominator) < 2**64
+        written = str(value) if small else "the amount"  # Python refuses to print thousands of digits
     else:
         written = str(text).strip()[:64]
         if ratio := _RATIO.fullmatch(written):
@@ -87,7 +89,7 @@ def parse_rational(text: str | float | Fraction) -> Fraction:
         else:
             raise ConfigurationError(f"{written!r} is not a positive rational: write 1, 0.3 or 1/30")
     if not (value > 0 and value.numerator <= MOST and value.denominator <= MOST):
-        raise ConfigurationError(f"{str(text)[:40]!r} must be positive, with numerator and denominator at most 32 bits")
+        raise ConfigurationError(f"{written!r} must be positive, with numerator and denominator at most 32 bits")
     return value
 
 

@@ -16,6 +16,7 @@ from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 MISSING_CODE = -1
 """Code of a missing category; declared levels are 0 .. L-1 and L is "other"."""
+_TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _numbers(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float
     elif column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
         values, wrong = column.cast(pl.Float64), None
     else:
-        raise ConfigurationError(f"column {column.name!r} is declared numeric but has type {column.dtype}")
+        raise ConfigurationError(f"column {column.name!r} is declared numeric but has type {column.dtype.base_type()}")
     if wrong is not None and wrong.any():
         row = int(wrong.arg_true()[0]) + 1
         raise ConfigurationError(
@@ -129,6 +130,12 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
 
 def _texts(column: pl.Series) -> pl.Series:
     """The column as trimmed text, null where missing; 1.0 and 1 are the same text "1"."""
+    if not (column.dtype.is_numeric() or column.dtype.base_type() in _TEXT_LIKE):
+        raise ConfigurationError(
+            f"column {column.name!r} has type {column.dtype.base_type()}; text, numbers, booleans or dates are wanted"
+        )
+    if column.dtype.is_decimal():
+        column = column.cast(pl.Float64)
     if column.dtype.is_float():
         whole = (column == column.floor()) & (column.abs() < 2**53)
         as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)

@@ -1,6 +1,7 @@
 """What a record looks like: attributes, levels, bounds, label. Written by the steward, public by nature."""
 
 import math
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -43,7 +44,7 @@ class CategoricalAttribute(
 Attribute = NumericAttribute | CategoricalAttribute
 
 
-class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """The attributes of a record and its label.
 
     Attributes:
@@ -67,7 +68,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def find(self, name: str) -> Attribute | None:
         """The attribute of that name, or None."""
-        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        return {attribute.name: attribute for attribute in self.attributes}
 
     def differences(self, other: "Schema") -> list[str]:
         """Names whose meaning differs between two schemas (descriptions do not count); empty when compatible."""

@@ -2,7 +2,8 @@
 
 import difflib
 import tomllib
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -24,8 +25,10 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
         raise ConfigurationError(f"{where} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{where} is not valid TOML: nested too deeply") from None
     return convert(data, kind, where=where)
 
 
@@ -45,26 +48,32 @@ def suggest(word: str, known: list[str]) -> str:
 
 
 def _check_keys(data: Any, kind: Any, where: str) -> None:
-    """Walk `data` beside `kind` and raise on the first key that no field has."""
+    """Walk `data` beside `kind` and raise on the first key that no field has, or tag that no struct has."""
+    options = _options(kind)
     if isinstance(data, list | tuple):
-        inner = get_args(kind)
-        for index, item in enumerate(data):
-            if inner:
-                _check_keys(item, inner[0], f"{where}[{index}]")
-        return
-    if not isinstance(data, dict):
-        return
-    structs = [k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, msgspec.Struct)]
-    if not structs:
-        inner = get_args(kind)
+        inner = next((get_args(option) for option in options if get_origin(option) in (list, tuple)), ())
+        for index, item in enumerate(data if inner else ()):
+            _check_keys(item, inner[0], f"{where}[{index}]")
+    elif isinstance(data, dict):
+        structs = [option for option in options if isinstance(option, type) and issubclass(option, msgspec.Struct)]
+        if structs:
+            _check_struct(data, structs, where)
+            return
+        values = next((get_args(option)[1] for option in options if get_origin(option) is dict), None)
         for key, item in data.items():
-            if len(inner) == 2:
-                _check_keys(item, inner[1], f"{where}.{key}")
-        return
-    tagged = [s for s in structs if s.__struct_config__.tag_field and _tag_matches(s, data)]
-    struct = tagged[0] if tagged else structs[0]
-    info = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
-    known = [*info, *([struct.__struct_config__.tag_field] if struct.__struct_config__.tag_field else [])]
+            _check_keys(item, values, f"{where}.{key}")
+
+
+def _check_struct(data: dict[str, Any], structs: list[type[msgspec.Struct]], where: str) -> None:
+    tags = {s.__struct_config__.tag: s for s in structs if s.__struct_config__.tag_field}
+    tag_field = next((s.__struct_config__.tag_field for s in structs if s.__struct_config__.tag_field), None)
+    tag = data.get(tag_field) if tag_field else None
+    if isinstance(tag, str):
+        if tag not in tags:
+            raise ConfigurationError(f"{where}: {tag_field} = {tag!r}{suggest(tag, [str(known) for known in tags])}")
+        structs = [tags[tag]]
+    info = {field.encode_name: field.type for struct in structs for field in msgspec.structs.fields(struct)}
+    known = [*info, *([tag_field] if tag_field else [])]
     for key, item in data.items():
         if key not in known:
             raise ConfigurationError(f"{where}: unknown key {key!r}{suggest(key, known)}")
@@ -72,6 +81,10 @@ def _check_keys(data: Any, kind: Any, where: str) -> None:
             _check_keys(item, info[key], f"{where}.{key}")
 
 
-def _tag_matches(struct: type[msgspec.Struct], data: dict[str, Any]) -> bool:
-    config = struct.__struct_config__
-    return config.tag_field is not None and data.get(config.tag_field) == config.tag
+def _options(kind: Any) -> list[Any]:
+    """The members of a union, without annotations; `kind` itself where it is none."""
+    if get_origin(kind) is Annotated:
+        return _options(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [option for member in get_args(kind) for option in _options(member)]
+    return [kind]

@@ -6,9 +6,19 @@ from fractions import Fraction
 
 from protocol.envelopes import LABEL, Envelope, digest, open_envelope, open_receipt, request_digest, verify
 from protocol.errors import ExprilError, LocalProtocolError
-from protocol.messages import Card, CardRequest, Message, Refusal, Release, StudyAccepted, StudyClosed, StudyProposal
+from protocol.messages import (
+    Card,
+    CardRequest,
+    Message,
+    Query,
+    Refusal,
+    Release,
+    StudyAccepted,
+    StudyClosed,
+    StudyProposal,
+)
 from protocol.plans import Plan
-from protocol.queries import plan_cost, query_cost
+from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
 
@@ -41,7 +51,7 @@ class Replay:
         curator: the curator's public key.
         learner: the learner's public key.
         label: the signature label expected of the curator.
-        most_records_per_unit: c, from the curator's signed card.
+        card: the curator's, as signed; it states the contribution bound c.
         plan: of the accepted study.
         epsilon_claimed: exact cost of the accepted plan; 0 where none was accepted.
         epsilon_spent: sum of what the receipts charge.
@@ -53,13 +63,15 @@ class Replay:
     curator: bytes
     learner: bytes
     label: str = LABEL
-    most_records_per_unit: int = 0
+    card: Card | None = None
     plan: Plan | None = None
     epsilon_claimed: Fraction = Fraction(0)
     epsilon_spent: Fraction = Fraction(0)
     releases: int = 0
     refusals: list[str] = field(default_factory=list)
     state: State = State.NEW
+    _card_request: bytes = b""
+    _asked: Message | None = None
     _request: bytes = b""
     _request_envelope: bytes = b""
     _answered: bool = False
@@ -71,7 +83,8 @@ class Replay:
 
         Raises:
             ReplayError: anything is wrong.
-            RemoteProtocolError: the bytes are no envelope, or a signature is wrong.
+            RemoteProtocolError: the bytes are no envelope, a signature is wrong, or what was answered breaks the
+                plan or the card.
         """
         self._position += 1
         envelope, message = open_envelope(data)
@@ -79,22 +92,37 @@ class Replay:
         signer = self.learner if from_learner else self.curator
         verify(envelope, signer, label=LABEL if from_learner else self.label)
         self._require(message.sender == signer, "the sender is not the signer")
-        if isinstance(message, Card):
-            self.most_records_per_unit = message.most_records_per_unit
-        elif isinstance(message, CardRequest):
-            pass
+        if not isinstance(message, Refusal):
+            recipient = self.curator if from_learner else self.learner
+            self._require(message.recipient == recipient, "the message is for somebody else")
+        if isinstance(message, CardRequest):
+            self._card_request = data
+        elif isinstance(message, Card):
+            self._feed_card(message)
+        elif isinstance(message, Refusal) and message.answers == digest(self._card_request):
+            self.refusals.append(message.code)
         elif from_learner:
             self._feed_request(data, envelope, message)
         else:
             self._feed_reply(data, envelope, message)
 
+    def _feed_card(self, card: Card) -> None:
+        self._require(card.answers == digest(self._card_request), "the card answers another request")
+        if self.card is not None and self.state is not State.NEW:
+            same = card.most_records_per_unit == self.card.most_records_per_unit
+            self._require(same, "the contribution bound changed within the study")
+        self.card = card
+
     def _feed_request(self, data: bytes, envelope: Envelope, message: Message) -> None:
         identity = request_digest(message.sender, envelope.type, envelope.payload)
-        if identity == self._request and self.state is not State.NEW:
+        if identity == self._request:
             return
+        if self._asked is not None and not isinstance(message, StudyProposal):
+            self._require(message.study == self._asked.study, "the request is of another study")
         if self._last_reply:
             self._require(message.answers == digest(self._last_reply), "the request follows another reply")
         self._advance(envelope)
+        self._asked = message
         self._request, self._request_envelope, self._answered = identity, data, False
         if isinstance(message, StudyProposal):
             self.plan = message.plan
@@ -107,21 +135,30 @@ class Replay:
         self._advance(envelope)
         if isinstance(message, Refusal):
             self.refusals.append(message.code)
+            self._request = b""  # refused, so the same request may be made anew
             return
         self._answered, self._last_reply = True, data
-        if self.plan is None or not isinstance(message, StudyAccepted | Release | StudyClosed):
-            raise ReplayError(f"envelope {self._position}: {envelope.type} without a plan")
+        if self.card is None or self.plan is None or self._asked is None:
+            raise ReplayError(f"envelope {self._position}: {envelope.type} without a card and a plan")
+        if not isinstance(message, StudyAccepted | Release | StudyClosed):
+            raise ReplayError(f"envelope {self._position}: {envelope.type} is no reply of a study")
+        most = self.card.most_records_per_unit
         receipt = open_receipt(message.receipt, self.curator, label=self.label)
         names = (receipt.request, receipt.learner, receipt.study, receipt.sequence)
-        expected = (self._request, self.learner, message.study, message.sequence)
-        self._require(names == expected, "the receipt is for another request")
+        asked = (self._asked.study, self._asked.sequence)
+        self._require(names == (self._request, self.learner, *asked), "the receipt is for another request")
+        self._require((message.study, message.sequence) == asked, "the reply names another study or sequence")
         charged = Fraction(0)
         if isinstance(message, StudyAccepted):
-            self.epsilon_claimed = plan_cost(self.plan, self.most_records_per_unit)
+            self.epsilon_claimed = plan_cost(self.plan, most)
             self._require(parse_amount(message.cost) == self.epsilon_claimed, "the quoted cost is not the plan's")
         elif isinstance(message, Release):
             self._require(self.releases < len(self.plan.queries), "more releases than planned queries")
-            charged = query_cost(self.plan.queries[self.releases], self.most_records_per_unit)
+            planned = self.plan.queries[self.releases]
+            if isinstance(self._asked, Query):
+                self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
+                query_kind(planned.kind).read_body(self._asked.body, planned, self.card.schema, self.card.limits)
+            charged = query_cost(planned, most)
             self.releases += 1
             self._require(receipt.release == digest(message.body), "the receipt is for another release")
         self.epsilon_spent += charged

@@ -3,6 +3,8 @@
 Every message goes through Flower's own serialisation in both directions, so nothing is shared by accident.
 """
 
+import itertools
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -17,8 +19,12 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+log = logging.getLogger(__name__)
+
 UNKNOWN_NODE = 5
 """Flower's error code for a node that is not there."""
+APP_FAILED = 2
+"""Flower's error code for a ClientApp that raised; unlike Flower's, ours comes without the exception's text."""
 SERVER_NODE = 1
 
 
@@ -37,6 +43,7 @@ class InProcessGrid(Grid):
         self._locks = {node: threading.Lock() for node in nodes}
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="curator")
         self._pending: dict[str, Future[Message]] = {}
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         return self
@@ -91,11 +98,11 @@ class InProcessGrid(Grid):
         return replies
 
     def _push(self, message: Message) -> str:
+        key = str(next(self._numbers))
         metadata = message.metadata
         metadata.__dict__["_run_id"] = self._run.run_id
         metadata.__dict__["_src_node_id"] = SERVER_NODE
-        metadata.__dict__["_message_id"] = message.object_id
-        key = f"{metadata.dst_node_id}:{message.object_id}:{len(self._pending)}"
+        metadata.__dict__["_message_id"] = key
         self._pending[key] = self._pool.submit(self._deliver, _copy(message))
         return key
 
@@ -106,7 +113,11 @@ class InProcessGrid(Grid):
             return Message(Error(UNKNOWN_NODE, "unknown node"), reply_to=message)
         with self._locks[node]:
             context = Context(run_id=self._run.run_id, node_id=node, node_config={}, state=RecordDict(), run_config={})
-            return _copy(app(message=message, context=context))
+            try:
+                return _copy(app(message=message, context=context))
+            except Exception as error:  # noqa: BLE001 - as across a network: a failing node never stops the learner
+                log.error("the ClientApp of node %d raised %s", node, type(error).__name__)  # noqa: TRY400
+                return Message(Error(APP_FAILED, ""), reply_to=message)
 
 
 def run_in_process(server: ServerApp, nodes: Mapping[int, ClientApp], *, workers: int = 4) -> None:

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.readers.counts import CountsAnswer
+from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
 from protocol.records import Records
 
 
@@ -25,6 +28,7 @@ class Problem:
         target_size: their declared round sizes added up, or the source's size where one is not declared.
         most_records_per_unit: the largest contribution bound c among them.
         seed: of the learner's own random choices (k-means, networks).
+        limits: the tightest of the curators' cards.
     """
 
     source: Records
@@ -33,6 +37,22 @@ class Problem:
     target_size: int
     most_records_per_unit: int
     seed: int
+    limits: Limits = Limits()
+
+    def scale(self, partitions: int) -> Rational:
+        """Scale of a plan of `partitions` in all (over all queries) that costs exactly `epsilon` (Eq. 14).
+
+        Raises:
+            ConfigurationError: it needs more than 32 bits.
+        """
+        exact = Fraction(self.most_records_per_unit * partitions) / self.epsilon
+        try:
+            return Rational.of(exact)
+        except ValueError:
+            raise ConfigurationError(
+                f"epsilon {self.epsilon} needs a noise scale of {exact}, more than 32 bits; "
+                f"choose a rounder one, such as {self.epsilon.limit_denominator(1000) or Fraction(1, 1000)}"
+            ) from None
 
 
 class Model(Protocol):

@@ -18,7 +18,6 @@ from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
-from protocol.rationals import Rational
 from protocol.records import Records
 
 
@@ -38,22 +37,26 @@ class CellsStrategy:
     """See the module.
 
     Args:
-        cells: number of cells; None takes about four noise deviations of signed count a cell.
+        cells: number of cells; None takes about four noise deviations of signed count a cell, and no more than the
+            curators allow.
     """
 
     def __init__(self, *, cells: int | None = None) -> None:
+        if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
+            raise ValueError("cells must be a whole number of at least 1")
         self._cells = cells
         self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """One query."""
-        scale = Rational.of(problem.most_records_per_unit / problem.epsilon)
-        return Plan(queries=(PlannedQuery(kind="counts", release="error_correct", partitions=1, scale=scale),))
+        planned = PlannedQuery(kind="counts", release="error_correct", partitions=1, scale=problem.scale(1))
+        return Plan(queries=(planned,))
 
     def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:  # noqa: ARG002
         """Nearest of k centres, under the hypothesis "class 1": errors are class 0, correct are class 1."""
         per_record = float(problem.epsilon) / problem.most_records_per_unit
-        cells = self._cells or cell_count_rule(len(problem.source), per_record, problem.sites)
+        rule = cell_count_rule(len(problem.source), per_record, problem.sites)
+        cells = self._cells or min(rule, problem.limits.cells)
         self._features = standardising_map(problem.source)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))

@@ -7,6 +7,7 @@ printed mechanism (`paper_ratio`) can be asked for in simulations.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse
@@ -19,16 +20,18 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
+from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
-from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
+from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
-from protocol.rationals import Rational
 from protocol.records import Records
 
 LABEL_ALPHA = 1e-3
 """Weight of Pb. 2's regularisation, in squared counts."""
+HEADER_PARAMETERS = 1024
+"""Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,12 @@ class PaperStrategy:
         hidden: tuple[int, ...] = (32, 32),
         printed: bool = False,
     ) -> None:
-        if rounds < 1:
-            raise ValueError("rounds must be at least 1")
+        whole = {"rounds": rounds, "bins": 1 if bins is None else bins, **{"hidden": h for h in hidden if not _counts(h)}}
+        for name, value in whole.items():
+            if not _counts(value):
+                raise ValueError(f"{name} must be made of whole numbers of at least 1")
+        if rounds >= MOST_QUERIES:
+            raise ValueError(f"rounds must be below {MOST_QUERIES}")
         self._cumulative = cumulative
         self._rounds = rounds
         self._reweight = reweight
@@ -82,7 +89,7 @@ class PaperStrategy:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
         d = len(problem.source.schema.attributes)
         queries = self._rounds + self._reweight
-        scale = Rational.of(problem.most_records_per_unit * d * queries / problem.epsilon)
+        scale = problem.scale(d * queries)
         if self._printed:
             kinds = ["paper_ratio"] * queries
         elif self._reweight:
@@ -100,6 +107,7 @@ class PaperStrategy:
             bins = self._bins or paper_bin_count(problem.target_size, scale)
             self._partitions = tuple(even_bins(problem.source, bins))
             self._features = standardising_map(problem.source)
+            self._check_network(problem)
             self._R = _bin_matrix(self._partitions, problem.source)
         if self._reweight and not answers:
             return CountsBody(partitions=self._partitions, hypothesis=None)
@@ -126,6 +134,17 @@ class PaperStrategy:
         self._newest = model.hypothesis
         self._estimate = SourceEstimate(weights, relaxed)
         return model
+
+    def _check_network(self, problem: Problem) -> None:
+        """Raise ConfigurationError where the networks to come are larger than a curator evaluates."""
+        sizes = [self._features.width, *self._hidden, 1]
+        parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
+        if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
+            raise ConfigurationError(
+                f"a network {'-'.join(map(str, sizes))} of about {parameters} parameters is too large: curators allow "
+                f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
+                "make the option hidden smaller"
+            )
 
     def source_estimate(self) -> SourceEstimate:
         """The weights of Pb. 1 and the relaxed labels of Pb. 2."""
@@ -175,6 +194,10 @@ class PaperStrategy:
             wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
         predicted = hypothesis.predict(problem.source).astype(np.float64)
         return label_system(self._R, weights, predicted, np.clip(wrong, 0, 1))
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _bin_matrix(partitions: Sequence[FeatureBins], source: Records) -> scipy.sparse.csr_matrix:

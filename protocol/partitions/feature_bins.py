@@ -1,6 +1,7 @@
 """The paper's partition: bins of one attribute, plus a bin of their own for missing values."""
 
 import math
+import operator
 from typing import Annotated
 
 import msgspec
@@ -31,8 +32,8 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card")
         if isinstance(attribute, CategoricalAttribute) and self.edges:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "none for a categorical attribute")
-        finite = all(math.isfinite(edge) for edge in self.edges)
-        rising = all(low < high for low, high in zip(self.edges, self.edges[1:], strict=False))
+        finite = all(map(math.isfinite, self.edges))
+        rising = all(map(operator.lt, self.edges, self.edges[1:]))
         if not (finite and rising):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "finite and strictly increasing")
 

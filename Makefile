@@ -1,0 +1,51 @@
+# make demo    install into .venv, run the default scenario, print its table and the report's path
+# make test    install, run the fast tests
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SCENARIO ?= wdbc
+
+export FLWR_TELEMETRY_ENABLED = 0
+export PYTHONDONTWRITEBYTECODE = 1
+# Several BLAS threads on small matrices, beside several test processes, cost more than they give.
+export OPENBLAS_NUM_THREADS = 1
+export OMP_NUM_THREADS = 1
+
+.PHONY: demo test test-all check format bench vectors install clean
+
+demo: $(STAMP)
+	$(BIN)/expril simulate $(SCENARIO)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+vectors: $(STAMP)
+	$(BIN)/python tests/vectors/generate.py
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "ExPriL needs Python 3.11 to 3.13; say which: make PYTHON=/path/to/python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,261 @@
+"""Fakes for the curator's tests: a clock that is told, zero noise that remembers, stores that fail on order, a learner.
+
+No mocks: every fake obeys the contract of what it stands in for.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset
+from curator_node.ledger import Ledger
+from curator_node.ledger_store import LedgerUnavailableError, MemoryStore
+from curator_node.mechanisms import OpenDPNoise
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.steward import StewardFile
+from learner_node.session import Session
+from protocol.codec import encode
+from protocol.envelopes import SigningKey, open_envelope
+from protocol.hypotheses import Constant
+from protocol.messages import Refusal
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.rationals import Rational
+from protocol.schema import CategoricalAttribute, NumericAttribute
+
+NOW = 1_800_000_000
+UNIT_KEY = b"a secret of the steward's"
+
+ATTRIBUTES = (
+    NumericAttribute(name="age", lower=0, upper=120),
+    NumericAttribute(name="dose", lower=-5, upper=5),
+    CategoricalAttribute(name="sex", levels=("f", "m")),
+)
+
+RISING = (-1e15, *(float(edge) for edge in range(100)))
+
+
+def key(name: str) -> SigningKey:
+    """A fixed key for a name."""
+    return SigningKey.from_seed(name.encode().ljust(32, b"."))
+
+
+class Clock:
+    """Says what it was told."""
+
+    def __init__(self, now=NOW):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, seconds):
+        self.now += seconds
+
+
+class ZeroNoise:
+    """A noise source that adds nothing and keeps what it was given."""
+
+    seeded = False
+
+    def __init__(self):
+        self.calls = []
+
+    def discrete_laplace(self, exact, l1, scale, stamp):
+        self.calls.append((exact.copy(), l1, scale, stamp))
+        return exact
+
+    def laplace(self, size, scale, stamp):
+        self.calls.append((size, None, scale, stamp))
+        return np.zeros(size)
+
+
+class CountingNoise(OpenDPNoise):
+    """OpenDP's noise, and how often it was drawn."""
+
+    def __init__(self):
+        self.draws = 0
+
+    def discrete_laplace(self, exact, l1, scale, stamp):
+        self.draws += 1
+        return super().discrete_laplace(exact, l1, scale, stamp)
+
+
+class FlakyStore:
+    """A store that fails before or after writing, at chosen writes; reads always work.
+
+    `failures` is consumed from the left by each append and store_reply: "" works, "before" raises and writes
+    nothing, "after" writes and raises nevertheless (a lost acknowledgement). `full` fails every write.
+    """
+
+    def __init__(self, inner=None):
+        self.inner = inner or MemoryStore()
+        self.failures = []
+        self.full = False
+
+    def _write(self, write):
+        how = "before" if self.full else self.failures.pop(0) if self.failures else ""
+        if how == "before":
+            raise LedgerUnavailableError("no space left")
+        written = write()
+        if how == "after":
+            raise LedgerUnavailableError("the acknowledgement was lost")
+        return written
+
+    def entries(self, start):
+        return self.inner.entries(start)
+
+    def append(self, index, body):
+        return self._write(lambda: self.inner.append(index, body))
+
+    def reply(self, request):
+        return self.inner.reply(request)
+
+    def store_reply(self, request, reply):
+        return self._write(lambda: self.inner.store_reply(request, reply))
+
+    def close(self):
+        self.inner.close()
+
+
+def steward_file(*, most=1, unit=False, round_size=100) -> StewardFile:
+    """Two numbers, a category, the label "sick"; optionally patients of at most `most` records."""
+    return StewardFile(
+        label="sick",
+        classes=("no", "yes"),
+        attributes=ATTRIBUTES,
+        unit="patient" if unit or most > 1 else None,
+        most_records_per_unit=most,
+        round_size=round_size,
+    )
+
+
+ROWS = (
+    ("p1", 20.0, -1.5, "f", "no"),
+    ("p1", 44.0, 0.0, "m", "yes"),
+    ("p2", 71.5, None, "m", "yes"),
+    ("p3", None, 4.9, None, "no"),
+    ("p4", 118.0, 2.0, "x", "yes"),
+)
+
+
+def frame_of(rows) -> pl.DataFrame:
+    """(patient, age, dose, sex, sick) tuples as a data frame."""
+    schema = {"patient": pl.String, "age": pl.Float64, "dose": pl.Float64, "sex": pl.String, "sick": pl.String}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def dataset(rows=ROWS, *, most=1, unit=False, cache_bytes=10**6) -> PrivateDataset:
+    """The rows as a curator holds them."""
+    return PrivateDataset(
+        frame_of(rows), steward_file(most=most, unit=unit), unit_key=UNIT_KEY, cache_bytes=cache_bytes
+    )
+
+
+def policy(learners=("ann", "bob"), *, cap=1, learner_cap=None, **options) -> Policy:
+    """A policy for learners by name, each with the whole cap unless told."""
+    entries = tuple(LearnerPolicy(name=n, key=key(n).public.hex(), cap=learner_cap or cap) for n in learners)
+    return Policy(name="basel", cap=cap, learners=entries, **options)
+
+
+def open_curator(store=None, *, rules=None, clock=None, noise=None, records=None, name="basel") -> Curator:
+    """A curator over any store; calling it again with the same store is a restart."""
+    return Curator(
+        dataset=records or dataset(),
+        ledger=Ledger(store if store is not None else MemoryStore()),
+        key=key(name),
+        policy=rules or policy(),
+        clock=clock or Clock(),
+        noise=noise or OpenDPNoise(),
+    )
+
+
+def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedQuery:
+    """One planned query; it costs m / scale where the unit is a record."""
+    return PlannedQuery(kind=kind, release=release, partitions=m, scale=Rational.of(Fraction(scale)))
+
+
+def plan_of(*scales, **options) -> Plan:
+    """A plan of one query for each scale."""
+    return Plan(queries=tuple(planned(scale, **options) for scale in scales))
+
+
+def mass_body(*edges, m=1) -> bytes:
+    """The encoded body of `m` equal partitions by age."""
+    bins = FeatureBins(attribute="age", edges=tuple(edges) or (30.0, 60.0))
+    return encode(CountsBody(partitions=(bins,) * m, hypothesis=None))
+
+
+def error_body(hypothesis=Constant(predicted=1), m=1) -> bytes:  # noqa: B008 - frozen
+    """The encoded body of an error count."""
+    bins = FeatureBins(attribute="age", edges=(30.0,))
+    return encode(CountsBody(partitions=(bins,) * m, hypothesis=hypothesis))
+
+
+def numbers(release) -> list[int]:
+    """The counts of a Release."""
+    from protocol.codec import decode
+
+    return np.frombuffer(decode(release.body, CountsRelease).counts, "<i8").tolist()
+
+
+def message_of(reply: bytes):
+    """The message inside an envelope, unverified."""
+    return open_envelope(reply)[1]
+
+
+class Learner:
+    """A learner's sessions with one curator; `ask` sends the pending request and takes the reply in."""
+
+    def __init__(self, curator, name="ann", *, clock=None, study=b"", receipt=b"", allow_seeded=False):
+        self.curator = curator
+        self.clock = clock or Clock()
+        self.session = Session(
+            curator=curator.identity,
+            key=key(name),
+            study=(study or name.encode()).ljust(16, b"-"),
+            newest_receipt=receipt,
+            allow_seeded=allow_seeded,
+        )
+
+    def ask(self):
+        """Send what is pending (again), and receive."""
+        return self.session.receive(self.curator.handle(self.session.pending))
+
+    def card(self):
+        self.session.request_card(self.clock())
+        return self.ask()
+
+    def propose(self, plan=None):
+        self.session.propose(plan or plan_of(30, 30), "a test", self.clock())
+        return self.ask()
+
+    def query(self, body=None, kind="counts"):
+        self.session.query(kind, body or mass_body(), self.clock())
+        return self.ask()
+
+    def close(self):
+        self.session.close(self.clock())
+        return self.ask()
+
+
+def opened(curator, name="ann", *, plan=None, clock=None, study=b"") -> Learner:
+    """A learner whose study is open."""
+    learner = Learner(curator, name, clock=clock, study=study)
+    reply = learner.propose(plan)
+    assert not isinstance(reply, Refusal), reply
+    return learner
+
+
+def primes_from(start: int, count: int) -> list[int]:
+    """`count` primes not below `start`."""
+    found = []
+    while len(found) < count:
+        if all(start % d for d in range(2, math.isqrt(start) + 1)):
+            found.append(start)
+        start += 1
+    return found
