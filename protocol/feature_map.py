@@ -33,6 +33,10 @@ class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_
     factor: float
     imputation: float
 
+    def __post_init__(self) -> None:
+        for name in ("offset", "factor", "imputation"):
+            msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
+
 
 class CategoricalFeature(msgspec.Struct, frozen=True, tag="categorical", forbid_unknown_fields=True):
     """One coordinate per level plus one for "other": `factor` at the record's level, 0 elsewhere.
@@ -45,6 +49,9 @@ class CategoricalFeature(msgspec.Struct, frozen=True, tag="categorical", forbid_
     levels: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=1000)]
     factor: float
     imputation: Annotated[str, msgspec.Meta(max_length=200)]
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "factor", float(self.factor))
 
 
 Feature = NumericFeature | CategoricalFeature

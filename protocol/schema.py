@@ -22,6 +22,8 @@ class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="ki
     description: Description = ""
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "lower", float(self.lower))
+        msgspec.structs.force_setattr(self, "upper", float(self.upper))
         finite = math.isfinite(self.lower) and math.isfinite(self.upper)
         if not finite or max(abs(self.lower), abs(self.upper)) > MOST_MAGNITUDE or self.lower >= self.upper:
             raise ValueError(f"attribute {self.name!r} needs lower < upper, both within +-{MOST_MAGNITUDE:g}")

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 from warnings import catch_warnings, simplefilter
 
 import msgspec
 import numpy as np
 import polars as pl
-from flwr.app import Context
-from flwr.serverapp import Grid
 
 from curator_node.client_app import make_client_app
 from curator_node.curator import Curator
@@ -25,12 +24,13 @@ from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.learn import Learned, learn
 from learner_node.server_app import FlowerCarrier, make_server_app
-from learner_node.study import Federation, NoCuratorError, Study
+from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
+from simulations.direct import DirectCarrier
 from simulations.faults import FaultyCurator
 from simulations.in_process import run_in_process
 from simulations.scenario import CuratorScenario, LearnerScenario, Scenario
@@ -157,30 +157,42 @@ def run_repeat(
     repeat: int,
     *,
     ledgers: Path | None = None,
+    carrier: Literal["flower", "direct"] = "flower",
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
 ) -> Repeat:
-    """Run every learner's study, one after the other, over an in-process Flower grid."""
+    """Run every learner's study, one after the other.
+
+    Args:
+        scenario: the scenario.
+        records: of `load_records`.
+        repeat: number of the repeat.
+        ledgers: folder for SQLite ledgers; None keeps them in memory.
+        carrier: "flower" for a Flower grid in this process, "direct" for plain calls.
+        progress: called with (what, done, total).
+    """
     keys = {learner.name: SigningKey.generate() for learner in scenario.learners}
     sites = build_sites(scenario, records, repeat, keys, ledgers)
-    nodes, addresses = {}, {}
-    for number, site in enumerate(sites.values()):
-        faults = [fault for fault in scenario.faults if fault.curator == site.name]
-        handle = site.curator.handle
-        if faults:
-            handle = FaultyCurator(handle, faults, site.ledger, _now).handle
-        nodes[FIRST_NODE + number] = make_client_app(handle)
-        addresses[site.curator.identity] = FIRST_NODE + number
+    handles = {site.curator.identity: _handle(scenario, site) for site in sites.values()}
     result = Repeat(sites)
 
-    def main(grid: Grid, _context: Context) -> None:
-        carrier = FlowerCarrier(grid, addresses)
+    def run_learners(chosen: Carrier) -> None:
         for learner in scenario.learners:
-            result.outcomes.append(
-                _run_learner(scenario, learner, keys[learner.name], sites, carrier, repeat, progress)
-            )
+            key = keys[learner.name]
+            result.outcomes.append(_run_learner(scenario, learner, key, sites, chosen, repeat, progress))
 
-    run_in_process(make_server_app(main), nodes)
+    if carrier == "direct":
+        run_learners(DirectCarrier(handles))
+    else:
+        addresses = {identity: FIRST_NODE + number for number, identity in enumerate(handles)}
+        nodes = {addresses[identity]: make_client_app(handle) for identity, handle in handles.items()}
+        server = make_server_app(lambda grid, _context: run_learners(FlowerCarrier(grid, addresses)))
+        run_in_process(server, nodes)
     return result
+
+
+def _handle(scenario: Scenario, site: Site) -> Callable[[bytes], bytes]:
+    faults = [fault for fault in scenario.faults if fault.curator == site.name]
+    return FaultyCurator(site.curator.handle, faults, site.ledger, _now).handle if faults else site.curator.handle
 
 
 def _run_learner(
@@ -188,7 +200,7 @@ def _run_learner(
     learner: LearnerScenario,
     key: SigningKey,
     sites: dict[str, Site],
-    carrier: FlowerCarrier,
+    carrier: Carrier,
     repeat: int,
     progress: Progress,
 ) -> Outcome:

@@ -110,6 +110,8 @@ def run_scenario(
         if number == 0:
             curators = tuple(_curator_report(site, repeat) for site in repeat.sites.values())
             notes = _notes(repeat)
+        for site in repeat.sites.values():
+            site.ledger.store.close()
     tick("repeats", scenario.repeats, scenario.repeats)
     if scenario.repeats == 1:
         notes.append("There is one repeat, so standard errors are binomial, over its test records.")
@@ -292,14 +294,20 @@ def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
 
 
 def _notes(repeat: Repeat) -> list[str]:
+    """What went wrong in the first repeat, as the learner could know it."""
     notes = []
     for outcome in repeat.outcomes:
+        start = f"First repeat, learner {outcome.learner.name}"
         if outcome.failure:
-            notes.append(f"First repeat, learner {outcome.learner.name}: {outcome.failure}")
-        for curator, said in (outcome.study.outcomes if outcome.study else {}).items():
+            notes.append(f"{start}: {outcome.failure}")
+            continue
+        study = outcome.study
+        if study is None:
+            continue
+        for curator, said in study.outcomes.items():
             bad = [f"{_outcome(what)} at question {number}" for number, what in enumerate(said, 1) if what != "release"]
             if bad:
-                notes.append(f"First repeat, learner {outcome.learner.name}, curator {curator}: {', '.join(bad)}.")
+                notes.append(f"{start}, curator {curator}: {', '.join(bad)}; {study.fate(curator)}.")
     return notes
 
 

@@ -124,6 +124,11 @@ def resume(path: Path, *, note: str, learner: str, restored: str) -> None:
 
 
 def _open(path: Path) -> Ledger:
-    if not path.is_file() or path.open("rb").read(16) != SQLITE_MAGIC:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(SQLITE_MAGIC))
+    except OSError:
+        magic = b""
+    if magic != SQLITE_MAGIC:
         raise ConfigurationError(f"{path} is not a SQLite ledger")
     return Ledger(DatabaseStore(sqlite_url(path)))

@@ -25,6 +25,9 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
     attribute: Name
     edges: Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "edges", tuple(map(float, self.edges)))
+
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) unless the edges are finite, increasing and fit the attribute."""
         attribute = schema.find(self.attribute)

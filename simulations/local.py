@@ -1,0 +1,246 @@
+"""What would a study give on records that I own? A scikit-learn classifier over curators simulated in this process.
+
+Curators, signatures, ledgers and noise are the real ones; what is missing is the distance. Envelopes are handed over
+in memory, without Flower.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Self
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.ledger import Ledger
+from curator_node.ledger_store import MemoryStore
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.steward import StewardFile
+from learner_node.estimator import ExPriLClassifier, as_frame
+from learner_node.learn import Pooling
+from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.study import Federation
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.queries.limits import Limits
+from protocol.rationals import parse_rational
+from protocol.records import Records
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
+from simulations.direct import DirectCarrier
+from simulations.seeded_noise import SeededNoise
+
+CLASSES = ("0", "1")
+"""Class names on the simulated cards; `classes_` holds the user's own."""
+LEARNER = "learner"
+CACHE_BYTES = 64 * 1024 * 1024
+
+Bounds = tuple[float, float]
+
+
+class SimulatedExPriLClassifier(ExPriLClassifier):
+    """ExPriL on records of one's own, to learn what a study would give.
+
+    **This is a simulation.** `fit(X, y)` plays both sides: the labelled records become the private records of
+    `n_curators` simulated curators (split at random), and the same records without labels become the learner's
+    source. The source thus overlaps the private records, so the result shows *accuracy*; it is no privacy guarantee
+    for `X`. The labels alone pass through the private mechanism.
+
+    Args:
+        strategy, options, epsilon, pooling, random_state: as in `ExPriLClassifier`; `random_state` also
+            splits the records.
+        n_curators: number of simulated curators.
+        bounds: (lower, upper) of every number, or a mapping from each numeric column to its own. They would be on
+            a curator's card, hence public: state them from knowledge of the field, not from these records. Values
+            outside move to the nearer bound.
+        levels: column -> its levels, for columns that hold categories; as public as bounds.
+        source_fraction: share of the records that the learner holds, without labels.
+        noise_seed: None takes noise from the operating system through OpenDP. A number makes fits repeatable and
+            **not private**: it is for tests, and the curators' signatures say so.
+
+    Attributes:
+        classes_: (2,) the labels of `y`, sorted; the others as in `ExPriLClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        strategy: str = DEFAULT_STRATEGY,
+        options: Mapping[str, Any] | None = None,
+        epsilon: float | str | Fraction = 1,
+        pooling: Pooling = "sum",
+        random_state: int | np.random.RandomState | None = None,
+        n_curators: int = 1,
+        bounds: Bounds | Mapping[str, Bounds] = (-1e6, 1e6),
+        levels: Mapping[str, Sequence[str]] | None = None,
+        source_fraction: float = 1.0,
+        noise_seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            None,
+            strategy=strategy,
+            options=options,
+            epsilon=epsilon,
+            pooling=pooling,
+            random_state=random_state,
+        )
+        self.n_curators = n_curators
+        self.bounds = bounds
+        self.levels = levels
+        self.source_fraction = source_fraction
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Simulate one study.
+
+        Args:
+            X: records: a 2-d array of numbers (NaN is missing), or a table with column names.
+            y: (n,) labels of two classes.
+
+        Raises:
+            ValueError: as scikit-learn raises for unfit `X` and `y`.
+            ConfigurationError: a wrong parameter, or columns that do not fit `bounds` and `levels`.
+            NoCuratorError: no simulated curator answered.
+        """
+        named = hasattr(X, "columns")
+        values = self._validated(X, reset=True)
+        labels, classes = self._checked_labels(values, y)
+        schema = self._schema(list(map(str, values.columns)) if named else [f"x{i}" for i in range(values.shape[1])])
+        frame = as_frame(values, schema)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        rows = self._source_rows(frame.height, rng)
+        self._fit(self._federate(frame, labels, schema, rng), frame[rows])
+        self.classes_ = classes
+        if not named:
+            del self.feature_names_in_
+        return self
+
+    def _checked_labels(self, X: Any, y: Any) -> tuple[NDArray[np.intp], NDArray[np.generic]]:
+        if y is None:
+            raise ValueError("This classifier requires y to be passed, but the target y is None.")
+        target = column_or_1d(y, warn=True)
+        assert_all_finite(target, input_name="y")
+        check_classification_targets(target)
+        kind = type_of_target(target, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        check_consistent_length(X, target)
+        classes, labels = np.unique(target, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"two classes are needed; y holds only one class: {classes[0]!r}")
+        return labels, classes
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """scikit-learn's checks: numbers of a 2-d array, or the names of a table's columns."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return X
+        return validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
+        )
+
+    def _records(self, X: Any) -> Records:
+        return super()._records(self._validated(X, reset=False))
+
+    def _schema(self, names: list[str]) -> Schema:
+        levels = self.levels or {}
+        strangers = [name for name in levels if name not in names]
+        if strangers:
+            raise ConfigurationError(f"levels are given for unknown column(s) {', '.join(map(repr, strangers))}")
+        attributes: list[Attribute] = []
+        for name in names:
+            if name in levels:
+                attributes.append(CategoricalAttribute(name, tuple(map(str, levels[name]))))
+                continue
+            bounds = self.bounds.get(name) if isinstance(self.bounds, Mapping) else self.bounds
+            if bounds is None:
+                raise ConfigurationError(f"column {name!r} has neither bounds nor levels")
+            try:
+                attributes.append(NumericAttribute(name, float(bounds[0]), float(bounds[1])))
+            except (ValueError, TypeError, IndexError) as error:
+                raise ConfigurationError(f"bounds of {name!r}: {error}") from None
+        label = "label"
+        while label in names:
+            label += "_"
+        return Schema(attributes=tuple(attributes), label=label, classes=CLASSES)
+
+    def _source_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        if not 0 < self.source_fraction <= 1:
+            raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction}")
+        size = min(n, max(2, round(n * self.source_fraction)))
+        return np.sort(rng.permutation(n)[:size])
+
+    def _federate(
+        self, frame: pl.DataFrame, labels: NDArray[np.intp], schema: Schema, rng: np.random.Generator
+    ) -> Federation:
+        """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
+        if not 1 <= self.n_curators <= frame.height:
+            raise ConfigurationError(f"n_curators must be between 1 and the {frame.height} records")
+        private = frame.with_columns(pl.Series(schema.label, np.array(CLASSES)[labels].tolist()))
+        learner = SigningKey.generate()
+        epsilon = parse_rational(self.epsilon)
+        curators = {}
+        for number, rows in enumerate(np.array_split(rng.permutation(frame.height), self.n_curators)):
+            name = f"curator {number + 1}"
+            policy = Policy(
+                name=name,
+                cap=str(epsilon),
+                learners=(LearnerPolicy(name=LEARNER, key=learner.public.hex(), cap=str(epsilon)),),
+                limits=Limits(release_kinds=tuple(RELEASE_KINDS)),
+                least_cost=str(min(epsilon, Fraction(1, 1000))),
+                cache_bytes=CACHE_BYTES,
+                simulation=True,
+            )
+            steward = StewardFile(
+                label=schema.label, classes=CLASSES, attributes=schema.attributes, round_size=len(rows)
+            )
+            with catch_warnings():
+                simplefilter("ignore", StewardWarning)
+                dataset = PrivateDataset(
+                    private[np.sort(rows)], steward, unit_key=secrets.token_bytes(32), cache_bytes=CACHE_BYTES
+                )
+            curators[name] = Curator(
+                dataset=dataset,
+                ledger=Ledger(MemoryStore()),
+                key=SigningKey.generate(),
+                policy=policy,
+                clock=_now,
+                noise=self._noise(name),
+            )
+        return Federation(
+            curators={name: curator.identity for name, curator in curators.items()},
+            key=learner,
+            carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
+            clock=_now,
+            entropy=secrets.token_bytes,
+            allow_seeded=self.noise_seed is not None,
+        )
+
+    def _noise(self, name: str) -> NoiseSource:
+        return OpenDPNoise() if self.noise_seed is None else SeededNoise(self.noise_seed, name)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.categorical = False
+        tags.input_tags.string = False
+        tags.non_deterministic = self.noise_seed is None
+        return tags
+
+    def predict_proba(self, X: Any, curator: str | None = None) -> NDArray[np.float64]:
+        """See `ExPriLClassifier.predict_proba`."""
+        check_is_fitted(self, "models_")
+        return super().predict_proba(X, curator)
+
+
+def _now() -> int:
+    return int(time.time())

@@ -1,0 +1,16 @@
+"""Settings that every test shares."""
+
+import os
+from pathlib import Path
+
+from hypothesis import settings
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+
+# Real records lie beside a developer's checkout; elsewhere the tests that need them skip and say so.
+_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+if _BESIDE.is_dir():
+    os.environ.setdefault("EXPRIL_DATA_DIR", str(_BESIDE))
+
+settings.register_profile("expril", deadline=None, derandomize=True)
+settings.load_profile("expril")

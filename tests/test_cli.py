@@ -1,0 +1,147 @@
+"""The command line, as a person and as a machine use it."""
+
+import json
+import stat
+from fractions import Fraction
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from curator_node.ledger import Ledger
+from curator_node.ledger_store import DatabaseStore, sqlite_url
+from protocol.envelopes import SigningKey
+from simulations.cli import app
+from simulations.key_files import read_key
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    base = tmp_path_factory.mktemp("runs")
+    result = run("simulate", "wdbc-faults", "--repeats", 2, "--out", base, "--json")
+    return json.loads(result.stdout)
+
+
+def test_json_has_the_documented_shape(finished):
+    assert finished.keys() == {"run", "learners"}
+    ada, grace = finished["learners"]
+    assert ada.keys() == {"learner", "strategy", "epsilon_claimed", "epsilon_spent", "pooled", "sites"}
+    assert (ada["learner"], ada["strategy"], ada["epsilon_claimed"], ada["epsilon_spent"]) == (
+        "ada",
+        "cells",
+        "1/2",
+        "1/2",
+    )
+    assert [site["curator"] for site in grace["sites"]] == ["north", "east", "south", "west"]
+    for learner in finished["learners"]:
+        assert Fraction(learner["epsilon_spent"]) <= Fraction(learner["epsilon_claimed"])
+        for score in (learner["pooled"], *learner["sites"]):
+            assert {"accuracy", "accuracy_se", "majority", "ceiling"} <= score.keys()
+            assert all(0 <= score[key] <= 1 for key in ("accuracy", "accuracy_se", "majority", "ceiling"))
+    assert ada["pooled"]["accuracy"] > ada["pooled"]["majority"] + 0.1
+
+
+def test_a_run_leaves_its_folder(finished, tmp_path):
+    from pathlib import Path
+
+    folder = Path(finished["run"])
+    assert {path.name for path in folder.iterdir()} == {
+        "scenario.toml",
+        "metrics.parquet",
+        "report.json",
+        "report.html",
+        "transcripts",
+        "ledgers",
+    }
+    metrics = pl.read_parquet(folder / "metrics.parquet")
+    final = metrics.filter((pl.col("learner") == "ada") & (pl.col("curator") == ""))
+    assert final["accuracy"].mean() == pytest.approx(finished["learners"][0]["pooled"]["accuracy"])
+    page = (folder / "report.html").read_text()
+    (folder / "report.html").unlink()
+    assert str(folder) in run("report", folder).output
+    assert (folder / "report.html").read_text() == page
+
+
+def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
+    from pathlib import Path
+
+    folder = Path(finished["run"])
+    assert "NOT PROVEN" not in run("verify", folder).output
+    file = next(iter((folder / "transcripts").glob("*.msgpack")))
+    kept = file.read_bytes()
+    file.write_bytes(kept[:-10] + bytes([kept[-10] ^ 1]) + kept[-9:])
+    try:
+        assert "NOT PROVEN" in run("verify", folder, code=1).output
+    finally:
+        file.write_bytes(kept)
+
+
+def test_ledger_show_tells_who_spent_what(finished):
+    from pathlib import Path
+
+    path = Path(finished["run"]) / "ledgers" / "north.ledger"
+    told = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert told["spent"] == "3/2"
+    assert told["halted"] is False
+    assert [entry["kind"] for entry in told["entries"]].count("charge") == 4
+    assert "chain verified" in run("ledger", "show", path).output
+
+
+def test_ledger_show_refuses_what_is_no_ledger(tmp_path):
+    (tmp_path / "x.ledger").write_text("hello")
+    assert "not a SQLite ledger" in run("ledger", "show", tmp_path / "x.ledger", code=2).output
+    assert "not a SQLite ledger" in run("ledger", "show", tmp_path / "absent", code=2).output
+
+
+def test_ledger_resume_is_the_stewards_act_after_a_halt(tmp_path):
+    path = tmp_path / "a.ledger"
+    learner = SigningKey.generate().public
+    ledger = Ledger(DatabaseStore(sqlite_url(path)))
+    ledger.halt(1, "rolled back")
+    ledger.store.close()
+    assert "HALTED" in run("ledger", "show", path).output
+    run("ledger", "resume", path, "--note", "restored a backup", "--learner", learner.hex(), "--restored", "1/3")
+    told = json.loads(run("ledger", "show", path, "--json").stdout)
+    assert told["halted"] is False
+    assert told["learners"][learner.hex()]["spent"] == "1/3"
+    assert "is not halted" in run("ledger", "resume", path, "--note", "again", code=2).output
+
+
+def test_keys_are_private_and_never_overwritten(tmp_path):
+    path = tmp_path / "deep" / "ada.pem"
+    printed = run("keys", path).output.strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_key(path).public.hex() == printed
+    assert "never overwritten" in run("keys", path, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "wdbcc"], "did you mean 'wdbc'"),
+        (["report", "nowhere"], "not the folder of a run"),
+        (["verify", "nowhere"], "no transcripts"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(arguments, message):
+    output = run(*arguments, code=2).output
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_missing_data_files_are_a_clear_message(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRIL_DATA_DIR", str(tmp_path))
+    output = run("simulate", "heart", "--out", tmp_path, code=2).output
+    assert "EXPRIL_DATA_DIR" in output
+    assert "processed.cleveland.data" in output
+
+
+def test_scenarios_lists_the_built_in_ones():
+    output = run("scenarios").output
+    assert all(name in output for name in ("wdbc", "heart", "ctg"))

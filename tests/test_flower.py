@@ -1,0 +1,79 @@
+"""The same study over Flower and by plain calls: with noise from a seed, the same releases."""
+
+import msgspec
+import pytest
+
+from protocol.envelopes import LABEL, SEEDED_LABEL, open_envelope, verify
+from protocol.errors import RemoteProtocolError
+from protocol.messages import Release
+from protocol.transcript import replay
+from protocol.transitions import State
+from simulations.federation import load_records, run_repeat
+from simulations.scenario import load_scenario
+
+
+def prepared(**changes):
+    scenario, _, folder = load_scenario("wdbc-faults")
+    scenario = msgspec.structs.replace(scenario, **changes)
+    return scenario, load_records(scenario, folder)
+
+
+def release_bodies(repeat):
+    found = {}
+    for outcome in repeat.outcomes:
+        for name, session in outcome.study.sessions.items():
+            messages = [open_envelope(data)[1] for data in session.transcript.envelopes]
+            found[outcome.learner.name, name] = [m.body for m in messages if isinstance(m, Release)]
+    return found
+
+
+def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
+    scenario, records = prepared(noise_seed=7)
+    flower = run_repeat(scenario, records, 0, carrier="flower")
+    direct = run_repeat(scenario, records, 0, carrier="direct")
+    bodies = release_bodies(flower)
+    assert bodies == release_bodies(direct)
+    assert sum(map(len, bodies.values())) >= 4
+
+
+def test_another_noise_seed_gives_other_releases():
+    scenario, records = prepared(noise_seed=7)
+    other = msgspec.structs.replace(scenario, noise_seed=8)
+    first = release_bodies(run_repeat(scenario, records, 0, carrier="direct"))
+    second = release_bodies(run_repeat(other, records, 0, carrier="direct"))
+    assert first["ada", "north"] != second["ada", "north"]
+
+
+def test_real_noise_differs_between_two_runs():
+    scenario, records = prepared(faults=())
+    runs = [release_bodies(run_repeat(scenario, records, 0, carrier="direct")) for _ in range(2)]
+    assert runs[0]["ada", "north"] != runs[1]["ada", "north"]
+
+
+def test_seeded_releases_never_verify_as_production():
+    scenario, records = prepared(noise_seed=7, faults=())
+    repeat = run_repeat(scenario, records, 0)
+    session = next(iter(repeat.outcomes[0].study.sessions.values()))
+    envelope, message = open_envelope(session.transcript.envelopes[-1])
+    verify(envelope, message.sender, label=SEEDED_LABEL)
+    with pytest.raises(RemoteProtocolError):
+        verify(envelope, message.sender, label=LABEL)
+
+
+def test_faults_over_flower_leave_a_provable_transcript_and_a_true_ledger():
+    scenario, records = prepared()
+    repeat = run_repeat(scenario, records, 0)
+    ada, grace = repeat.outcomes
+    assert ada.study.outcomes["north"] == ["release"], "the late reply was asked for again"
+    assert grace.study.outcomes["east"] == ["release", "no reply"]
+    assert grace.study.outcomes["west"] == ["refusal:over_budget"]
+    assert grace.study.survivors == ["north", "south"]
+    for outcome in repeat.outcomes:
+        for name, session in outcome.study.sessions.items():
+            proof = replay(session.transcript.envelopes, session.curator, outcome.key)
+            assert proof.epsilon_spent == outcome.study.spent(name)
+            if name in ("north", "south"):
+                assert proof.state is State.CLOSED
+                account = repeat.sites[name].ledger.account
+                assert account.spent[outcome.key] == proof.epsilon_spent
+                assert account.reserved[outcome.key] == 0
