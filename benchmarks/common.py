@@ -16,6 +16,7 @@ os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
 import numpy as np
 import polars as pl
+from flwr.clientapp import ClientApp
 
 from curator_node.client_app import make_client_app
 from curator_node.curator import Curator
@@ -25,7 +26,6 @@ from curator_node.ledger_store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
-from flwr.clientapp import ClientApp
 from learner_node.study import Carrier, Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
@@ -149,6 +149,7 @@ class Site:
     curator: Curator
     dataset: PrivateDataset
     ledger: Ledger
+    noise: OpenDPNoise
 
 
 def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Site:
@@ -161,11 +162,14 @@ def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.
     )
     dataset = PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=2**24)
     ledger = Ledger(MemoryStore())
-    policy = Policy(name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),))
-    curator = Curator(
-        dataset=dataset, ledger=ledger, key=SigningKey.generate(), policy=policy, clock=lambda: NOW, noise=OpenDPNoise()
+    policy = Policy(
+        name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),)
     )
-    return Site(curator, dataset, ledger)
+    noise = OpenDPNoise()
+    curator = Curator(
+        dataset=dataset, ledger=ledger, key=SigningKey.generate(), policy=policy, clock=lambda: NOW, noise=noise
+    )
+    return Site(curator, dataset, ledger, noise)
 
 
 FIRST_NODE = 100

@@ -32,10 +32,10 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     def answer(message: Message, context: Context) -> Message:  # noqa: ARG001
         try:
             request = message.content[RECORD][FIELD]
-            reply = handle(request)
+            reply = RecordDict({RECORD: ConfigRecord({FIELD: handle(request)})})
         except Exception as error:  # noqa: BLE001 - no exception text may cross the wire
             log.error("a Flower message could not be served: %s", type(error).__name__)  # noqa: TRY400
             return Message(Error(NOT_SERVED, ""), reply_to=message)
-        return Message(RecordDict({RECORD: ConfigRecord({FIELD: reply})}), reply_to=message)
+        return Message(reply, reply_to=message)
 
     return app

@@ -142,7 +142,6 @@ class Curator:
         check_time(message, now, self._policy)
         if isinstance(message, CardRequest):
             return self._seal(self._card(data, message))
-        self._ledger.refresh()
         self._ledger.expire(now)
         try:
             reply = self._advance_study(data, message, identity, now)

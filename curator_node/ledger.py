@@ -195,7 +195,8 @@ class Ledger:
         return refund
 
     def expire(self, now: int) -> None:
-        """Refund every reservation whose time has passed."""
+        """Read what other processes have appended, then refund every reservation whose time has passed."""
+        self.refresh()
         due = [
             study
             for studies in self.account.open_by_learner.values()
@@ -262,8 +263,13 @@ class Ledger:
         )
 
     def _append(self, decide: Callable[[Account], Entry | None]) -> None:
-        """Decide on the sum of all entries and append; again where another process was first."""
+        """Decide on the sum of all entries and append; again where another process was first.
+
+        What others have appended is read before each decision: one that appends nothing must not be stale either
+        (a halt that another process has lifted meanwhile, say).
+        """
         while True:
+            self.refresh()
             entry = decide(self.account)
             if entry is None:
                 return
@@ -272,7 +278,6 @@ class Ledger:
             try:
                 self.store.append(entry.index, body)
             except AppendConflictError:
-                self.refresh()
                 continue
             self.account.apply(entry, body)
             return

@@ -1,22 +1,28 @@
 """A whole study from source records to models: the protocol as one function that reads top to bottom."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 
 from learner_node.readers.counts import CountsAnswer, add
 from learner_node.strategies import Model, Problem, SourceEstimate, Strategy, make_strategy
-from learner_node.study import Federation, NoCuratorError, Study
+from learner_node.study import Federation, NoCuratorError, Study, objection, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
+from protocol.plans import Plan
 from protocol.queries import plan_cost
+from protocol.queries.counts import CountsBody
+from protocol.queries.limits import Limits
+from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
 
 Pooling = Literal["sum", "site"]
+MOST_PURPOSE = 1000
+"""Longest purpose that fits a proposal, in characters."""
 POOLED = ""
 """Key of the pooled model in `Learned.models`."""
 
@@ -92,8 +98,15 @@ def learn(
 
     Raises:
         NoCuratorError: no curator accepted or none answered every round; the study is closed first.
-        ConfigurationError: cards that do not fit together, or records that do not fit the cards.
+        ConfigurationError: cards that do not fit together, records that do not fit the cards, or a plan or first
+            question that a curator's card rules out; nothing has been charged.
     """
+    epsilon = parse_rational(epsilon)
+    if pooling not in get_args(Pooling):
+        raise ConfigurationError(f"pooling must be one of {', '.join(get_args(Pooling))}, not {pooling!r}")
+    if len(purpose) > MOST_PURPOSE:
+        raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
+    make_strategy(strategy, options or {})
     study = Study(federation)
     cards = study.read_cards()
     schema = _common_schema(cards)
@@ -113,17 +126,23 @@ def learn(
                 target_size=sum(cards[name].round_size or len(records) for name in members),
                 most_records_per_unit=most,
                 seed=seed,
+                limits=_tightest([cards[name].limits for name in members]),
             ),
         )
         for members in ([names] if pooling == "sum" else [[name] for name in names])
     ]
     plan = groups[0].strategy.plan(groups[0].problem)
+    bodies = _next_bodies(study, groups, names)
+    _check_cards(plan, bodies, cards)
     learned = Learned(schema, records, plan_cost(plan, most), {}, {}, study)
-    study.propose(plan, purpose, names)
     try:
+        study.propose(plan, purpose, names)
         for number in range(len(plan.queries)):
             progress("rounds", number, len(plan.queries))
-            _round(study, groups)
+            if number:
+                bodies = _next_bodies(study, groups, study.survivors)
+            study.ask({name: body for name, body in bodies.items() if name in study.survivors})
+            _absorb(study, groups)
         progress("rounds", len(plan.queries), len(plan.queries))
     finally:
         study.close()
@@ -135,17 +154,41 @@ def learn(
     return learned
 
 
-def _round(study: Study, groups: list[_Group]) -> None:
-    bodies = {}
+def _next_bodies(study: Study, groups: list[_Group], asked: list[str]) -> dict[str, CountsBody]:
+    bodies: dict[str, CountsBody] = {}
     for group in groups:
-        alive = [name for name in study.survivors if name in group.names]
+        alive = [name for name in asked if name in group.names]
         if alive:
             body = group.strategy.next_body(group.problem, group.answers(study))
             bodies.update(dict.fromkeys(alive, body))
-    study.ask(bodies)
+    return bodies
+
+
+def _absorb(study: Study, groups: list[_Group]) -> None:
     for group in groups:
         answers = group.answers(study) if any(name in study.survivors for name in group.names) else []
         group.models.append(group.strategy.absorb(group.problem, answers) if answers else None)
+
+
+def _check_cards(plan: Plan, bodies: Mapping[str, CountsBody], cards: Mapping[str, Card]) -> None:
+    """Raise ConfigurationError where a card rules the plan or the first question out."""
+    for name, card in cards.items():
+        reason = plan_objection(plan, card) or objection(bodies[name], plan.queries[0], card)
+        if reason:
+            raise ConfigurationError(
+                f"{name} would refuse this study: {reason}; nothing was asked yet: change the strategy's options or "
+                "epsilon, or leave that curator out"
+            )
+
+
+def _tightest(limits: Sequence[Limits]) -> Limits:
+    return Limits(
+        cells=min(item.cells for item in limits),
+        partitions=min(item.partitions for item in limits),
+        parameters=min(item.parameters for item in limits),
+        multiply_adds=min(item.multiply_adds for item in limits),
+        message_bytes=min(item.message_bytes for item in limits),
+    )
 
 
 def _common_schema(cards: Mapping[str, Card]) -> Schema:

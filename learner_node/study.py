@@ -6,21 +6,37 @@ How bytes travel is the carrier's affair; which questions are asked is the strat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol, Self
+
+import numpy as np
 
 from learner_node.readers import READERS
 from learner_node.readers.counts import CountsAnswer
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey
-from protocol.errors import ExprilError, RemoteProtocolError
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.messages import Card, Message, Refusal, Release
-from protocol.plans import Plan
-from protocol.queries import plan_cost
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
 from protocol.rationals import parse_amount
-from protocol.refusals import RefusalCode
+from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
+
+ASSUMED_ROUND_SIZE = 10_000
+"""What a curator without a declared round size bounds work by."""
+ENVELOPE_BYTES = 1024
+"""What an envelope adds to a body, at most."""
+NO_REPLY = "no reply"
+BAD_REPLY = "bad reply"
+NOT_SENT = "not sent"
+
+_ADVICE = {
+    NO_REPLY: "no reply; see that it runs and can be reached, then ask again",
+    BAD_REPLY: "its replies broke the protocol; nothing of it was used; ask its steward",
+    NOT_SENT: "the question is over the limits on its card",
+}
 
 
 class NoCuratorError(ExprilError):
@@ -56,6 +72,8 @@ class Federation:
             rolled-back ledger. Keep it between runs.
         attempts: how often a request is sent before its curator is given up.
         allow_seeded: accept curators whose noise comes from a seed; simulations only.
+
+    It is a handle: a copy, however deep, is the same federation with the same receipts.
     """
 
     curators: Mapping[str, bytes]
@@ -66,6 +84,15 @@ class Federation:
     receipts: dict[bytes, bytes] = field(default_factory=dict)
     attempts: int = 2
     allow_seeded: bool = False
+
+    def __repr__(self) -> str:
+        return f"Federation({', '.join(self.curators)})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
 
 
 @dataclass(frozen=True)
@@ -85,10 +112,17 @@ class Study:
             "bad reply"; a proposal is noted only where it was not accepted.
         refusals: the full refusals received, per curator.
         rounds: answered so far.
+
+    Raises:
+        ConfigurationError: two names of the federation stand for one curator.
     """
 
     def __init__(self, federation: Federation) -> None:
+        if len(set(federation.curators.values())) != len(federation.curators):
+            raise ConfigurationError("two curators have the same public key; name each once")
         self._federation = federation
+        self._liars: set[str] = set()
+        self._fates: dict[str, str] = {}
         self.sessions = {
             name: Session(
                 curator=key,
@@ -112,7 +146,7 @@ class Study:
     @property
     def survivors(self) -> list[str]:
         """Curators that accepted the plan and answered every round so far."""
-        alive = {name for name, session in self.sessions.items() if session.accepted is not None}
+        alive = {name for name, session in self.sessions.items() if session.accepted is not None} - self._liars
         for done in self.rounds:
             alive &= done.answers.keys()
         return [name for name in self.sessions if name in alive]
@@ -142,8 +176,9 @@ class Study:
                 continue
             cost = plan_cost(plan, session.card.most_records_per_unit)
             if parse_amount(session.accepted.cost) != cost:
-                self.outcomes[name].append("bad reply")
-                session.accepted = None
+                self.outcomes[name].append(BAD_REPLY)
+                self._fates[name] = BAD_REPLY
+                self._liars.add(name)
         if not self.survivors:
             raise self._nobody("no curator accepted the plan")
         return self.survivors
@@ -151,27 +186,34 @@ class Study:
     def ask(self, bodies: Mapping[str, CountsBody]) -> Round:
         """Ask the plan's next query of every curator named; one may be asked a body of its own.
 
+        A body over the limits of a curator's card is not sent there.
+
         Raises:
             NoCuratorError: none answered this and every earlier round.
         """
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
         planned = self.plan.queries[len(self.rounds)]
-        requests = {
-            name: _query(self.sessions[name], planned.kind, encode(body))
-            for name, body in bodies.items()
-            if self.sessions[name].state is State.OPEN
-        }
+        requests = {}
+        for name, body in bodies.items():
+            session = self.sessions[name]
+            if session.state is not State.OPEN or session.card is None:
+                continue
+            if objection(body, planned, session.card):
+                self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
+                self._fates[name] = NOT_SENT
+            else:
+                requests[name] = _query(session, planned.kind, encode(body))
         replies = self._ask(requests, record=True)
         answers = {}
         for name, reply in replies.items():
-            card = self.sessions[name].card
-            if not isinstance(reply, Release) or card is None:
+            if not isinstance(reply, Release):
                 continue
-            try:
-                answers[name] = READERS[reply.kind](reply.body, bodies[name], planned, card.schema)
-            except (RemoteProtocolError, KeyError):
-                self.outcomes[name][-1] = "bad reply"
+            answer = _read(reply, self.sessions[name], bodies[name], planned)
+            if answer is None:
+                self.outcomes[name][-1] = self._fates[name] = BAD_REPLY
+            else:
+                answers[name] = answer
         done = Round(dict(bodies), answers)
         self.rounds.append(done)
         if not self.survivors:
@@ -179,30 +221,39 @@ class Study:
         return done
 
     def close(self) -> None:
-        """Close the study wherever it is open; what was reserved and never used is refunded."""
-        open_ = {
-            name: session.close
+        """Close the study wherever it may be open; what was reserved and never used is refunded.
+
+        A request whose reply never came is first sent once more: an acceptance that was lost holds a reservation,
+        and a release that was lost was paid for and belongs in the transcript (it is in no round).
+        """
+        unanswered = {
+            name: _pending(session)
             for name, session in self.sessions.items()
-            if session.state in (State.OPEN, State.ASKED) and session.accepted is not None
+            if session.state in (State.PROPOSED, State.ASKED)
+        }
+        self._ask(unanswered, record=False, attempts=1)
+        open_ = {
+            name: session.close for name, session in self.sessions.items() if session.state in (State.OPEN, State.ASKED)
         }
         self._ask(open_, record=False)
 
     def spent(self, name: str) -> Fraction:
-        """Epsilon that a curator's receipts charge to this study."""
-        session = self.sessions[name]
-        done = sum(1 for outcome in self.outcomes[name] if outcome == "release")
-        if self.plan is None or session.card is None:
-            return Fraction(0)
-        first = Plan(queries=self.plan.queries[:done]) if done else None
-        return plan_cost(first, session.card.most_records_per_unit) if first else Fraction(0)
+        """Epsilon that a curator's receipts charge to this study.
 
-    def _ask(self, requests: Mapping[str, Callable[[int], bytes]], *, record: bool) -> dict[str, Message]:
+        A curator that charged a query and then fell silent for good may have spent that query's cost more.
+        """
+        receipt = self.sessions[name].receipt
+        return Fraction(0) if receipt is None else parse_amount(receipt.spent_by_study)
+
+    def _ask(
+        self, requests: Mapping[str, Callable[[int], bytes]], *, record: bool, attempts: int | None = None
+    ) -> dict[str, Message]:
         """Send, retry the same bytes where nothing came, verify, and note what each request brought."""
         now = self._federation.clock()
         waiting = {self.sessions[name].curator: (name, make(now)) for name, make in requests.items()}
         replies: dict[str, Message] = {}
-        notes: dict[str, str] = dict.fromkeys(requests, "no reply")
-        for _ in range(self._federation.attempts):
+        notes: dict[str, str] = dict.fromkeys(requests, NO_REPLY)
+        for _ in range(attempts or self._federation.attempts):
             if not waiting:
                 break
             arrived = self._federation.carrier.exchange({key: data for key, (_, data) in waiting.items()})
@@ -213,7 +264,7 @@ class Study:
                 try:
                     reply = self.sessions[name].receive(data)
                 except RemoteProtocolError:
-                    notes[name] = "bad reply"
+                    notes[name] = BAD_REPLY
                     continue
                 if isinstance(reply, Refusal) and reply.code == RefusalCode.UNAVAILABLE:
                     notes[name] = "refusal:unavailable"
@@ -225,6 +276,8 @@ class Study:
             reply_ = replies.get(name)
             if isinstance(reply_, Refusal):
                 self.refusals[name].append(reply_)
+            if note != "release":
+                self._fates[name] = note
             if record and (isinstance(reply_, Release) or note != "release"):
                 self.outcomes[name].append(note)
             session = self.sessions[name]
@@ -233,17 +286,76 @@ class Study:
         return replies
 
     def _nobody(self, what: str) -> NoCuratorError:
-        fates = []
-        for name in self.sessions:
-            said = self.refusals[name]
-            fate = said[-1].explanation if said else (self.outcomes[name] or ["no reply"])[-1]
-            left = (
-                f" (left: {said[-1].remaining}; multiply scales by {said[-1].scale_factor})"
-                if (said and said[-1].scale_factor)
-                else ""
-            )
-            fates.append(f"{name}: {fate}{left}")
-        return NoCuratorError(f"{what}. " + "; ".join(fates), self)
+        fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
+        return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
+
+    def fate(self, name: str) -> str:
+        """What became of a curator, and what to do; its own words are shortened and made printable."""
+        fate = self._fates.get(name, NO_REPLY)
+        if fate in _ADVICE:
+            return _ADVICE[fate]
+        if not self.refusals[name] or fate == f"refusal:{RefusalCode.UNAVAILABLE}":
+            return EXPLANATIONS[RefusalCode.UNAVAILABLE]
+        refusal = self.refusals[name][-1]
+        text = EXPLANATIONS[RefusalCode(refusal.code)]
+        if refusal.code == RefusalCode.OVER_BUDGET:
+            return f"{text} ({refusal.remaining} is left; the factor is {refusal.scale_factor or 'none: nothing fits'})"
+        details = ": ".join(_printable(part) for part in (refusal.field, refusal.limit) if part)
+        return f"{text} ({details})" if details else text
+
+
+def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
+    """Why a curator would refuse a question, read off its card before anything is sent; "" where it would not."""
+    kind = query_kind(planned.kind)
+    data = encode(body)
+    work = kind.multiply_adds(body) * (card.round_size or ASSUMED_ROUND_SIZE)
+    if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
+        return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
+    if work > card.limits.multiply_adds:
+        return f"the question takes {work} multiply-adds, its limit is {card.limits.multiply_adds}"
+    try:
+        kind.read_body(data, planned, card.schema, card.limits)
+    except RemoteProtocolError as error:
+        return str(error)
+    return ""
+
+
+def plan_objection(plan: Plan, card: Card) -> str:
+    """As `objection`, for a plan."""
+    limits = card.limits
+    try:
+        cost = plan_cost(plan, card.most_records_per_unit)
+    except RemoteProtocolError as error:
+        return str(error)
+    for planned in plan.queries:
+        if planned.kind not in limits.query_kinds or planned.release not in limits.release_kinds:
+            return f"it does not allow {planned.kind} of {planned.release}, only {', '.join(limits.release_kinds)}"
+        if planned.partitions > limits.partitions:
+            return f"the plan needs {planned.partitions} partitions a question, its limit is {limits.partitions}"
+    if cost < parse_amount(card.least_cost):
+        return f"the plan costs {cost} there, less than the {card.least_cost} that it accounts for"
+    return ""
+
+
+def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQuery) -> CountsAnswer | None:
+    """The answer, or None where the curator broke the protocol: another kind, shape, charge, or not a number."""
+    if session.card is None or session.receipt is None or reply.kind != planned.kind:
+        return None
+    if parse_amount(session.receipt.charged) != query_cost(planned, session.card.most_records_per_unit):
+        return None
+    try:
+        answer = READERS[planned.kind](reply.body, body, planned, session.card.schema)
+    except RemoteProtocolError:
+        return None
+    return answer if np.isfinite(answer.values).all() else None
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:200])
+
+
+def _pending(session: Session) -> Callable[[int], bytes]:
+    return lambda now: session.pending  # noqa: ARG005
 
 
 def _proposal(session: Session, plan: Plan, purpose: str) -> Callable[[int], bytes]:

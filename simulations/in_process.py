@@ -110,14 +110,14 @@ class InProcessGrid(Grid):
         node = message.metadata.dst_node_id
         app = self._nodes.get(node)
         if app is None:
-            return Message(Error(UNKNOWN_NODE, "unknown node"), reply_to=message)
+            return _copy(Message(Error(UNKNOWN_NODE, "unknown node"), reply_to=message))
         with self._locks[node]:
             context = Context(run_id=self._run.run_id, node_id=node, node_config={}, state=RecordDict(), run_config={})
             try:
                 return _copy(app(message=message, context=context))
             except Exception as error:  # noqa: BLE001 - as across a network: a failing node never stops the learner
                 log.error("the ClientApp of node %d raised %s", node, type(error).__name__)  # noqa: TRY400
-                return Message(Error(APP_FAILED, ""), reply_to=message)
+                return _copy(Message(Error(APP_FAILED, ""), reply_to=message))
 
 
 def run_in_process(server: ServerApp, nodes: Mapping[int, ClientApp], *, workers: int = 4) -> None:

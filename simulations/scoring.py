@@ -42,11 +42,13 @@ def labelled(frame: pl.DataFrame, site: Site) -> LabelledRecords:
 
 
 def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[str, Reference]]:
-    """Majority and non-private logistic regression, without any privacy.
+    """Majority class and non-private logistic regression, scored on each site's test records.
+
+    The regression is learnt from the site's private records alone, or from all sites'. The majority is that of the
+    site's test records, or of all sites': the strongest constant, so never below one half where it is counted.
 
     Returns:
-        Per site: both learnt from that site's private records alone, and both learnt from all sites' private
-        records; scored on that site's test records.
+        Site -> reference of its own; site -> reference from all sites.
     """
     private = {name: labelled(site.private, site) for name, site in sites.items()}
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
@@ -59,8 +61,9 @@ def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[st
         ),
         np.concatenate([part.labels for part in private.values()]),
     )
-    own = {name: _reference(private[name], tests[name]) for name in sites}
-    pooled = {name: _reference(everything, tests[name]) for name in sites}
+    common = bool(np.concatenate([test.labels for test in tests.values()]).mean() > 0.5)
+    own = {name: _reference(private[name], test, bool(test.labels.mean() > 0.5)) for name, test in tests.items()}
+    pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
     return own, pooled
 
 
@@ -88,11 +91,10 @@ def share(correct: Mapping[str, Labels]) -> float | None:
     return float(joined.mean()) if len(joined) else None
 
 
-def _reference(train: LabelledRecords, test: LabelledRecords) -> Reference:
-    majority = bool(train.labels.mean() > 0.5)
+def _reference(train: LabelledRecords, test: LabelledRecords, majority: bool) -> Reference:
     always = test.labels == majority
     if train.labels.all() or not train.labels.any():
-        return Reference(always, always)
+        return Reference(always, test.labels == train.labels[0])
     features = standardising_map(train.records)
     model = LogisticRegression(max_iter=2000).fit(coordinates(features, train.records), train.labels)
     predicted = model.predict(coordinates(features, test.records)).astype(np.bool_)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,7 +16,8 @@ def result_table(report: RunReport) -> Table:
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
-        caption="majority and ceiling (logistic regression, no privacy) are the harness's: it owns all records",
+        caption="majority, ceiling (logistic regression, no privacy): by the harness, which owns all records",
+        box=box.SIMPLE_HEAD,
     )
     table.add_column("learner", overflow="fold")
     table.add_column("site", overflow="fold")

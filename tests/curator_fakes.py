@@ -17,7 +17,7 @@ from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from learner_node.session import Session
-from protocol.codec import encode
+from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
 from protocol.messages import Refusal
@@ -35,8 +35,6 @@ ATTRIBUTES = (
     NumericAttribute(name="dose", lower=-5, upper=5),
     CategoricalAttribute(name="sex", levels=("f", "m")),
 )
-
-RISING = (-1e15, *(float(edge) for edge in range(100)))
 
 
 def key(name: str) -> SigningKey:
@@ -198,8 +196,6 @@ def error_body(hypothesis=Constant(predicted=1), m=1) -> bytes:  # noqa: B008 - 
 
 def numbers(release) -> list[int]:
     """The counts of a Release."""
-    from protocol.codec import decode
-
     return np.frombuffer(decode(release.body, CountsRelease).counts, "<i8").tolist()
 
 

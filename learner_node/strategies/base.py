@@ -1,7 +1,7 @@
 """What a strategy is: what to ask next, and what to do with the answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class Problem:
     target_size: int
     most_records_per_unit: int
     seed: int
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     def scale(self, partitions: int) -> Rational:
         """Scale of a plan of `partitions` in all (over all queries) that costs exactly `epsilon` (Eq. 14).

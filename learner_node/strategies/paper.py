@@ -69,10 +69,8 @@ class PaperStrategy:
         hidden: tuple[int, ...] = (32, 32),
         printed: bool = False,
     ) -> None:
-        whole = {"rounds": rounds, "bins": 1 if bins is None else bins, **{"hidden": h for h in hidden if not _counts(h)}}
-        for name, value in whole.items():
-            if not _counts(value):
-                raise ValueError(f"{name} must be made of whole numbers of at least 1")
+        if not all(map(_counts, [rounds, *hidden, *([] if bins is None else [bins])])):
+            raise ValueError("rounds, bins and hidden must be whole numbers of at least 1")
         if rounds >= MOST_QUERIES:
             raise ValueError(f"rounds must be below {MOST_QUERIES}")
         self._cumulative = cumulative

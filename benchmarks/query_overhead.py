@@ -1,0 +1,173 @@
+"""What a query costs beyond counting and noise: signatures, codec, state, ledger in memory, Flower in process.
+
+A whole query: learner signs, Flower carries, curator verifies, charges, counts, adds noise (OpenDP) and signs, learner
+verifies and reads. Its counting and noise are timed where they happen; what is left is the overhead. To keep a noisy
+neighbour out, the value is the smallest of the medians of ten batches of queries, and the spread is their range. The
+parts are measured on their own, warm, on the bytes of a real query.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from flwr.supercore.task_identity import TaskIdentity
+
+from benchmarks.common import (
+    NOW,
+    Result,
+    at_most,
+    flower_nodes,
+    interleaved,
+    median,
+    open_sites,
+    paper_bodies,
+    schema_of,
+    seconds,
+    spread,
+)
+from curator_node.client_app import make_client_app
+from curator_node.ledger import Caps, Ledger, Reservation
+from curator_node.ledger_store import MemoryStore
+from learner_node.readers import READERS
+from learner_node.server_app import FlowerCarrier
+from learner_node.session import Session
+from protocol.codec import encode
+from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
+from protocol.messages import Release
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries import counts, query_cost
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
+from simulations.in_process import InProcessGrid
+
+RECORDS, ATTRIBUTES, BINS = 700, 22, 10
+QUERIES, WARM_UP, BATCHES = 620, 20, 10
+SCALE = Fraction(10)
+
+
+class Stopwatch:
+    """A function that notes in `times` how long each of its calls took."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self.times: list[float] = []
+
+    def __call__(self, *args: object) -> object:  # noqa: D102
+        start = time.perf_counter()
+        result = self._function(*args)
+        self.times.append(time.perf_counter() - start)
+        return result
+
+
+def run() -> list[Result]:
+    """See the module."""
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+    key = SigningKey.generate()
+    site = open_sites(1, RECORDS, ATTRIBUTES, key)[0]
+    body = paper_bodies(ATTRIBUTES, BINS)[1]
+    planned = PlannedQuery(kind="counts", release="signed_error", partitions=ATTRIBUTES, scale=Rational.of(SCALE))
+    plan = Plan(queries=(planned,) * QUERIES)
+    session = Session(curator=site.curator.identity, key=key, study=os.urandom(16))
+    schema = schema_of(ATTRIBUTES)
+    counting, noising = Stopwatch(site.dataset.count), Stopwatch(site.noise.discrete_laplace)
+    site.dataset.count, site.noise.discrete_laplace = counting, noising  # type: ignore[method-assign]
+    nodes, addresses = flower_nodes([site])
+    with InProcessGrid(nodes) as grid:
+        carrier = FlowerCarrier(grid, addresses)
+
+        def send(data: bytes) -> object:
+            return session.receive(carrier.exchange({session.curator: data})[session.curator])
+
+        def query() -> None:
+            reply = send(session.query("counts", encode(body), NOW))
+            assert isinstance(reply, Release)
+            READERS["counts"](reply.body, body, planned, schema)
+
+        send(session.request_card(NOW))
+        send(session.propose(plan, "benchmark", NOW))
+        (whole,) = interleaved([query], QUERIES - WARM_UP, warm_up=WARM_UP)
+    least = [a + b for a, b in zip(counting.times[WARM_UP:], noising.times[WARM_UP:], strict=True)]
+    overhead = [a - b for a, b in zip(whole, least, strict=True)]
+    size = len(overhead) // BATCHES
+    batches = [median(overhead[start : start + size]) for start in range(0, BATCHES * size, size)]
+    request, reply = session.transcript.envelopes[-2:]
+    parts = _parts(request, reply, encode(body), planned, key, session.curator, plan)
+    rest = min(batches) - sum(part.value for part in parts) / 1e3
+    return [
+        at_most(
+            "query, beyond counting and noise",
+            min(batches) * 1e3,
+            1.5,
+            "ms",
+            spread=spread(batches, 1e3),
+            note="smallest median of ten batches",
+        ),
+        Result("query, whole", median(whole) * 1e3, "ms", spread=spread(whole, 1e3)),
+        Result("query, of that counting", median(counting.times) * 1e3, "ms"),
+        Result("query, of that noise", median(noising.times) * 1e3, "ms"),
+        *parts,
+        Result("overhead: the rest", rest * 1e3, "ms", note="state machines, checks, digests, cold caches and threads"),
+    ]
+
+
+def _parts(
+    request: bytes, reply: bytes, body: bytes, planned: PlannedQuery, key: SigningKey, curator: bytes, plan: Plan
+) -> list[Result]:
+    asked, question = open_envelope(request)
+    answered, release = open_envelope(reply)
+    assert isinstance(release, Release)
+    schema, limits = schema_of(ATTRIBUTES), Limits()
+    read = counts.read_body(body, planned, schema, limits)
+
+    def signatures() -> None:
+        for data in (asked.payload, answered.payload, release.receipt):
+            key.sign(data)
+        verify(asked, key.public)
+        verify(answered, curator)
+        open_receipt(release.receipt, curator)
+
+    def codec() -> None:
+        encode(read)
+        encode(question)
+        encode(asked)
+        open_envelope(request)
+        counts.read_body(body, planned, schema, limits)
+        encode(release)
+        encode(answered)
+        open_envelope(reply)
+        READERS["counts"](release.body, read, planned, schema)
+
+    ledger = Ledger(MemoryStore())
+    study = bytes(16)
+    cost = query_cost(planned, 1)
+    caps = Caps(learner=Fraction(10**6), total=Fraction(10**6))
+    ledger.reserve(Reservation(study, key.public, plan, cost * len(plan.queries), bytes(32), NOW + 10), caps, NOW)
+    done = 0
+
+    def charge() -> None:
+        nonlocal done
+        done += 1
+        identity = done.to_bytes(32, "big")
+        ledger.store.reply(identity)
+        ledger.expire(NOW)
+        ledger.charge(study, done, cost, identity, NOW)
+        ledger.store.store_reply(identity, reply)
+
+    with InProcessGrid({1: make_client_app(lambda _: reply)}) as grid:
+        carrier = FlowerCarrier(grid, {curator: 1})
+        return [
+            _part("overhead: 3 signatures, 3 verifications", signatures),
+            _part("overhead: codec and checks", codec),
+            _part("overhead: ledger in memory", charge),
+            _part("overhead: Flower's messages and thread", lambda: carrier.exchange({curator: request})),
+        ]
+
+
+def _part(name: str, task: Callable[[], object]) -> Result:
+    task()
+    times = [seconds(task) for _ in range(200)]
+    return Result(
+        name, median(times) * 1e3, "ms", spread=tuple(float(q) for q in np.quantile(times, (0.25, 0.75)) * 1e3)
+    )

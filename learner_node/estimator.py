@@ -1,0 +1,249 @@
+"""The learner's door for scikit-learn users: one `fit` is one study with the curators of a federation.
+
+What a study does is in `learn`; turning tables into records and records into class names is what happens here.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from learner_node.learn import POOLED, Learned, Pooling, learn
+from learner_node.strategies import DEFAULT_STRATEGY, Model, SourceEstimate
+from learner_node.study import Federation, Study
+from learner_node.synthetic import mixed, pooled_estimate, synthetic_frame, write_frame
+from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
+from protocol.records import Records, encode_frame
+from protocol.schema import NumericAttribute, Schema
+
+Floats = NDArray[np.float64]
+UNPICKLED = ("federation", "study_", "learned_")
+"""Left out of pickles: they hold the learner's signing key, connections and transcripts."""
+
+
+class ExPriLClassifier(ClassifierMixin, BaseEstimator):
+    """A binary classifier learnt from the differentially private answers of curators.
+
+    **Every `fit` is a new study and spends `epsilon` of the learner's budget at every curator.** A search over
+    parameters or a cross-validation that refits spends it again each time; try those on a simulation
+    (`simulations.local.SimulatedExPriLClassifier`) instead.
+
+    Args:
+        federation: whom to ask, and how; shared, not copied, by `clone`.
+        strategy: a name of `learner_node.strategies`.
+        options: of the strategy.
+        epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
+        pooling: "sum": one model of the summed answers; "site": one model per curator.
+        purpose: what the stewards read about the study.
+        random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
+
+    Attributes:
+        classes_: (2,) class names of the curators' card; the second is the positive one.
+        n_features_in_: number of attributes on the card.
+        feature_names_in_: their names, where `fit` got a table with column names.
+        schema_: of the card.
+        models_, estimates_: final model and source estimate, under "" (pooling "sum") or under curators' names.
+        study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
+        epsilon_claimed_: exact cost of the plan at the costliest curator.
+        epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
+    """
+
+    def __init__(
+        self,
+        federation: Federation | None = None,
+        *,
+        strategy: str = DEFAULT_STRATEGY,
+        options: Mapping[str, Any] | None = None,
+        epsilon: float | str | Fraction = 1,
+        pooling: Pooling = "sum",
+        purpose: str = "",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.federation = federation
+        self.strategy = strategy
+        self.options = options
+        self.epsilon = epsilon
+        self.pooling = pooling
+        self.purpose = purpose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Run one study.
+
+        Args:
+            X: unlabelled source records: a table whose columns include the card's attributes (polars, or anything
+                with `columns` and `[name]`; other columns are kept for `synthetic_data` and otherwise ignored),
+                or a 2-d array whose columns are the card's attributes in order.
+            y: ignored; labels of the source are never needed or used.
+
+        Raises:
+            ConfigurationError: no federation, or a wrong parameter, record or plan; nothing was charged.
+            NoCuratorError: no curator accepted, or none answered everything; says what became of each.
+        """
+        if self.federation is None:
+            raise ConfigurationError("no federation: pass ExPriLClassifier(Federation(...)), whom to ask and how")
+        return self._fit(self.federation, X)
+
+    def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
+        """The likelier class of each record, (n,); arguments as `predict_proba`."""
+        positive = self.predict_proba(X, curator)[:, 1] > 0.5
+        predicted: NDArray[np.generic] = self.classes_[positive.astype(np.intp)]
+        return predicted
+
+    def predict_proba(self, X: Any, curator: str | None = None) -> Floats:
+        """Class probabilities, (n, 2) in the order of `classes_`.
+
+        Args:
+            X: records, in either form that `fit` takes.
+            curator: with pooling "site", whose model; None mixes the sites' models by the number of records
+                that each answered for.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: no model of that curator, or records that do not fit the card.
+        """
+        check_is_fitted(self, "models_")
+        records = self._records(X)
+        names = self._names(curator)
+        positive = mixed(
+            [float(self.estimates_[name].weights.sum()) for name in names],
+            [self.models_[name].probability(records) for name in names],
+        )
+        return np.column_stack([1.0 - positive, positive])
+
+    def synthetic_data(self, curator: str | None = None, *, weight: str = "weight") -> pl.DataFrame:
+        """The source as a weighted, labelled stand-in for the private records.
+
+        Args:
+            curator: as in `predict_proba`.
+            weight: name of the column of weights.
+
+        Returns:
+            The source's own columns, then `weight` (private records that a row stands for), `<label>` (its likelier
+            class) and `<label>_probability` (of the positive class).
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: a name is taken by a column of the source.
+        """
+        check_is_fitted(self, "models_")
+        estimate = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
+        return synthetic_frame(self._source, estimate, label=self.schema_.label, classes=self.classes_, weight=weight)
+
+    def write_synthetic(self, path: str | Path, curator: str | None = None, *, weight: str = "weight") -> None:
+        """Write `synthetic_data` to a `.csv` or `.parquet` file."""
+        write_frame(self.synthetic_data(curator, weight=weight), path)
+
+    def _fit(self, federation: Federation, X: Any) -> Self:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        frames: list[pl.DataFrame] = []
+
+        def encode(schema: Schema) -> Records:
+            frames.append(as_frame(X, schema))
+            return encode_frame(frames[0], schema)
+
+        learned = learn(
+            federation,
+            encode,
+            strategy=self.strategy,
+            options=self.options,
+            epsilon=parse_rational(self.epsilon),
+            pooling=self.pooling,
+            purpose=self.purpose,
+            seed=seed,
+        )
+        self._keep(learned, frames[0], named=hasattr(X, "columns"))
+        return self
+
+    def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
+        schema = learned.schema
+        self.learned_ = learned
+        self.study_: Study = learned.study
+        self.schema_ = schema
+        self.models_: dict[str, Model] = {name: learned.model(name) for name in learned.estimates}
+        self.estimates_: dict[str, SourceEstimate] = learned.estimates
+        self.classes_: NDArray[np.generic] = np.array(schema.classes)
+        self.n_features_in_ = len(schema.attributes)
+        self.epsilon_claimed_ = learned.epsilon_claimed
+        self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
+        self._source = source
+        if named:
+            self.feature_names_in_ = np.array([attribute.name for attribute in schema.attributes], object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _records(self, X: Any) -> Records:
+        return encode_frame(as_frame(X, self.schema_), self.schema_)
+
+    def _names(self, curator: str | None) -> list[str]:
+        if curator is None:
+            return list(self.models_)
+        if curator == POOLED or curator not in self.models_:
+            known = ", ".join(name for name in self.models_ if name) or "none, since the answers were pooled"
+            raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
+        return [curator]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {**super().__getstate__()}
+        for name in UNPICKLED:
+            if name == "federation":
+                state.update({name: None} if name in state else {})
+            else:
+                state.pop(name, None)
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.target_tags.required = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.non_deterministic = True
+        return tags
+
+
+def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
+    """A table, or a 2-d array whose columns are the schema's attributes in order, as a polars data frame.
+
+    Raises:
+        ConfigurationError: an array of another shape. The text speaks of "features", as scikit-learn's does.
+    """
+    if isinstance(X, pl.DataFrame):
+        return X
+    if isinstance(X, pl.LazyFrame):
+        return X.collect()
+    if hasattr(X, "columns"):
+        return pl.DataFrame([_series(str(name), np.asarray(X[name]), schema) for name in X.columns])
+    array = np.asarray(X)
+    names = [attribute.name for attribute in schema.attributes]
+    if array.ndim != 2:
+        raise ConfigurationError(
+            f"expected a 2-d array (records x attributes), got {array.ndim} dimension(s); reshape your data"
+        )
+    if array.shape[1] != len(names):
+        raise ConfigurationError(f"X has {array.shape[1]} features, but the curators' card has {len(names)} attributes")
+    return pl.DataFrame([_series(name, array[:, index], schema) for index, name in enumerate(names)])
+
+
+def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
+    """A column; Python objects become numbers where numbers are declared and they are, else texts."""
+    if values.dtype.kind in "biuf":
+        return pl.Series(name, values)
+    known = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
+    numbers = all(value is None or isinstance(value, int | float) for value in known)
+    if numbers and isinstance(schema.find(name), NumericAttribute):
+        return pl.Series(name, known, pl.Float64, strict=False)
+    return pl.Series(name, [None if value is None else _text(value) for value in known], pl.String)
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,0 +1,244 @@
+"""Hypothesis strategies for every value of the protocol. Alphabets are small, so that things collide."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import strategies as st
+
+from protocol.envelopes import SigningKey, seal_receipt
+from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.hypotheses import Constant, Mlp
+from protocol.messages import (
+    Card,
+    CardRequest,
+    Query,
+    Receipt,
+    Refusal,
+    Release,
+    StudyAccepted,
+    StudyClose,
+    StudyClosed,
+    StudyProposal,
+)
+from protocol.partitions import FeatureBins, NearestCentre
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational, amount
+from protocol.records import MISSING_CODE, Records
+from protocol.refusals import EXPLANATIONS, RefusalCode
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+
+KEYS = [SigningKey.from_seed(bytes([i]) * 32) for i in range(1, 4)]
+NUMERIC = NumericAttribute("x", -2.0, 3.0)
+TINY = NumericAttribute("t", 0.0, 1e-9, description="denormal-like")
+WIDE = NumericAttribute("w", -1e15, 1e15)
+CATEGORY = CategoricalAttribute("c", ("a", "b", "é"))
+ATTRIBUTES = (NUMERIC, CATEGORY, WIDE, CategoricalAttribute("d", ("b",)), TINY)
+HALF_STEP = 0.5 / STEPS
+
+
+@st.composite
+def schemas(draw):
+    """One to five attributes out of five."""
+    chosen = draw(st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=5, unique=True))
+    return Schema(attributes=tuple(chosen), label="y", classes=("no", "yes"))
+
+
+def numbers_of(attribute):
+    """Values within the bounds, many of them equal, on an edge or half a grid step from a tie; NaN = missing."""
+    low, high = attribute.lower, attribute.upper
+    few = [low, high, (low + high) / 2, 0.0, -0.0, HALF_STEP, 3 * HALF_STEP, 5e-324, 1.0, 1 / 3, math.nan]
+    few = [value for value in few if math.isnan(value) or low <= value <= high]
+    return st.one_of(st.sampled_from(few), st.floats(low, high))
+
+
+@st.composite
+def records_of(draw, schema, *, most=12):
+    """Encoded records of a schema."""
+    n = draw(st.integers(0, most))
+    numeric = [a for a in schema.attributes if isinstance(a, NumericAttribute)]
+    categorical = [a for a in schema.attributes if isinstance(a, CategoricalAttribute)]
+    rows = [[draw(numbers_of(a)) for a in numeric] for _ in range(n)]
+    codes = [[draw(st.integers(MISSING_CODE, len(a.levels))) for a in categorical] for _ in range(n)]
+    return Records(
+        schema,
+        np.array(rows, np.float64).reshape(n, len(numeric)),
+        np.array(codes, np.int16).reshape(n, len(categorical)),
+    )
+
+
+@st.composite
+def feature_bins_of(draw, schema):
+    """Bins of one attribute, edges among few values."""
+    attribute = draw(st.sampled_from(schema.attributes))
+    edges = ()
+    if isinstance(attribute, NumericAttribute):
+        few = [-2.0, -1.0, 0.0, HALF_STEP, 1e-9, 1 / 3, 1.0, 3.0, 1e15]
+        edges = tuple(sorted(draw(st.sets(st.sampled_from(few), max_size=5))))
+    return FeatureBins(attribute.name, edges)
+
+
+@st.composite
+def feature_maps_of(draw, schema):
+    """A map with scales that put records on, beside and beyond the grid."""
+    features = []
+    for attribute in draw(st.lists(st.sampled_from(schema.attributes), min_size=1, max_size=4)):
+        factor = draw(st.sampled_from([1.0, -1.0, 0.0, 0.1, 1 / 3, 1 / STEPS, 1e15, 5e-324, 40.0]))
+        if isinstance(attribute, NumericAttribute):
+            offset, imputation = draw(st.tuples(*[st.sampled_from([0.0, -0.0, 1 / 3, 1.0, -1e15, 1e15])] * 2))
+            features.append(NumericFeature(attribute.name, offset, factor, imputation))
+        else:
+            levels = draw(st.lists(st.sampled_from(attribute.levels), min_size=1, max_size=3, unique=True))
+            imputation = draw(st.sampled_from(["", "a", "b"]))
+            features.append(CategoricalFeature(attribute.name, tuple(levels), factor, imputation))
+    return FeatureMap(tuple(features))
+
+
+def units_on_grid(most):
+    """Numbers within +-most: few, on the grid, or between two grid points."""
+    few = [0.0, 1.0, -1.0, 1 / STEPS, HALF_STEP, -HALF_STEP, 3 * HALF_STEP, most, -most, 0.1]
+    return st.one_of(st.sampled_from(few), st.floats(-most, most, width=32))
+
+
+@st.composite
+def nearest_centres_of(draw, schema):
+    """Few centres, some of them equal."""
+    features = draw(feature_maps_of(schema))
+    coordinate = units_on_grid(float(MOST_COORDINATE))
+    row = st.lists(coordinate, min_size=features.width, max_size=features.width)
+    centres = draw(st.lists(row, min_size=1, max_size=5))
+    repeats = draw(st.integers(0, 1))
+    return NearestCentre.of(features, np.array(centres + centres[:1] * repeats))
+
+
+def partitions_of(schema):
+    """Partitions of every kind."""
+    return st.one_of(feature_bins_of(schema), nearest_centres_of(schema))
+
+
+@st.composite
+def mlps_of(draw, schema):
+    """Small networks with weights on and between grid points."""
+    features = draw(feature_maps_of(schema))
+    widths = [features.width, *draw(st.lists(st.integers(1, 3), max_size=2)), 1]
+    layers = []
+    for fan_in, fan_out in itertools.pairwise(widths):
+        count = fan_out * (fan_in + 1)
+        values = np.array(draw(st.lists(units_on_grid(2.0), min_size=count, max_size=count)), np.float32)
+        layers.append((values[fan_out:].reshape(fan_out, fan_in), values[:fan_out]))
+    return Mlp.of(features, layers)
+
+
+def hypotheses_of(schema):
+    """Hypotheses of every kind."""
+    return st.one_of(st.builds(Constant, predicted=st.sampled_from([0, 1])), mlps_of(schema))
+
+
+@st.composite
+def rationals(draw):
+    """Positive wire rationals."""
+    top = st.one_of(st.sampled_from([1, 2, 3, 30, 1000, 2**32 - 1]), st.integers(1, 2**32 - 1))
+    return Rational.of(Fraction(draw(top), draw(top)))
+
+
+def plans():
+    """Plans of one to three queries."""
+    queries = st.builds(
+        PlannedQuery,
+        kind=st.just("counts"),
+        release=st.sampled_from(list(RELEASE_KINDS)),
+        partitions=st.integers(1, 4),
+        scale=rationals(),
+    )
+    return st.builds(Plan, queries=st.lists(queries, min_size=1, max_size=3).map(tuple))
+
+
+@st.composite
+def bodies(draw):
+    """Bodies of `counts`."""
+    schema = draw(schemas())
+    partitions = draw(st.lists(partitions_of(schema), min_size=1, max_size=3))
+    return CountsBody(tuple(partitions), draw(st.one_of(st.none(), hypotheses_of(schema))))
+
+
+def releases():
+    """Bodies of a release of `counts`."""
+    return st.builds(CountsRelease, counts=st.binary(max_size=24), ratios=st.binary(max_size=16))
+
+
+amounts = st.fractions(0, 3, max_denominator=30).map(amount)
+digests = st.sampled_from([bytes(32), b"\xff" * 32, bytes(range(32))])
+studies = st.sampled_from([bytes(16), b"study-0123456789", b"\xff" * 16])
+sequences = st.integers(0, 3)
+seconds = st.sampled_from([0, 1, 127, 128, 2**31, 2**40])
+short_texts = st.text("ab é", max_size=4)
+names = st.text("ab é", min_size=1, max_size=4)
+
+receipts = st.builds(
+    Receipt,
+    curator=st.just(KEYS[0].public),
+    learner=st.just(KEYS[1].public),
+    study=studies,
+    sequence=sequences,
+    request=digests,
+    release=digests,
+    charged=amounts,
+    spent_by_study=amounts,
+    spent_by_learner=amounts,
+    ledger_index=st.integers(0, 2**40),
+    ledger_head=digests,
+    issued_at=seconds,
+)
+receipt_envelopes = st.one_of(st.just(b""), receipts.map(lambda receipt: seal_receipt(receipt, KEYS[0])))
+
+
+def _built(kind, /, **fields):
+    return st.builds(
+        kind,
+        study=studies,
+        sender=st.sampled_from([key.public for key in KEYS]),
+        recipient=st.sampled_from([bytes(32), *(key.public for key in KEYS)]),
+        sequence=sequences,
+        answers=digests,
+        expires_at=seconds,
+        **fields,
+    )
+
+
+MESSAGES = {
+    "card_request": _built(CardRequest),
+    "card": _built(
+        Card,
+        name=names,
+        schema=schemas(),
+        privacy_unit=names,
+        most_records_per_unit=st.integers(1, 3),
+        relation=names,
+        round_size=st.one_of(st.none(), st.sampled_from([1, 100, 2**40])),
+        limits=st.builds(Limits, cells=st.sampled_from([1, 2**53])),
+        cap=amounts,
+        least_cost=amounts,
+    ),
+    "study_proposal": _built(StudyProposal, plan=plans(), purpose=short_texts, newest_receipt=receipt_envelopes),
+    "study_accepted": _built(StudyAccepted, cost=amounts, reserved_until=seconds, receipt=receipt_envelopes),
+    "query": _built(Query, kind=names, body=st.binary(max_size=20)),
+    "release": _built(Release, kind=names, body=st.binary(max_size=20), receipt=receipt_envelopes),
+    "study_close": _built(StudyClose),
+    "study_closed": _built(StudyClosed, refunded=amounts, receipt=receipt_envelopes),
+    "refusal": st.sampled_from(list(RefusalCode)).flatmap(
+        lambda code: _built(
+            Refusal,
+            code=st.just(code.value),
+            explanation=st.just(EXPLANATIONS[code]),
+            field=short_texts,
+            limit=short_texts,
+            remaining=st.one_of(st.just(""), amounts),
+            scale_factor=st.one_of(st.just(""), amounts),
+        )
+    ),
+}
+messages = st.one_of(*MESSAGES.values())

@@ -1,0 +1,159 @@
+"""Amounts are exact, bounded before they are parsed, and never floats."""
+
+import math
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import ConfigurationError
+from protocol.rationals import MOST, Rational, amount, parse_amount, parse_rational, round_up_32
+
+MOST_32 = 4_294_967_295
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1", Fraction(1)),
+        (" 1 ", Fraction(1)),
+        ("0.3", Fraction(3, 10)),
+        ("1/30", Fraction(1, 30)),
+        ("2/60", Fraction(1, 30)),
+        (0.1, Fraction(1, 10)),
+        (0.5, Fraction(1, 2)),
+        (1, Fraction(1)),
+        (Fraction(1, 30), Fraction(1, 30)),
+        ("1.000000000", Fraction(1)),
+        ("4294967295", Fraction(MOST_32)),
+        ("1/4294967295", Fraction(1, MOST_32)),
+        (MOST_32, Fraction(MOST_32)),
+    ],
+)
+def test_what_a_person_writes_is_read_exactly(written, meant):
+    assert parse_rational(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "1e999999999",
+        "1e3",
+        "",
+        " ",
+        "abc",
+        "-1",
+        "+1",
+        "0",
+        "0.0",
+        "0/1",
+        "1/0",
+        "0/0",
+        "1/-2",
+        "1 / 2",
+        "1/2/3",
+        "1/2 x",
+        "1.",
+        ".5",
+        "0x10",
+        "1_000",
+        "٣",
+        "1\n2",
+        "inf",
+        "nan",
+        "4294967296",
+        "1/4294967296",
+        "0.000000000001",
+        0,
+        -1,
+        0.0,
+        -0.5,
+        1e300,
+        1e-10,
+        math.nan,
+        math.inf,
+        -math.inf,
+        True,
+        False,
+        2**32,
+        Fraction(0),
+        Fraction(-1, 2),
+        Fraction(1, 2**32),
+    ],
+)
+def test_anything_else_is_a_configuration_error(written):
+    with pytest.raises(ConfigurationError) as caught:
+        parse_rational(written)
+    assert len(str(caught.value)) < 300
+
+
+def test_numbers_too_long_to_print_are_configuration_errors():
+    for value in (10**5000, Fraction(1, 10**5000)):
+        with pytest.raises(ConfigurationError, match="the amount"):
+            parse_rational(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 10**6, "1/" + "3" * 10**6, "0." + "1" * 10**6, "1" + " " * 10**6 + "1"],
+    ids=["whole", "ratio", "decimal", "spaces"],
+)
+def test_a_million_digits_are_refused_at_once(text):
+    started = time.perf_counter()
+    with pytest.raises(ConfigurationError) as caught:
+        parse_rational(text)
+    assert time.perf_counter() - started < 0.2
+    assert len(str(caught.value)) < 300
+
+
+def test_the_largest_number_is_what_32_bits_hold():
+    assert MOST == MOST_32
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (-1, 1), (1, -1), (-1, -1), (2, 2), (2, 4), (2**32, 1), (1, 2**32)])
+def test_a_wire_rational_is_positive_reduced_and_small(pair):
+    with pytest.raises(ValueError, match=r"rational|numerator"):
+        Rational(*pair)
+
+
+@given(st.fractions(Fraction(1, 1000), 1000, max_denominator=10**6))
+@settings(deadline=None, max_examples=100)
+def test_a_wire_rational_holds_its_fraction(value):
+    assert Rational.of(value).fraction == value
+
+
+@given(st.fractions(0))
+@settings(deadline=None, max_examples=100)
+def test_an_amount_survives_its_text(value):
+    assert parse_amount(amount(value)) == value
+
+
+positive = st.builds(Fraction, st.integers(1, 10**40), st.integers(1, 10**40)).filter(lambda value: value <= 2**31)
+
+
+@given(positive)
+@settings(deadline=None, max_examples=300)
+def test_rounding_up_never_costs_privacy_and_fits_32_bits(value):
+    rounded = round_up_32(value)
+    assert rounded >= value
+    assert Rational.of(rounded).fraction == rounded
+    assert rounded <= value * (1 + Fraction(1, 2**30)) or rounded - value <= Fraction(1, 2**31)
+
+
+@given(st.integers(1, MOST_32), st.integers(1, MOST_32))
+@settings(deadline=None, max_examples=100)
+def test_rounding_leaves_alone_what_fits(numerator, denominator):
+    value = Fraction(numerator, denominator)
+    assert round_up_32(value) == value
+
+
+def test_rounding_up_just_below_the_end_of_its_range_fits():
+    value = Fraction(MOST_32 * 10**20 - 1, 10**20)
+    assert round_up_32(value) == MOST_32
+
+
+def test_thirty_charges_of_a_thirtieth_are_exactly_one():
+    assert sum([parse_rational("1/30")] * 30) == 1
+    assert sum([1 / 30] * 30) != 1

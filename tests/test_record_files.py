@@ -1,0 +1,225 @@
+"""Private records from files: what is wrong is said by file, column and row, and never by value."""
+
+import io
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+from curator_fakes import (
+    UNIT_KEY,
+    Learner,
+    error_body,
+    mass_body,
+    open_curator,
+    plan_of,
+    steward_file,
+)
+
+from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.record_files import read_records
+from protocol.errors import ConfigurationError
+from protocol.messages import Card, Release, StudyAccepted, StudyClosed
+from protocol.partitions import FeatureBins
+
+CANARY = "canary-7f3a"
+HEADER = "patient,age,dose,sex,sick"
+CSV = f"""{HEADER}
+1,20,-1.5,f,no
+1,44.0,0,m,yes
+2,,?,m,yes
+3, 71 ,4.9,,no
+4,NA,2,other,no
+"""
+
+
+def write(tmp_path, text, name="records.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def load(path, steward=None, **options):
+    return PrivateDataset(read_records(path), steward or steward_file(**options), unit_key=UNIT_KEY, cache_bytes=10**6)
+
+
+def fails(path, match, **options):
+    with pytest.raises(ConfigurationError, match=match) as caught:
+        load(path, **options)
+    assert CANARY not in str(caught.value)
+    assert CANARY not in repr(caught.value.__cause__)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def counts(data):
+    workload = tuple(
+        FeatureBins(attribute=name, edges=edges) for name, edges in (("age", (30.0,)), ("dose", (0.0,)), ("sex", ()))
+    )
+    return [part.tolist() for part in data.count(workload, None)]
+
+
+# what is wrong with a file
+
+
+def test_absent_file_and_folder(tmp_path):
+    fails(tmp_path / "none.csv", "no file")
+    fails(tmp_path, "no file")
+
+
+@pytest.mark.parametrize("name", ["records.xlsx", "records", "records.csv.gz", "records.json"])
+def test_wrong_suffix(tmp_path, name):
+    fails(write(tmp_path, CSV, name), r"read from \.csv or \.parquet")
+
+
+@pytest.mark.parametrize("text", ["", "\n", HEADER, f"{HEADER}\n"])
+def test_no_rows(tmp_path, text):
+    fails(write(tmp_path, text), "no rows|cannot be read")
+
+
+def test_no_rows_in_parquet(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV)).clear().write_parquet(path)
+    fails(path, "no rows")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PAR1", b"PAR1" + b"\x00" * 100 + b"PAR1", CSV.encode(), b"PAR1" + CANARY.encode() * 50],
+    ids=["empty", "magic", "framed", "csv", "canary"],
+)
+def test_broken_parquet(tmp_path, data):
+    fails(write(tmp_path, data, "records.parquet"), "cannot be read as parquet")
+
+
+def test_truncated_parquet(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV)).write_parquet(path)
+    whole = path.read_bytes()
+    for end in range(1, len(whole), 97):
+        fails(write(tmp_path, whole[:end], "records.parquet"), "cannot be read as parquet")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        f"{HEADER}\n1,2,3,f,no,{CANARY},7\n",
+        f"{HEADER}\n1,2,3,f\xff,{CANARY}\n".encode("latin-1"),
+        HEADER.encode("utf-16"),
+        f"{HEADER},{'x' * 200_000}{CANARY}\n1,2,3,f,no,1\n",
+        f"{HEADER},\x00{CANARY}\n1,2,3,f,no,1\n",
+    ],
+    ids=["ragged", "latin", "utf-16", "a very long name", "a zero byte"],
+)
+def test_broken_csv(tmp_path, data):
+    path = write(tmp_path, data)
+    with pytest.raises(ConfigurationError) as caught:
+        if load(path):  # a zero byte in the name of a column that is not asked for may pass
+            raise ConfigurationError("read")
+    assert CANARY not in str(caught.value)
+
+
+def test_duplicated_columns_are_named(tmp_path):
+    fails(write(tmp_path, "age,dose,sex,sick,age,dose\n1,2,f,no,3,4\n"), r"'age', 'dose' more than once")
+
+
+def test_header_behind_a_byte_order_mark_is_read(tmp_path):
+    text = CSV.replace("patient,age", "age,patient")
+    marked = write(tmp_path, b"\xef\xbb\xbf" + CSV.encode())
+    assert counts(load(marked)) == counts(load(write(tmp_path, CSV)))
+    twice = write(tmp_path, b"\xef\xbb\xbf" + text.replace("patient", "age").encode())
+    fails(twice, "'age' more than once")
+
+
+# what is wrong with the records
+
+
+@pytest.mark.parametrize("column", ["age", "dose", "sex", "sick"])
+def test_absent_column_is_named(tmp_path, column):
+    fails(write(tmp_path, CSV.replace(column, f"{CANARY}")), f"lack the declared column.*'{column}'")
+
+
+def test_absent_unit_is_named(tmp_path):
+    fails(write(tmp_path, CSV.replace("patient", "person")), "'patient'", unit=True)
+
+
+def test_missing_label_is_told_by_row(tmp_path):
+    for blank in ("", "?", "NA", "  "):
+        fails(write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{blank}")), "'sick' is empty in row 3")
+
+
+def test_unknown_label_is_told_by_row_and_not_by_value(tmp_path):
+    fails(write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{CANARY}")), "other than the declared classes in row 3")
+
+
+def test_text_in_a_number_is_told_by_row_and_not_by_value(tmp_path):
+    fails(write(tmp_path, CSV.replace("44.0", CANARY)), "'age' is declared numeric but row 2 holds text")
+    fails(write(tmp_path, CSV.replace("44.0", '"1,5"')), "row 2 holds text")
+
+
+def test_number_of_another_type_is_told(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV), infer_schema=False).with_columns(age=pl.date(2020, 1, 1)).write_parquet(path)
+    fails(path, "'age' is declared numeric but has type Date")
+
+
+def test_empty_unit_is_told(tmp_path):
+    fails(write(tmp_path, CSV.replace("3, 71", ", 71")), "unit column 'patient' is empty", unit=True)
+
+
+# what two files of the same records share
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_csv_and_parquet_of_the_same_records_are_the_same(tmp_path, unit, typed):
+    from_csv = load(write(tmp_path, CSV), unit=unit)
+    frame = pl.read_csv(io.StringIO(CSV), infer_schema=False)
+    if typed:
+        frame = frame.with_columns(
+            pl.col("patient").cast(pl.Int64),
+            pl.col("age").str.strip_chars().cast(pl.Float64, strict=False),
+            pl.col("dose").cast(pl.Float64, strict=False),
+            pl.col("sex").cast(pl.Categorical),
+        )
+    for name in ("records.parquet", "records.pq", "RECORDS.PARQUET"):
+        frame.write_parquet(tmp_path / name)
+        other = load(tmp_path / name, unit=unit)
+        assert np.array_equal(other._records.numeric, from_csv._records.numeric, equal_nan=True)
+        assert np.array_equal(other._records.categorical, from_csv._records.categorical)
+        assert np.array_equal(other._labels, from_csv._labels)
+        assert counts(other) == counts(from_csv)
+    assert len(from_csv._labels) == (4 if unit else 5)
+
+
+def test_labels_as_numbers_are_read_from_both(tmp_path):
+    import msgspec
+
+    steward = msgspec.structs.replace(steward_file(), classes=("0", "1"))
+    text = CSV.replace(",no", ",0").replace(",yes", ",1")
+    path = tmp_path / "records.parquet"
+    for kind in (pl.Int8, pl.Float64, pl.String):
+        pl.read_csv(io.StringIO(text), infer_schema=False).with_columns(pl.col("sick").cast(kind)).write_parquet(path)
+        assert np.array_equal(load(path, steward)._labels, load(write(tmp_path, text), steward)._labels)
+
+
+def test_columns_that_nobody_declared_are_ignored(tmp_path):
+    text = "\n".join(f"{line},{CANARY}" for line in CSV.strip().splitlines())
+    assert counts(load(write(tmp_path, text))) == counts(load(write(tmp_path, CSV)))
+
+
+def test_one_class_warns_the_steward_only_and_the_curator_serves(tmp_path):
+    path = write(tmp_path, CSV.replace("yes", "no"))
+    with pytest.warns(StewardWarning, match="one class; the curator serves normally"):
+        records = load(path)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        learner = Learner(open_curator(records=records))
+        assert isinstance(learner.card(), Card)
+        assert isinstance(learner.propose(plan_of(30, 30, release="error_correct")), StudyAccepted)
+        assert isinstance(learner.query(error_body()), Release)
+        assert isinstance(learner.query(error_body()), Release)
+        assert isinstance(learner.close(), StudyClosed)
+        learner = Learner(open_curator(records=records))
+        learner.propose(plan_of(30))
+        assert isinstance(learner.query(mass_body()), Release)
+    assert heard == []

@@ -1,0 +1,121 @@
+"""Known answers: bytes on the wire, digests and signatures never drift, and bad bytes keep their refusal code."""
+
+import importlib.util
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from protocol.codec import decode, encode
+from protocol.envelopes import (
+    LABEL,
+    SEEDED_LABEL,
+    SigningKey,
+    digest,
+    open_envelope,
+    request_digest,
+    seal,
+    verify,
+)
+from protocol.errors import RemoteProtocolError
+from protocol.messages import MESSAGE_TYPES
+from protocol.plans import PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease, read_body
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
+from protocol.transcript import Transcript, replay
+
+FOLDER = Path(__file__).parent / "vectors"
+GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
+BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
+CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
+LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
+ENVELOPES = [bytes.fromhex(vector["envelope"]) for vector in GOOD["envelopes"]]
+
+
+def test_the_labels_and_public_keys_are_as_recorded():
+    assert (GOOD["label"], GOOD["seeded_label"]) == (LABEL, SEEDED_LABEL)
+    assert CURATOR.public.hex() == GOOD["curator"]["public"]
+    assert LEARNER.public.hex() == GOOD["learner"]["public"]
+    assert CURATOR.derive(GOOD["derived"]["purpose"]).hex() == GOOD["derived"]["secret"]
+
+
+def test_there_is_a_vector_for_every_message_type():
+    assert {vector["type"] for vector in GOOD["envelopes"]} == set(MESSAGE_TYPES)
+
+
+@pytest.mark.parametrize("vector", GOOD["envelopes"], ids=lambda vector: vector["type"])
+def test_an_envelope_verifies_and_is_written_again_byte_for_byte(vector):
+    data, signer = bytes.fromhex(vector["envelope"]), bytes.fromhex(vector["signer"])
+    envelope, message = open_envelope(data)
+    verify(envelope, signer)
+    assert envelope.type == vector["type"]
+    assert envelope.payload.hex() == vector["payload"]
+    assert digest(data).hex() == vector["digest"]
+    assert request_digest(signer, envelope.type, envelope.payload).hex() == vector["request_digest"]
+    key = CURATOR if signer == CURATOR.public else LEARNER
+    assert seal(message, key) == data
+
+
+def test_a_seeded_envelope_is_written_again_byte_for_byte():
+    data = bytes.fromhex(GOOD["seeded_envelope"])
+    envelope, message = open_envelope(data)
+    verify(envelope, CURATOR.public, label=SEEDED_LABEL)
+    assert seal(message, CURATOR, label=SEEDED_LABEL) == data
+
+
+def test_the_transcript_has_its_recorded_head_and_epsilon():
+    transcript = Transcript()
+    for data in ENVELOPES:
+        transcript.append(data)
+    assert transcript.head.hex() == GOOD["transcript_head"]
+    proof = replay(ENVELOPES, CURATOR.public, LEARNER.public)
+    assert proof.epsilon_claimed == Fraction(GOOD["epsilon_claimed"])
+    assert proof.epsilon_spent == Fraction(GOOD["epsilon_spent"])
+    assert proof.refusals == ["halted"]
+
+
+@pytest.mark.parametrize("name", GOOD["bodies"])
+def test_a_body_is_read_and_written_again_byte_for_byte(name):
+    data = bytes.fromhex(GOOD["bodies"][name])
+    body = decode(data, CountsBody)
+    assert encode(body) == data
+    schema = open_envelope(ENVELOPES[1])[1].schema
+    release = "mass" if body.hypothesis is None else "signed_error"
+    planned = PlannedQuery(kind="counts", release=release, partitions=len(body.partitions), scale=Rational(1, 1))
+    assert read_body(data, planned, schema, Limits()) == body
+
+
+def test_a_release_is_read_and_written_again_byte_for_byte():
+    data = bytes.fromhex(GOOD["release"])
+    release = decode(data, CountsRelease)
+    assert encode(release) == data
+    assert release.counts == bytes([7, *[0] * 7, 0xFD, *[0xFF] * 7])
+
+
+def read_envelope(data):
+    envelope, _ = open_envelope(data)
+    verify(envelope, LEARNER.public)
+
+
+def read_first_body(data):
+    proposal, card = open_envelope(ENVELOPES[2])[1], open_envelope(ENVELOPES[1])[1]
+    read_body(data, proposal.plan.queries[0], card.schema, card.limits)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_vector_is_refused_with_its_code(name):
+    vector = BAD[name]
+    read = {"envelope": read_envelope, "body": read_first_body}[vector["reads"]]
+    with pytest.raises(RemoteProtocolError) as caught:
+        read(bytes.fromhex(vector["bytes"]))
+    assert caught.value.code == vector["code"]
+
+
+def test_the_files_are_what_the_generator_writes():
+    spec = importlib.util.spec_from_file_location("generate_vectors", FOLDER / "generate.py")
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    for name, content in generator.vectors().items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == generator.text(content), "run tests/vectors/generate.py"
