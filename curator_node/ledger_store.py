@@ -107,9 +107,11 @@ class DatabaseStore:
             self._engine = sa.create_engine(url)
             if self._engine.dialect.name == "sqlite":
                 sa.event.listen(self._engine, "connect", _make_durable)
-            with self._engine.begin() as connection:
-                for table in METADATA.sorted_tables:
-                    connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+            try:
+                self._create_tables()
+            except sa.exc.IntegrityError:
+                # PostgreSQL: another process created them between our look and our act; now they exist.
+                self._create_tables()
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
 
@@ -147,6 +149,11 @@ class DatabaseStore:
     def close(self) -> None:
         """See `LedgerStore`."""
         self._engine.dispose()
+
+    def _create_tables(self) -> None:
+        with self._engine.begin() as connection:
+            for table in METADATA.sorted_tables:
+                connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
 
     def _translate(self) -> "_Translate":
         return _Translate()

@@ -125,6 +125,7 @@ class Replay:
         self._asked = message
         self._request, self._request_envelope, self._answered = identity, data, False
         if isinstance(message, StudyProposal):
+            self._require(self.card is not None, "the plan is proposed before the card is known")
             self.plan = message.plan
 
     def _feed_reply(self, data: bytes, envelope: Envelope, message: Message) -> None:

@@ -142,7 +142,7 @@ def test_limit_of_zero_is_refused(limit):
 def test_missing_key_and_broken_toml_are_told():
     with pytest.raises(ConfigurationError, match="missing required field `cap`"):
         read_policy('name = "basel"')
-    with pytest.raises(ConfigurationError, match="policy basel.toml is not valid TOML"):
+    with pytest.raises(ConfigurationError, match=r"policy basel\.toml is not valid TOML"):
         read_policy("cap = ", where="policy basel.toml")
 
 
