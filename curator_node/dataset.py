@@ -17,7 +17,7 @@ from curator_node.workloads import WorkloadCache
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition
-from protocol.records import Records, encode_frame, encode_labels
+from protocol.records import Records, column_texts, encode_frame, encode_labels
 from protocol.schema import Schema
 
 
@@ -49,7 +49,7 @@ class PrivateDataset:
         records = encode_frame(frame, steward.schema)
         labels = encode_labels(frame[steward.label], steward.classes)
         if steward.unit is not None:
-            units = frame[steward.unit].cast(pl.String)
+            units = column_texts(frame[steward.unit])
             if units.null_count():
                 raise ConfigurationError(f"unit column {steward.unit!r} is empty in some row; name a unit for each")
             kept = bounded_rows(units.to_list(), records, labels, steward.most_records_per_unit, unit_key)

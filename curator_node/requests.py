@@ -12,12 +12,10 @@ from protocol.messages import Message, Query
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
+from protocol.queries.limits import ASSUMED_ROUND_SIZE
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
-
-ASSUMED_ROUND_SIZE = 10_000
-"""Stands in for an undeclared round size where work is bounded; never the true number of records."""
 
 
 def check_time(message: Message, now: int, policy: Policy) -> None:

@@ -20,12 +20,11 @@ from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
+from protocol.queries.limits import ASSUMED_ROUND_SIZE
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
 
-ASSUMED_ROUND_SIZE = 10_000
-"""What a curator without a declared round size bounds work by."""
 ENVELOPE_BYTES = 1024
 """What an envelope adds to a body, at most."""
 NO_REPLY = "no reply"

@@ -14,8 +14,6 @@ from protocol.refusals import RefusalCode
 T = TypeVar("T")
 
 MOST_ENVELOPE_BYTES = 16 * 1024 * 1024
-MOST_SMALL_BYTES = 64 * 1024
-"""Limit for messages that carry no workload, hypothesis or counts."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[Any, msgspec.msgpack.Decoder[Any]] = {}

@@ -120,6 +120,8 @@ def _check_feature(feature: Feature, schema: Schema, field: str) -> None:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "each level once")
         if isinstance(attribute, CategoricalAttribute) and not set(feature.levels) <= set(attribute.levels):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "levels of the card")
+        if isinstance(attribute, CategoricalAttribute) and feature.imputation not in ("", *attribute.levels):
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.imputation", "a level of the card, or empty")
     if not fits:
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card, of this kind")
     if not all(math.isfinite(number) and abs(number) <= MOST_MAGNITUDE for number in numbers):

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema
 
 MISSING_CODE = -1
 """Code of a missing category; declared levels are 0 .. L-1 and L is "other"."""
@@ -85,7 +85,7 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.bool_
     Raises:
         ConfigurationError: a label is missing or is none of the two classes; names the first row, no value.
     """
-    texts = _texts(column)
+    texts = column_texts(column)
     if texts.null_count():
         row = int(texts.is_null().arg_true()[0]) + 1
         raise ConfigurationError(f"label column {column.name!r} is empty in row {row}; remove or label the record")
@@ -100,7 +100,7 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.bool_
 
 def _numbers(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float64]:
     if column.dtype == pl.String:
-        texts = _texts(column)
+        texts = column_texts(column)
         values = texts.cast(pl.Float64, strict=False)
         wrong = values.is_null() & texts.is_not_null()
     elif column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
@@ -117,7 +117,7 @@ def _numbers(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float
 
 
 def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
-    texts = _texts(column)
+    texts = column_texts(column)
     codes = texts.replace_strict(
         list(attribute.levels),
         list(range(len(attribute.levels))),
@@ -128,8 +128,12 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
     return np.where(missing, np.int16(MISSING_CODE), codes.to_numpy())
 
 
-def _texts(column: pl.Series) -> pl.Series:
-    """The column as trimmed text, null where missing; 1.0 and 1 are the same text "1"."""
+def column_texts(column: pl.Series) -> pl.Series:
+    """A column as trimmed text, null where missing; 1.0 and 1 are the same text "1".
+
+    Raises:
+        ConfigurationError: the column holds lists, bytes or objects.
+    """
     if not (column.dtype.is_numeric() or column.dtype.base_type() in _TEXT_LIKE):
         raise ConfigurationError(
             f"column {column.name!r} has type {column.dtype.base_type()}; text, numbers, booleans or dates are wanted"
@@ -144,11 +148,6 @@ def _texts(column: pl.Series) -> pl.Series:
     texts = column.cast(pl.String).str.strip_chars()
     return (
         pl.DataFrame({"t": texts})
-        .select(
-            pl.when(pl.col("t").is_in(["", "?", "NA", "NaN", "nan", "null"]))
-            .then(None)
-            .otherwise("t")
-            .alias(column.name)
-        )
+        .select(pl.when(pl.col("t").is_in(MISSING_TEXTS)).then(None).otherwise("t").alias(column.name))
         .to_series()
     )

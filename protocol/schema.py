@@ -9,6 +9,9 @@ import msgspec
 MOST_MAGNITUDE = 1e15
 """Bounds, offsets and factors stay below this, so that no later product overflows."""
 
+MISSING_TEXTS = ("", "?", "NA", "NaN", "nan", "null")
+"""What means "missing" in a column of text."""
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Description = Annotated[str, msgspec.Meta(max_length=2000)]
 
@@ -41,6 +44,7 @@ class CategoricalAttribute(
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
             raise ValueError(f"attribute {self.name!r} declares a level twice")
+        _check_texts(self.levels, f"attribute {self.name!r}: level")
 
 
 Attribute = NumericAttribute | CategoricalAttribute
@@ -67,6 +71,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             raise ValueError("the label is also listed as an attribute")
         if self.classes[0] == self.classes[1]:
             raise ValueError("the two classes have the same name")
+        _check_texts(self.classes, "class")
 
     def find(self, name: str) -> Attribute | None:
         """The attribute of that name, or None."""
@@ -85,3 +90,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         if (self.label, self.classes) != (other.label, other.classes):
             names.append(self.label)
         return names
+
+
+def _check_texts(texts: tuple[str, ...], what: str) -> None:
+    """A text that no record can ever match is a mistake: records are trimmed, and some texts mean missing."""
+    for text in texts:
+        if text != text.strip() or text in MISSING_TEXTS:
+            raise ValueError(f"{what} {text!r} can never occur: it has outer spaces, or means a missing value")

@@ -11,9 +11,11 @@ from protocol.messages import (
     CardRequest,
     Message,
     Query,
+    Receipt,
     Refusal,
     Release,
     StudyAccepted,
+    StudyClose,
     StudyClosed,
     StudyProposal,
 )
@@ -75,6 +77,7 @@ class Replay:
     _request: bytes = b""
     _request_envelope: bytes = b""
     _answered: bool = False
+    _unanswered: Fraction = Fraction(0)
     _last_reply: bytes = b""
     _position: int = 0
 
@@ -121,6 +124,8 @@ class Replay:
             self._require(message.study == self._asked.study, "the request is of another study")
         if self._last_reply:
             self._require(message.answers == digest(self._last_reply), "the request follows another reply")
+        if isinstance(message, StudyClose) and self.state is State.ASKED and self.plan is not None and self.card:
+            self._unanswered = query_cost(self.plan.queries[self.releases], self.card.most_records_per_unit)
         self._advance(envelope)
         self._asked = message
         self._request, self._request_envelope, self._answered = identity, data, False
@@ -143,7 +148,6 @@ class Replay:
             raise ReplayError(f"envelope {self._position}: {envelope.type} without a card and a plan")
         if not isinstance(message, StudyAccepted | Release | StudyClosed):
             raise ReplayError(f"envelope {self._position}: {envelope.type} is no reply of a study")
-        most = self.card.most_records_per_unit
         receipt = open_receipt(message.receipt, self.curator, label=self.label)
         names = (receipt.request, receipt.learner, receipt.study, receipt.sequence)
         asked = (self._asked.study, self._asked.sequence)
@@ -151,23 +155,33 @@ class Replay:
         self._require((message.study, message.sequence) == asked, "the reply names another study or sequence")
         charged = Fraction(0)
         if isinstance(message, StudyAccepted):
-            self.epsilon_claimed = plan_cost(self.plan, most)
+            self.epsilon_claimed = plan_cost(self.plan, self.card.most_records_per_unit)
             self._require(parse_amount(message.cost) == self.epsilon_claimed, "the quoted cost is not the plan's")
         elif isinstance(message, Release):
-            self._require(self.releases < len(self.plan.queries), "more releases than planned queries")
-            planned = self.plan.queries[self.releases]
-            if isinstance(self._asked, Query):
-                self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
-                query_kind(planned.kind).read_body(self._asked.body, planned, self.card.schema, self.card.limits)
-            charged = query_cost(planned, most)
-            self.releases += 1
-            self._require(receipt.release == digest(message.body), "the receipt is for another release")
+            charged = self._check_release(message, receipt, self.plan, self.card)
+        else:
+            self._check_closing(message, receipt)
         self.epsilon_spent += charged
         self._require(parse_amount(receipt.charged) == charged, "the charge is not the query's cost")
         self._require(parse_amount(receipt.spent_by_study) == self.epsilon_spent, "the total is not the sum")
-        if isinstance(message, StudyClosed):
-            rest = self.epsilon_claimed - self.epsilon_spent
-            self._require(parse_amount(message.refunded) == rest, "the refund is not what was left")
+
+    def _check_release(self, message: Release, receipt: Receipt, plan: Plan, card: Card) -> Fraction:
+        """The exact cost of what was released."""
+        self._require(self.releases < len(plan.queries), "more releases than planned queries")
+        planned = plan.queries[self.releases]
+        if isinstance(self._asked, Query):
+            self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
+            query_kind(planned.kind).read_body(self._asked.body, planned, card.schema, card.limits)
+        self.releases += 1
+        self._require(receipt.release == digest(message.body), "the receipt is for another release")
+        return query_cost(planned, card.most_records_per_unit)
+
+    def _check_closing(self, message: StudyClosed, receipt: Receipt) -> None:
+        """The refund, given that one query may have been charged whose release was lost on the way."""
+        if parse_amount(receipt.spent_by_study) == self.epsilon_spent + self._unanswered:
+            self.epsilon_spent += self._unanswered
+        rest = self.epsilon_claimed - self.epsilon_spent
+        self._require(parse_amount(message.refunded) == rest, "the refund is not what was left")
 
     def _advance(self, envelope: Envelope) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -85,7 +86,7 @@ def simulate(
             return
         out.print(result_table(run.report))
         for note in run.report.notes:
-            out.print(f"[yellow]note[/] {note}", highlight=False)
+            out.print(f"[yellow]note[/] {escape(note)}", highlight=False)
         out.print(f"report: {page}", soft_wrap=True, highlight=False)
 
 
@@ -126,7 +127,10 @@ def verify(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> Non
 
         rows = verify_run(run)
         out.print(proof_table(rows))
-        if any(row["verdict"] != "proven" for row in rows):
+        complaints = [str(row["why"]) for row in rows if "why" in row]
+        for complaint in complaints:
+            err.print(f"[bold red]not proven[/] {escape(complaint)}", highlight=False, soft_wrap=True)
+        if complaints:
             raise typer.Exit(1)
 
 
@@ -164,7 +168,7 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except (ExprilError, DataUnavailableError) as error:
-        err.print(f"[bold red]error[/] {error}", highlight=False, soft_wrap=True)
+        err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
 
 

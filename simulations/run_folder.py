@@ -1,6 +1,5 @@
 """What a run leaves behind: scenario, metrics, transcripts, ledgers, and one HTML page."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -104,7 +103,7 @@ def verify_run(folder: Path) -> list[dict[str, str | int]]:
         try:
             proof = replay(stored.envelopes, stored.curator_key, stored.learner_key, label=label)
         except ExprilError as error:
-            rows.append(row | {"verdict": f"NOT PROVEN: {error}", "claimed": "", "spent": "", "releases": 0})
+            rows.append(row | {"verdict": "NOT PROVEN", "why": f"{file.name}: {error}"})
             continue
         rows.append(
             row
@@ -113,11 +112,7 @@ def verify_run(folder: Path) -> list[dict[str, str | int]]:
                 "claimed": str(proof.epsilon_claimed),
                 "spent": str(proof.epsilon_spent),
                 "releases": proof.releases,
+                "study": proof.state,
             }
         )
     return rows
-
-
-def write_json(value: object) -> str:
-    """Compact, sorted by insertion; for machines."""
-    return json.dumps(value, ensure_ascii=False)

@@ -47,12 +47,12 @@ def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
 
 def proof_table(rows: Sequence[Mapping[str, str | int]]) -> Table:
     """What each transcript proves."""
-    table = Table()
-    names = ("repeat", "learner", "curator", "verdict", "claimed", "spent", "releases")
+    table = Table(box=box.SIMPLE_HEAD)
+    names = ("repeat", "learner", "curator", "verdict", "claimed", "spent", "releases", "study")
     for name in names:
         table.add_column(name)
     for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
+        table.add_row(*(escape(str(row.get(name, ""))) for name in names))
     return table
 
 

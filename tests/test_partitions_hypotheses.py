@@ -421,3 +421,19 @@ def test_a_wide_schema_is_searched_in_constant_time():
     features.check(schema, "here")
     assert schema.find("x9999") is many[-1]
     assert schema.find("y") is None
+
+
+@pytest.mark.parametrize("text", ["NA", "?", "", " a", "a "])
+def test_a_level_or_class_that_no_record_can_match_is_refused(text):
+    with pytest.raises((ValueError, msgspec.ValidationError), match="can never occur"):
+        CategoricalAttribute("c", ("a", text))
+    with pytest.raises((ValueError, msgspec.ValidationError), match="can never occur"):
+        Schema((NumericAttribute("x", 0.0, 1.0),), "y", ("no", text))
+
+
+def test_an_imputation_that_is_no_level_of_the_card_is_refused():
+    features = FeatureMap((CategoricalFeature("c", ("a",), 1.0, "z"),))
+    with pytest.raises(RemoteProtocolError) as caught:
+        features.check(SCHEMA, "features")
+    assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, "features.features[0].imputation")
+    FeatureMap((CategoricalFeature("c", ("a",), 1.0, "b"),)).check(SCHEMA, "features")

@@ -220,6 +220,32 @@ def test_a_study_closed_early_spends_less_than_it_claimed():
     assert proof.state is State.CLOSED
 
 
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
+    story = Story()
+    story.card()
+    story.propose()
+    story.accept()
+    story.query(0)
+    story.spent += COSTS[0] if charged else 0
+    story.close(2)
+    proof = story.replay()
+    assert proof.state is State.CLOSED
+    assert proof.epsilon_spent == (COSTS[0] if charged else 0)
+    assert proof.releases == 0
+
+
+def test_a_close_that_charges_more_than_the_lost_query_is_noticed():
+    story = Story()
+    story.card()
+    story.propose()
+    story.accept()
+    story.query(0)
+    story.spent += COSTS[0] + COSTS[1]
+    story.close(2)
+    assert_noticed(story.written, "the refund is not what was left")
+
+
 def test_a_study_under_way_shows_that_it_is_not_closed():
     for length in range(10):
         proof = replay(told().written[:length], CURATOR.public, LEARNER.public)

@@ -4,6 +4,9 @@ from typing import Annotated
 
 import msgspec
 
+ASSUMED_ROUND_SIZE = 10_000
+"""Stands in for an undeclared round size where work is bounded; never the true number of records."""
+
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
