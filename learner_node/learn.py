@@ -60,15 +60,15 @@ class Learned:
 class _Group:
     """Curators whose answers are solved together."""
 
-    names: list[str]
+    names: frozenset[str]
     strategy: Strategy
     problem: Problem
     models: list[Model | None] = field(default_factory=list)
 
-    def answers(self, study: Study) -> list[CountsAnswer]:
-        """Per round, the sum over the curators that answered all rounds."""
-        together = [name for name in study.survivors if name in self.names]
-        return [add([done.answers[name] for name in together]) for done in study.rounds]
+    def answers(self, study: Study, survivors: Sequence[str]) -> list[CountsAnswer]:
+        """Per round, the sum over the curators that answered all rounds; empty where none is left."""
+        together = [name for name in survivors if name in self.names]
+        return [add([done.answers[name] for name in together]) for done in study.rounds] if together else []
 
 
 def learn(
@@ -117,7 +117,7 @@ def learn(
     names = list(cards)
     groups = [
         _Group(
-            members,
+            frozenset(members),
             make_strategy(strategy, options or {}),
             Problem(
                 source=records,
@@ -139,16 +139,18 @@ def learn(
         study.propose(plan, purpose, names)
         for number in range(len(plan.queries)):
             progress("rounds", number, len(plan.queries))
+            survivors = study.survivors
             if number:
-                bodies = _next_bodies(study, groups, study.survivors)
-            study.ask({name: body for name, body in bodies.items() if name in study.survivors})
+                bodies = _next_bodies(study, groups, survivors)
+            study.ask({name: bodies[name] for name in survivors})
             _absorb(study, groups)
         progress("rounds", len(plan.queries), len(plan.queries))
     finally:
         study.close()
+    survivors = study.survivors
     for group in groups:
-        if any(name in study.survivors for name in group.names):
-            key = POOLED if pooling == "sum" else group.names[0]
+        if not group.names.isdisjoint(survivors):
+            key = POOLED if pooling == "sum" else next(iter(group.names))
             learned.models[key] = group.models
             learned.estimates[key] = group.strategy.source_estimate()
     return learned
@@ -159,14 +161,15 @@ def _next_bodies(study: Study, groups: list[_Group], asked: list[str]) -> dict[s
     for group in groups:
         alive = [name for name in asked if name in group.names]
         if alive:
-            body = group.strategy.next_body(group.problem, group.answers(study))
+            body = group.strategy.next_body(group.problem, group.answers(study, alive))
             bodies.update(dict.fromkeys(alive, body))
     return bodies
 
 
 def _absorb(study: Study, groups: list[_Group]) -> None:
+    survivors = study.survivors
     for group in groups:
-        answers = group.answers(study) if any(name in study.survivors for name in group.names) else []
+        answers = group.answers(study, survivors)
         group.models.append(group.strategy.absorb(group.problem, answers) if answers else None)
 
 

@@ -123,7 +123,7 @@ def test_every_registered_kind_is_drawn_here():
 # sensitivity
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rest=tables.filter(bool),
     own=st.lists(records, min_size=1, max_size=5),
@@ -215,7 +215,7 @@ def slow_prediction(hypothesis, row):
     raise AssertionError
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=tables.filter(bool), query=queries())
 def test_counts_are_those_of_a_slow_loop(rows, query):
     body, planned = query
@@ -250,7 +250,7 @@ def test_many_partitions_are_counted_whatever_their_sizes():
 # privacy units
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(table=tables.filter(bool), most=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
 def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
     def kept(rows):

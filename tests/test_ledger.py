@@ -271,9 +271,9 @@ def _folders(tmp_path_factory):
 
 
 TestMemoryLedger = LedgerMachine.TestCase
-TestMemoryLedger.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestMemoryLedger.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestDatabaseLedger = DatabaseMachine.TestCase
-TestDatabaseLedger.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestDatabaseLedger.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 
 
 @pytest.fixture
