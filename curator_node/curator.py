@@ -19,10 +19,10 @@ from curator_node.ledger import Caps, HaltedError, InsufficientBudgetError, Ledg
 from curator_node.ledger_entries import StudyAccount
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.policy import Policy
-from curator_node.requests import check_next, check_plan, check_query, check_time
+from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
 from protocol.envelopes import (
     LABEL,
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     SigningKey,
     digest,
     open_envelope,
@@ -50,14 +50,10 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.queries import NEIGHBOURING_RELATION, query_cost
-from protocol.rationals import amount
+from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
 log = logging.getLogger(__name__)
-
-LONGEST_DENOMINATOR = 2**1024
-"""Totals over many studies outgrow any message; with a longer denominator they travel rounded to 2^-64. The
-ledger itself stays exact."""
 
 
 class Curator:
@@ -70,6 +66,9 @@ class Curator:
         policy: its steward's.
         clock: seconds since 1970 as an int.
         noise: where noise comes from.
+
+    Attributes:
+        label: under which it signs; not the production label where its releases are not private as claimed.
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy.
@@ -93,7 +92,7 @@ class Curator:
         self._policy = policy
         self._clock = clock
         self._noise = noise
-        self._label = SEEDED_LABEL if noise.seeded else LABEL
+        self.label = NOT_PRIVATE_LABEL if noise.seeded or not policy.private else LABEL
         self._lock = threading.Lock()
 
     @property
@@ -187,6 +186,8 @@ class Curator:
             open_studies = account.open_by_learner.get(message.sender, set())
             if len(open_studies) >= self._policy.open_studies:
                 raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self._policy.open_studies} open")
+            if account.ordinals.get(message.sender, 0) >= self._policy.studies:
+                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self._policy.studies} ever")
             wanted = Reservation(
                 study=message.study,
                 learner=message.sender,
@@ -217,8 +218,10 @@ class Curator:
 
     def _close(self, data: bytes, message: StudyClose, identity: bytes, now: int) -> StudyClosed:
         study = self._study(message)
-        if study.last_request != identity and message.sequence <= study.sequence:
-            raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", "the next sequence of the study")
+        if study.last_request != identity:
+            check_not_ended(study)
+            if message.sequence <= study.sequence:
+                raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", "the next sequence of the study")
         refund = self._ledger.close_study(message.study, message.sequence, identity, now)
         receipt = self._receipt(message, identity, now)
         return StudyClosed(**self._header(data, message), refunded=amount(refund), receipt=receipt)
@@ -240,7 +243,7 @@ class Curator:
         if not message.newest_receipt or suspect in self._ledger.account.acknowledged:
             return
         try:
-            receipt = open_receipt(message.newest_receipt, self.identity, label=self._label)
+            receipt = open_receipt(message.newest_receipt, self.identity, label=self.label)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
         hashes = self._ledger.account.hashes
@@ -275,15 +278,15 @@ class Curator:
             release=release,
             charged=amount(charged),
             spent_by_study=amount(account.studies[message.study].spent),
-            spent_by_learner=amount(_shorten(account.spent.get(message.sender, Fraction(0)), math.ceil)),
+            spent_by_learner=amount(shorten(account.spent.get(message.sender, Fraction(0)), math.ceil)),
             ledger_index=account.next_index - 1,
             ledger_head=account.head,
             issued_at=now,
         )
-        return seal_receipt(receipt, self._key, label=self._label)
+        return seal_receipt(receipt, self._key, label=self.label)
 
     def _refuse_budget(self, data: bytes, message: Message | None, error: InsufficientBudgetError) -> bytes:
-        remaining = _shorten(error.remaining, math.floor)
+        remaining = shorten(error.remaining, math.floor)
         factor = amount(error.requested / remaining) if remaining else ""
         refusal = RemoteProtocolError(RefusalCode.OVER_BUDGET, "plan", f"a cost of at most {remaining}")
         return self._refuse(data, message, refusal, scale_factor=factor)
@@ -296,7 +299,7 @@ class Curator:
         log.info("refused: %s", code)
         remaining = ""
         if message is not None:
-            remaining = amount(_shorten(self._ledger.remaining(message.sender, self._caps(message.sender)), math.floor))
+            remaining = amount(shorten(self._ledger.remaining(message.sender, self._caps(message.sender)), math.floor))
         return self._seal(
             Refusal(
                 **self._header(data, message),
@@ -320,9 +323,4 @@ class Curator:
         }
 
     def _seal(self, message: Message) -> bytes:
-        return seal(message, self._key, label=self._label)
-
-
-def _shorten(total: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
-    """A total that fits into a message: itself, or its neighbour on the grid of 2^-64."""
-    return total if total.denominator <= LONGEST_DENOMINATOR else Fraction(rounding(total * 2**64), 2**64)
+        return seal(message, self._key, label=self.label)

@@ -40,6 +40,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         learners: who may ask.
         limits: of one query; they are on the card.
         open_studies: most studies that one learner may have open.
+        studies: most studies that one learner may ever propose; a study closed unused costs nothing, so without
+            this the ledger could be made to grow for ever.
         reservation_seconds: how long a study's reservation lasts.
         message_seconds: how far ahead a message's expiry may lie.
         least_cost: smallest cost of a plan, so that the ledger cannot be flooded with crumbs.
@@ -52,6 +54,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     learners: tuple[LearnerPolicy, ...] = ()
     limits: Limits = Limits()
     open_studies: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 4
+    studies: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
     reservation_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 86_400
     message_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 3_600
     least_cost: Written = "1/1000"
@@ -79,6 +82,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def learner(self, key: bytes) -> LearnerPolicy | None:
         """The entry of a public key, or None."""
         return next((learner for learner in self.learners if learner.key == key.hex()), None)
+
+    @property
+    def private(self) -> bool:
+        """Whether every allowed release kind is private as claimed."""
+        return all(RELEASE_KINDS[kind].private for kind in self.limits.release_kinds)
 
     @property
     def total_cap(self) -> Fraction:

@@ -51,14 +51,19 @@ def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fracti
     return cost
 
 
-def check_next(message: Query, identity: bytes, study: StudyAccount, last_reply: bytes | None) -> None:
-    """Raise RemoteProtocolError unless this is the study's next query, or one charged and not yet answered."""
-    if study.last_request == identity:
-        return
+def check_not_ended(study: StudyAccount) -> None:
+    """Raise RemoteProtocolError(STUDY_CLOSED or STUDY_EXPIRED) for a study that has ended."""
     if study.state is State.CLOSED:
         raise RemoteProtocolError(RefusalCode.STUDY_CLOSED)
     if study.state is State.EXPIRED:
         raise RemoteProtocolError(RefusalCode.STUDY_EXPIRED)
+
+
+def check_next(message: Query, identity: bytes, study: StudyAccount, last_reply: bytes | None) -> None:
+    """Raise RemoteProtocolError unless this is the study's next query, or one charged and not yet answered."""
+    if study.last_request == identity:
+        return
+    check_not_ended(study)
     expected = study.sequence + 1
     if message.sequence < expected:
         raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "sequence", f"sequence {expected}")

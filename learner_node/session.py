@@ -6,7 +6,7 @@ from typing import Any
 from protocol.codec import encode
 from protocol.envelopes import (
     LABEL,
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     SigningKey,
     digest,
     open_envelope,
@@ -53,7 +53,7 @@ class Session:
         key: the learner's signing key.
         study: random identity of the study, 16 bytes.
         lifetime: seconds for which a message is valid.
-        allow_seeded: accept a curator whose noise comes from a seed; simulations only.
+        allow_not_private: accept a curator that signs as not private (seeded noise, `paper_ratio`); simulations only.
         state: where the study stands.
         pending: the request that awaits its reply; send the same bytes again to retry.
         card, accepted, closed: the replies so far.
@@ -66,7 +66,7 @@ class Session:
     key: SigningKey
     study: bytes
     lifetime: int = 600
-    allow_seeded: bool = False
+    allow_not_private: bool = False
     state: State = State.NEW
     sequence: int = 0
     pending: bytes = b""
@@ -75,7 +75,7 @@ class Session:
     closed: StudyClosed | None = None
     newest_receipt: bytes = b""
     receipt: Receipt | None = None
-    seeded: bool = False
+    not_private: bool = False
     transcript: Transcript = field(default_factory=Transcript)
     _awaited: type[Message] = Card
     _last_reply: bytes = NO_DIGEST
@@ -121,8 +121,8 @@ class Session:
         if not self.pending or self._request is None:
             raise LocalProtocolError("no request is pending")
         envelope, message = open_envelope(data)
-        seeded = self.allow_seeded and envelope.label == SEEDED_LABEL
-        label = SEEDED_LABEL if seeded else LABEL
+        not_private = self.allow_not_private and envelope.label == NOT_PRIVATE_LABEL
+        label = NOT_PRIVATE_LABEL if not_private else LABEL
         verify(envelope, self.curator, label=label)
         if message.sender != self.curator:
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "sender")
@@ -144,7 +144,7 @@ class Session:
         if isinstance(message, StudyAccepted | Release | StudyClosed):
             self.receipt = self._checked_receipt(message, self._request, label)
             self.newest_receipt = message.receipt
-        self.seeded = self.seeded or seeded
+        self.not_private = self.not_private or not_private
         self._move(message, data)
         self.pending = b""
         self.transcript.append(data)

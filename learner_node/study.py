@@ -70,7 +70,7 @@ class Federation:
         receipts: curator's public key -> newest receipt; read and updated, so that the next study can prove a
             rolled-back ledger. Keep it between runs.
         attempts: how often a request is sent before its curator is given up.
-        allow_seeded: accept curators whose noise comes from a seed; simulations only.
+        allow_not_private: accept curators that sign as not private; simulations only.
 
     It is a handle: a copy, however deep, is the same federation with the same receipts.
     """
@@ -82,7 +82,7 @@ class Federation:
     entropy: Callable[[int], bytes]
     receipts: dict[bytes, bytes] = field(default_factory=dict)
     attempts: int = 2
-    allow_seeded: bool = False
+    allow_not_private: bool = False
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"
@@ -127,7 +127,7 @@ class Study:
                 curator=key,
                 key=federation.key,
                 study=federation.entropy(16),
-                allow_seeded=federation.allow_seeded,
+                allow_not_private=federation.allow_not_private,
                 newest_receipt=federation.receipts.get(key, b""),
             )
             for name, key in federation.curators.items()

@@ -26,8 +26,9 @@ from protocol.refusals import RefusalCode
 
 LABEL = "expril/1"
 """Domain separation of production signatures."""
-SEEDED_LABEL = "expril/1 simulation, noise from a seed, not private"
-"""Label of everything signed by a curator whose noise came from a seed; never accepted in its place."""
+NOT_PRIVATE_LABEL = "expril/1 simulation, not private"
+"""Label of all that a curator signs whose noise comes from a seed, or which serves a release kind that is not private
+as claimed; never accepted in place of the other."""
 RECEIPT_TYPE = "receipt"
 
 

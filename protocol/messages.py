@@ -166,7 +166,8 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         request: digest of the request (sender, type and payload).
         release: SHA-256 of the release body; zero where nothing was released.
         charged: epsilon charged by this request.
-        spent_by_study, spent_by_learner: totals after it.
+        spent_by_study: total after it.
+        spent_by_learner: total after it; rounded up to 2^-64 where its denominator exceeds 2^1024.
         ledger_index, ledger_head: the ledger's chain after it.
         issued_at: by the curator's clock.
     """

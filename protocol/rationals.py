@@ -6,6 +6,7 @@ Out of scope: noise. The conversion of a scale to the float that a noise library
 
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import msgspec
 
 from protocol.errors import ConfigurationError
 
+LONGEST_DENOMINATOR = 2**1024
 MOST = 2**32 - 1
 """Largest numerator and denominator on the wire (32 bits)."""
 
@@ -104,3 +106,13 @@ def round_up_32(value: Fraction) -> Fraction:
     while power < 31 and math.ceil(value * 2 ** (power + 1)) <= MOST:
         power += 1
     return Fraction(math.ceil(value * 2**power), 2**power)
+
+
+def shorten(total: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
+    """A total of many studies that can be written down: itself, or its neighbour on the grid of 2^-64.
+
+    Args:
+        total: exact; its denominator may have grown beyond any message.
+        rounding: `math.floor` or `math.ceil`, against the asker.
+    """
+    return total if total.denominator <= LONGEST_DENOMINATOR else Fraction(rounding(total * 2**64), 2**64)

@@ -56,8 +56,8 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.OVER_LIMIT: "the request is over a limit of this curator's policy; see field and limit",
     RefusalCode.OVER_BUDGET: "the plan costs more than is left; multiply its scales by the factor given",
     RefusalCode.BELOW_LEAST_COST: "the plan costs less than this curator bothers to account for",
-    RefusalCode.TOO_MANY_STUDIES: "too many studies are open; close one first",
+    RefusalCode.TOO_MANY_STUDIES: "too many studies; close an open one, or ask the steward for more",
     RefusalCode.LEDGER_ROLLED_BACK: "the ledger lacks a receipt that this curator signed; its steward must act",
     RefusalCode.HALTED: "this curator has stopped until its steward acts",
-    RefusalCode.UNAVAILABLE: "the curator cannot serve just now; nothing was charged; repeat the same request",
+    RefusalCode.UNAVAILABLE: "the curator cannot serve just now; repeat the same request: it is charged at most once",
 }

@@ -25,7 +25,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from learner_node.learn import Learned, learn
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
-from protocol.envelopes import SigningKey
+from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.datasets import load_dataset
@@ -61,6 +61,7 @@ class Site:
     curator: Curator
     ledger: Ledger
     cap: Fraction
+    private_kinds: bool
 
 
 @dataclass
@@ -216,7 +217,7 @@ def _run_learner(
         carrier=carrier,
         clock=_now,
         entropy=secrets.token_bytes,
-        allow_seeded=scenario.noise_seed is not None,
+        allow_not_private=any(site.curator.label != LABEL for site in sites.values()),
     )
     outcome = Outcome(learner, None, None, key.public)
     try:
@@ -266,7 +267,9 @@ def _open_site(
     curator = Curator(
         dataset=dataset, ledger=ledger, key=key, policy=policy, clock=_now, noise=_noise(scenario, name, repeat)
     )
-    return Site(name, private, pieces["source"], pieces["test"], declared, curator, ledger, policy.total_cap)
+    return Site(
+        name, private, pieces["source"], pieces["test"], declared, curator, ledger, policy.total_cap, policy.private
+    )
 
 
 def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: StewardFile) -> int:

@@ -12,7 +12,6 @@ import polars as pl
 
 from curator_node.ledger_entries import Entry, EntryKind
 from protocol.codec import decode
-from protocol.envelopes import LABEL, SEEDED_LABEL
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
 from protocol.transcript import replay
@@ -61,12 +60,14 @@ class Run:
         rows: one per repeat, learner, round and site, for the metrics file.
         transcripts: (repeat, learner, curator) -> envelopes.
         keys: name of a curator or learner in a repeat -> public key.
+        labels: curator -> label of its signatures.
     """
 
     report: RunReport
     rows: list[dict[str, Any]]
     transcripts: dict[tuple[int, str, str], list[bytes]]
     keys: dict[tuple[int, str], bytes]
+    labels: dict[str, str]
 
 
 def run_scenario(
@@ -96,7 +97,7 @@ def run_scenario(
         AccountingError: receipts, ledger and plan disagree.
     """
     tallies = {learner.name: Tally() for learner in scenario.learners}
-    run = Run(report=None, rows=[], transcripts={}, keys={})  # type: ignore[arg-type]
+    run = Run(report=None, rows=[], transcripts={}, keys={}, labels={})  # type: ignore[arg-type]
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
     for number in range(scenario.repeats):
@@ -104,12 +105,12 @@ def run_scenario(
         repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None)
         own, pooled = references(repeat.sites)
         for outcome in repeat.outcomes:
-            _check_accounts(outcome, repeat, seeded=scenario.noise_seed is not None)
+            _check_accounts(outcome, repeat)
             _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, number, run.rows)
             _keep_transcripts(run, outcome, repeat, number)
         if number == 0:
             curators = tuple(_curator_report(site, repeat) for site in repeat.sites.values())
-            notes = _notes(repeat)
+            notes = _claims(repeat) + _notes(repeat)
         for site in repeat.sites.values():
             site.ledger.store.close()
     tick("repeats", scenario.repeats, scenario.repeats)
@@ -156,14 +157,13 @@ def _score_object(score: Score) -> dict[str, float | None]:
     }
 
 
-def _check_accounts(outcome: Outcome, repeat: Repeat, *, seeded: bool) -> None:
+def _check_accounts(outcome: Outcome, repeat: Repeat) -> None:
     """Replay each transcript as an auditor would, and hold it against the curator's ledger."""
     if outcome.study is None:
         return
     for name, session in outcome.study.sessions.items():
-        proof = replay(
-            session.transcript.envelopes, session.curator, outcome.key, label=SEEDED_LABEL if seeded else LABEL
-        )
+        label = repeat.sites[name].curator.label
+        proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
         account = repeat.sites[name].ledger.account
         study = account.studies.get(session.study)
         spent = study.spent if study is not None else Fraction(0)
@@ -228,6 +228,7 @@ def _keep_transcripts(run: Run, outcome: Outcome, repeat: Repeat, number: int) -
     run.keys[number, outcome.learner.name] = outcome.key
     for site in repeat.sites.values():
         run.keys[number, site.name] = site.curator.identity
+        run.labels[site.name] = site.curator.label
     if outcome.study is not None:
         for name, session in outcome.study.sessions.items():
             run.transcripts[number, outcome.learner.name, name] = session.transcript.envelopes
@@ -291,6 +292,15 @@ def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
     return CuratorReport(
         name=site.name, cap=str(site.cap), private_unit=site.steward.unit or "record", spent_by_round=tuple(points)
     )
+
+
+def _claims(repeat: Repeat) -> list[str]:
+    """What must be said about releases whose claimed epsilon is not the true one."""
+    printed = [site.name for site in repeat.sites.values() if not site.private_kinds]
+    if not printed:
+        return []
+    names = ", ".join(printed)
+    return [f"The policies of {names} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
 
 
 def _notes(repeat: Repeat) -> list[str]:

@@ -1,5 +1,6 @@
 """A ledger for its steward's eyes, and the steward's act after a halt."""
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from curator_node.ledger_store import DatabaseStore, sqlite_url
 from protocol.codec import decode
 from protocol.errors import ConfigurationError
 from protocol.messages import NOBODY
-from protocol.rationals import parse_rational
+from protocol.rationals import parse_rational, shorten
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 
@@ -32,12 +33,12 @@ class LedgerView:
         return {
             "head": self.account.head.hex(),
             "halted": self.account.halted,
-            "spent": str(self.account.total_spent),
-            "reserved": str(self.account.total_reserved),
+            "spent": _written(self.account.total_spent),
+            "reserved": _written(self.account.total_reserved),
             "learners": {
                 key.hex(): {
-                    "spent": str(self.account.spent.get(key, Fraction(0))),
-                    "reserved": str(self.account.reserved.get(key, Fraction(0))),
+                    "spent": _written(self.account.spent.get(key, Fraction(0))),
+                    "reserved": _written(self.account.reserved.get(key, Fraction(0))),
                 }
                 for key in self._learners()
             },
@@ -64,8 +65,8 @@ class LedgerView:
         for key in self._learners():
             zero = Fraction(0)
             spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
-            learners.add_row(key.hex()[:16], str(spent), str(reserved))
-        learners.add_row("all", str(self.account.total_spent), str(self.account.total_reserved), style="bold")
+            learners.add_row(key.hex()[:16], _written(spent), _written(reserved))
+        learners.add_row("all", _written(self.account.total_spent), _written(self.account.total_reserved), style="bold")
         entries = Table(title=f"entries, chain verified to {self.account.head.hex()[:16]}")
         for name in ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon", "note"):
             entries.add_column(name)
@@ -121,6 +122,10 @@ def resume(path: Path, *, note: str, learner: str, restored: str) -> None:
     amount = parse_rational(restored) if restored else Fraction(0)
     ledger.resume(int(time.time()), learner=key, restored=amount, note=note)
     ledger.store.close()
+
+
+def _written(total: Fraction) -> str:
+    return str(shorten(total, math.ceil))
 
 
 def _open(path: Path) -> Ledger:

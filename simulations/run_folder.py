@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 
-from protocol.envelopes import LABEL, SEEDED_LABEL
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import replay
 from simulations.harness import Run, metrics_frame
@@ -27,7 +26,7 @@ class StoredTranscript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curator: str
     learner_key: bytes
     curator_key: bytes
-    seeded_noise: bool
+    label: str
     envelopes: list[bytes]
 
 
@@ -62,7 +61,7 @@ def save_run(run: Run, folder: Path) -> Path:
             curator=curator,
             learner_key=run.keys[repeat, learner],
             curator_key=run.keys[repeat, curator],
-            seeded_noise=run.report.seeded_noise,
+            label=run.labels[curator],
             envelopes=envelopes,
         )
         (transcripts / f"{position:05d}.msgpack").write_bytes(msgspec.msgpack.encode(stored))
@@ -99,9 +98,8 @@ def verify_run(folder: Path) -> list[dict[str, str | int]]:
         except msgspec.DecodeError:
             raise ConfigurationError(f"{file.name} is not a transcript") from None
         row: dict[str, str | int] = {"repeat": stored.repeat, "learner": stored.learner, "curator": stored.curator}
-        label = SEEDED_LABEL if stored.seeded_noise else LABEL
         try:
-            proof = replay(stored.envelopes, stored.curator_key, stored.learner_key, label=label)
+            proof = replay(stored.envelopes, stored.curator_key, stored.learner_key, label=stored.label)
         except ExprilError as error:
             rows.append(row | {"verdict": "NOT PROVEN", "why": f"{file.name}: {error}"})
             continue

@@ -103,7 +103,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         learner_cap: most epsilon of each learner; None: the cap.
         round_size: declared number of records; None: the true number rounded to two digits, which is what a
             steward would declare (only a simulation may look).
-        open_studies, reservation_seconds, least_cost, limits: as in a policy file.
+        open_studies, studies, reservation_seconds, least_cost, limits: as in a policy file.
     """
 
     name: Name
@@ -111,6 +111,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     learner_cap: Written | None = None
     round_size: int | None = None
     open_studies: int = 4
+    studies: int = 1_000
     reservation_seconds: int = 86_400
     least_cost: Written = "1/1000"
     limits: Limits = Limits()
@@ -126,6 +127,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             learners=tuple(learners),
             limits=self.limits,
             open_studies=self.open_studies,
+            studies=self.studies,
             reservation_seconds=self.reservation_seconds,
             least_cost=self.least_cost,
             simulation=True,

@@ -206,7 +206,7 @@ def message_of(reply: bytes):
 class Learner:
     """A learner's sessions with one curator; `ask` sends the pending request and takes the reply in."""
 
-    def __init__(self, curator, name="ann", *, clock=None, study=b"", receipt=b"", allow_seeded=False):
+    def __init__(self, curator, name="ann", *, clock=None, study=b"", receipt=b"", allow_not_private=False):
         self.curator = curator
         self.clock = clock or Clock()
         self.session = Session(
@@ -214,7 +214,7 @@ class Learner:
             key=key(name),
             study=(study or name.encode()).ljust(16, b"-"),
             newest_receipt=receipt,
-            allow_seeded=allow_seeded,
+            allow_not_private=allow_not_private,
         )
 
     def ask(self):
@@ -238,9 +238,9 @@ class Learner:
         return self.ask()
 
 
-def opened(curator, name="ann", *, plan=None, clock=None, study=b"") -> Learner:
+def opened(curator, name="ann", *, plan=None, clock=None, study=b"", allow_not_private=False) -> Learner:
     """A learner whose study is open."""
-    learner = Learner(curator, name, clock=clock, study=study)
+    learner = Learner(curator, name, clock=clock, study=study, allow_not_private=allow_not_private)
     reply = learner.propose(plan)
     assert not isinstance(reply, Refusal), reply
     return learner

@@ -38,7 +38,7 @@ from curator_node.ledger import Ledger
 from curator_node.ledger_store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
 from protocol.codec import decode, encode
-from protocol.envelopes import SEEDED_LABEL, Envelope, open_envelope, open_receipt, seal, verify
+from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
@@ -190,7 +190,7 @@ def test_signature_over_another_type_or_label_is_refused():
     envelope = decode(seal(message, key("ann")), Envelope)
     close = msgspec.structs.replace(envelope, type="study_close")
     refused(curator, encode(close), RefusalCode.BAD_SIGNATURE)
-    refused(curator, seal(message, key("ann"), label=SEEDED_LABEL), RefusalCode.BAD_SIGNATURE)
+    refused(curator, seal(message, key("ann"), label=NOT_PRIVATE_LABEL), RefusalCode.BAD_SIGNATURE)
 
 
 def test_stranger_learns_no_number():
@@ -361,7 +361,7 @@ def test_close_twice_refunds_once_and_ends_everything():
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
     for sequence in (1, 2, 3):
         again = StudyClose(**header(curator, study=learner.session.study, sequence=sequence))
-        refused(curator, seal(again, key("ann")), RefusalCode.OUT_OF_ORDER)
+        refused(curator, seal(again, key("ann")), RefusalCode.STUDY_CLOSED)
         late = query(learner, sequence=sequence, answers=before_closing)
         refused(curator, late, RefusalCode.STUDY_CLOSED)
 
@@ -383,7 +383,7 @@ def test_query_or_close_after_expiry_is_refused_and_the_rest_is_free():
     assert reply.code == RefusalCode.STUDY_EXPIRED
     assert reply.remaining == "29/30"
     refused(curator, late, RefusalCode.STUDY_EXPIRED)
-    refused(curator, close, RefusalCode.OUT_OF_ORDER)
+    refused(curator, close, RefusalCode.STUDY_EXPIRED)
     account = curator._ledger.account
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
 
@@ -737,6 +737,14 @@ def test_halted_curator_refuses_but_closes_and_repeats():
     assert isinstance(message_of(curator.handle(proposal(curator))), StudyAccepted)
 
 
+def test_a_learner_cannot_make_the_ledger_grow_for_ever():
+    curator = open_curator(rules=policy(studies=3))
+    for number in range(3):
+        assert isinstance(opened(curator, study=bytes([65 + number]) * 16).close(), StudyClosed)
+    refused(curator, proposal(curator), RefusalCode.TOO_MANY_STUDIES)
+    assert isinstance(opened(curator, name="bob").close(), StudyClosed), "the limit is each learner's own"
+
+
 def test_unit_bound_raised_under_an_open_study_corrupts_nothing():
     store = MemoryStore()
     learner = opened(open_curator(store, records=dataset(most=1, unit=True)))
@@ -838,7 +846,7 @@ def test_forged_or_foreign_receipt_halts_nobody():
 def opened_seeded():
     """A receipt of the same key, signed over seeded noise."""
     curator = open_curator(rules=policy(simulation=True), noise=SeededNoise(1, "basel"))
-    learner = Learner(curator, allow_seeded=True)
+    learner = Learner(curator, allow_not_private=True)
     assert isinstance(learner.propose(), StudyAccepted)
     return learner.session.newest_receipt
 
@@ -858,7 +866,13 @@ def test_paper_ratio_is_refused_without_simulation_and_served_within():
     with pytest.raises(ValueError, match="not private"):
         policy(limits=Limits(release_kinds=("paper_ratio",)))
     rules = policy(simulation=True, limits=Limits(release_kinds=("paper_ratio", "mass")))
-    learner = opened(open_curator(rules=rules), plan=plan_of(30, release="paper_ratio"))
+    printed = open_curator(rules=rules)
+    plan = plan_of(30, release="paper_ratio")
+    wary = Learner(printed)
+    with pytest.raises(RemoteProtocolError, match="label"):
+        wary.propose(plan)
+    assert printed.label == NOT_PRIVATE_LABEL, "a wrong claim is never signed as if it were a right one"
+    learner = opened(printed, plan=plan, name="ann", study=b"another", allow_not_private=True)
     assert isinstance(learner.query(error_body()), Release)
     outside = open_curator()
     refused(outside, proposal(outside, plan_of(30, release="paper_ratio")), RefusalCode.KIND_NOT_ALLOWED)

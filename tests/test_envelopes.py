@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     Envelope,
     SigningKey,
     _encode_parts,
@@ -33,7 +33,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.messages import CardRequest, Receipt
 from protocol.refusals import RefusalCode
 
-LABELS = [LABEL, SEEDED_LABEL]
+LABELS = [LABEL, NOT_PRIVATE_LABEL]
 REQUEST = CardRequest(
     study=bytes(16), sender=KEYS[0].public, recipient=bytes(32), sequence=0, answers=bytes(32), expires_at=1
 )
@@ -78,7 +78,7 @@ def test_another_key_or_the_other_label_never_verifies(message, label):
 
 
 def test_a_seeded_envelope_does_not_verify_by_default():
-    envelope, _ = open_envelope(seal(REQUEST, KEYS[0], label=SEEDED_LABEL))
+    envelope, _ = open_envelope(seal(REQUEST, KEYS[0], label=NOT_PRIVATE_LABEL))
     assert_bad_signature(envelope, KEYS[0].public)
 
 

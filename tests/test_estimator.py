@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learner_node.estimator import ExPriLClassifier
 from learner_node.study import NoCuratorError
-from protocol.envelopes import LABEL, SEEDED_LABEL, open_envelope
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
 from simulations.local import SimulatedExPriLClassifier
 
@@ -238,7 +238,7 @@ def test_a_simulation_learns_and_accounts(options):
     assert model.epsilon_spent_ == {f"curator {i + 1}": Fraction(1) for i in range(sites)}
     X, y = labelled(400, 2)
     assert model.score(X, y) > 0.7
-    label = SEEDED_LABEL if "noise_seed" in options else LABEL
+    label = NOT_PRIVATE_LABEL if "noise_seed" in options else LABEL
     for session in model.study_.sessions.values():
         assert open_envelope(session.transcript.envelopes[-1])[0].label == label
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from protocol.envelopes import LABEL, SEEDED_LABEL, open_envelope, verify
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope, verify
 from protocol.errors import RemoteProtocolError
 from protocol.messages import Release
 from protocol.transcript import replay
@@ -55,7 +55,7 @@ def test_seeded_releases_never_verify_as_production():
     repeat = run_repeat(scenario, records, 0)
     session = next(iter(repeat.outcomes[0].study.sessions.values()))
     envelope, message = open_envelope(session.transcript.envelopes[-1])
-    verify(envelope, message.sender, label=SEEDED_LABEL)
+    verify(envelope, message.sender, label=NOT_PRIVATE_LABEL)
     with pytest.raises(RemoteProtocolError):
         verify(envelope, message.sender, label=LABEL)
 

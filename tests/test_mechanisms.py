@@ -27,7 +27,7 @@ from curator_node.curator import Curator
 from curator_node.ledger import Ledger
 from curator_node.ledger_store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
-from protocol.envelopes import LABEL, SEEDED_LABEL, open_envelope
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.rationals import MOST
 from simulations.seeded_noise import SeededNoise
@@ -190,7 +190,7 @@ def test_seeded_noise_is_refused_outside_a_simulation():
 
 def test_seeded_noise_signs_under_another_label():
     seeded = open_curator(rules=policy(simulation=True), noise=SeededNoise(1, "basel"))
-    assert open_envelope(seeded.handle(b""))[0].label == SEEDED_LABEL
+    assert open_envelope(seeded.handle(b""))[0].label == NOT_PRIVATE_LABEL
     assert open_envelope(open_curator(noise=ZeroNoise()).handle(b""))[0].label == LABEL
 
 

@@ -6,7 +6,7 @@ from learner_fakes import LEARNER, NOW, NoNoise, key, mass_body, open_curator, p
 
 from learner_node.session import Session
 from protocol.codec import encode
-from protocol.envelopes import SEEDED_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
+from protocol.envelopes import NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -209,7 +209,7 @@ FORGERIES = {
     "of another sequence": _changed(sequence=7),
     "to another request": _changed(answers=bytes(32)),
     "of the wrong type": _of_another_type,
-    "noise from a seed": lambda pair: seal(pair.reply(), key("basel"), label=SEEDED_LABEL),
+    "noise from a seed": lambda pair: seal(pair.reply(), key("basel"), label=NOT_PRIVATE_LABEL),
     "a refusal of no known code": lambda pair: seal(_refusal(pair, "because"), key("basel")),
     "a refusal by another": lambda pair: seal(_refusal(pair, RefusalCode.HALTED), key("bern")),
     "no receipt": _changed(receipt=b""),

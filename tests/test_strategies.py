@@ -9,6 +9,7 @@ from learner_fakes import NoNoise, federate, open_curator, ring, steward
 from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES, Problem, make_strategy
 from learner_node.strategies import paper as paper_module
+from learner_node.study import NoCuratorError
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.queries import plan_cost
@@ -136,7 +137,10 @@ def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
     with pytest.raises(ValueError, match="simulation"):
         open_curator("basel", limits=Limits(release_kinds=("paper_ratio",)))
     simulated = open_curator("basel", limits=Limits(release_kinds=("paper_ratio",)), simulation=True)
-    learned = learn(federate({"basel": simulated}), ring_source, strategy=name, options=options, epsilon=Fraction(1))
+    with pytest.raises(NoCuratorError):
+        learn(federate({"basel": simulated}), ring_source, strategy=name, options=options, epsilon=Fraction(1))
+    trusting = federate({"basel": simulated}, allow_not_private=True)
+    learned = learn(trusting, ring_source, strategy=name, options=options, epsilon=Fraction(1))
     assert learned.model().probability(learned.source).shape == (60,)
 
 

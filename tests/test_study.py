@@ -31,7 +31,7 @@ from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES, PaperStrategy
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.codec import encode
-from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
 from protocol.messages import Card, Refusal, Release, StudyAccepted
 from protocol.queries.counts import CountsRelease
@@ -181,17 +181,18 @@ def test_a_curator_that_quotes_another_cost_is_left_out_and_closed():
     assert study.spent("bern") == 0
 
 
-def _tampered(change):
+def _tampered(change, label=LABEL):
     """A curator that signs a release of its own making, with a receipt that fits it."""
 
     def script(message, data, handle):
         reply = open_envelope(handle(data))[1]
         if not isinstance(reply, Release):
             return handle(data)
-        receipt = open_receipt(reply.receipt, reply.sender)
+        receipt = open_receipt(reply.receipt, reply.sender, label=label)
         reply, receipt = change(reply, receipt)
         receipt = msgspec.structs.replace(receipt, release=digest(reply.body))
-        return seal(msgspec.structs.replace(reply, receipt=seal_receipt(receipt, key("bern"))), key("bern"))
+        sealed = seal_receipt(receipt, key("bern"), label=label)
+        return seal(msgspec.structs.replace(reply, receipt=sealed), key("bern"), label=label)
 
     return script
 
@@ -234,7 +235,9 @@ def test_ratios_that_are_no_numbers_are_left_out():
         ratios = np.full(3, np.nan).astype("<f8").tobytes()
         return msgspec.structs.replace(reply, body=encode(CountsRelease(counts=b"", ratios=ratios))), receipt
 
-    assert run(federate(curators, {"bern": _tampered(poison)}), plan).survivors == ["basel", "chur"]
+    study = run(federate(curators, {"bern": _tampered(poison, NOT_PRIVATE_LABEL)}, allow_not_private=True), plan)
+    assert study.survivors == ["basel", "chur"]
+    assert study.outcomes["bern"] == ["bad reply"]
 
 
 def test_unavailable_is_asked_again_and_noted_when_it_stays():

@@ -19,7 +19,7 @@ from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import (
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     decode,
     digest,
     open_envelope,
@@ -254,11 +254,11 @@ def test_a_study_under_way_shows_that_it_is_not_closed():
 
 
 def test_seeded_noise_replays_under_its_own_label_only():
-    story = told(label=SEEDED_LABEL)
+    story = told(label=NOT_PRIVATE_LABEL)
     assert story.replay().epsilon_spent == Fraction(7, 15)
     assert_noticed(story.written, "bad_signature")
     with pytest.raises(RemoteProtocolError):
-        replay(told().written, CURATOR.public, LEARNER.public, label=SEEDED_LABEL)
+        replay(told().written, CURATOR.public, LEARNER.public, label=NOT_PRIVATE_LABEL)
 
 
 def test_retries_and_stored_replies_count_once():

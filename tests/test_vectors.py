@@ -10,7 +10,7 @@ import pytest
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     SigningKey,
     digest,
     open_envelope,
@@ -35,7 +35,7 @@ ENVELOPES = [bytes.fromhex(vector["envelope"]) for vector in GOOD["envelopes"]]
 
 
 def test_the_labels_and_public_keys_are_as_recorded():
-    assert (GOOD["label"], GOOD["seeded_label"]) == (LABEL, SEEDED_LABEL)
+    assert (GOOD["label"], GOOD["seeded_label"]) == (LABEL, NOT_PRIVATE_LABEL)
     assert CURATOR.public.hex() == GOOD["curator"]["public"]
     assert LEARNER.public.hex() == GOOD["learner"]["public"]
     assert CURATOR.derive(GOOD["derived"]["purpose"]).hex() == GOOD["derived"]["secret"]
@@ -61,8 +61,8 @@ def test_an_envelope_verifies_and_is_written_again_byte_for_byte(vector):
 def test_a_seeded_envelope_is_written_again_byte_for_byte():
     data = bytes.fromhex(GOOD["seeded_envelope"])
     envelope, message = open_envelope(data)
-    verify(envelope, CURATOR.public, label=SEEDED_LABEL)
-    assert seal(message, CURATOR, label=SEEDED_LABEL) == data
+    verify(envelope, CURATOR.public, label=NOT_PRIVATE_LABEL)
+    assert seal(message, CURATOR, label=NOT_PRIVATE_LABEL) == data
 
 
 def test_the_transcript_has_its_recorded_head_and_epsilon():

@@ -10,7 +10,7 @@ from pathlib import Path
 from protocol.codec import encode
 from protocol.envelopes import (
     LABEL,
-    SEEDED_LABEL,
+    NOT_PRIVATE_LABEL,
     Envelope,
     SigningKey,
     digest,
@@ -197,8 +197,8 @@ def good():
         "epsilon_spent": "1/15",
         "bodies": {name: encode(body).hex() for name, body in BODIES.items()},
         "release": encode(RELEASE).hex(),
-        "seeded_label": SEEDED_LABEL,
-        "seeded_envelope": seal(exchange.messages[0], CURATOR, label=SEEDED_LABEL).hex(),
+        "seeded_label": NOT_PRIVATE_LABEL,
+        "seeded_envelope": seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL).hex(),
         "derived": {"purpose": "units", "secret": CURATOR.derive("units").hex()},
     }
 
@@ -242,10 +242,10 @@ def bad():
         "forged signature": ("envelope", sealed(signature=bytes(64)), RefusalCode.BAD_SIGNATURE),
         "changed payload": ("envelope", sealed(payload=payload[:-1] + b"\x59"), RefusalCode.BAD_SIGNATURE),
         "changed type": ("envelope", sealed(type="study_close"), RefusalCode.BAD_SIGNATURE),
-        "seeded label": ("envelope", seal(message, LEARNER, label=SEEDED_LABEL), RefusalCode.BAD_SIGNATURE),
+        "seeded label": ("envelope", seal(message, LEARNER, label=NOT_PRIVATE_LABEL), RefusalCode.BAD_SIGNATURE),
         "seeded signature relabelled": (
             "envelope",
-            sealed(signature=open_envelope(seal(message, LEARNER, label=SEEDED_LABEL))[0].signature),
+            sealed(signature=open_envelope(seal(message, LEARNER, label=NOT_PRIVATE_LABEL))[0].signature),
             RefusalCode.BAD_SIGNATURE,
         ),
         "body truncated": ("body", body[:-1], RefusalCode.MALFORMED),
