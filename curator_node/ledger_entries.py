@@ -8,7 +8,7 @@ import msgspec
 
 from protocol.codec import decode, encode
 from protocol.envelopes import digest
-from protocol.errors import ExprilError, RemoteProtocolError
+from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError
 from protocol.messages import NO_DIGEST, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
 from protocol.rationals import Amount, parse_amount
@@ -30,6 +30,16 @@ class EntryKind(StrEnum):
     EXPIRE = "expire"
     HALT = "halt"
     RESUME = "resume"
+
+
+STEPS: dict[EntryKind, tuple[Event, ...]] = {
+    EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
+    EntryKind.CHARGE: (Event.QUERY, Event.RELEASE),
+    EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
+    EntryKind.EXPIRE: (Event.EXPIRY,),
+}
+"""How an entry moves its study through `protocol.transitions`. A charge and its release are one step here: between
+them only a repeat of the same request is served."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -153,16 +163,18 @@ class Account:
             raise LedgerCorruptError(f"ledger entry {entry.index} reserves a known study, or without a plan")
         ordinal = self.ordinals.get(entry.learner, 0)
         self.ordinals[entry.learner] = ordinal + 1
+        state = _step(State.NEW, entry)
         self.studies[entry.study] = StudyAccount(
-            entry.learner, ordinal, entry.plan, amount, entry.expires_at, last_request=entry.request
+            entry.learner, ordinal, entry.plan, amount, entry.expires_at, last_request=entry.request, state=state
         )
         self.open_by_learner.setdefault(entry.learner, set()).add(entry.study)
         self._set_aside(entry.learner, amount)
 
     def _charge(self, entry: Entry, amount: Fraction) -> None:
         study = self._study(entry)
-        if study.state is not State.OPEN or study.spent + amount > study.cost:
-            raise LedgerCorruptError(f"ledger entry {entry.index} charges more than was reserved")
+        if amount > study.reserved:
+            raise LedgerCorruptError(f"ledger entry {entry.index} charges more than is reserved")
+        study.state = _step(study.state, entry)
         study.spent += amount
         study.sequence, study.last_request = entry.sequence, entry.request
         self._set_aside(entry.learner, -amount)
@@ -170,13 +182,11 @@ class Account:
 
     def _end(self, entry: Entry, amount: Fraction) -> None:
         study = self._study(entry)
-        if study.state is not State.OPEN or amount != study.reserved:
-            raise LedgerCorruptError(f"ledger entry {entry.index} ends a study twice, or refunds a wrong amount")
+        if amount != study.reserved:
+            raise LedgerCorruptError(f"ledger entry {entry.index} refunds another amount than is left")
+        study.state = _step(study.state, entry)
         if entry.kind is EntryKind.CLOSE:
-            study.state = advance(advance(study.state, Event.CLOSE), Event.CLOSED)
             study.sequence, study.last_request = entry.sequence, entry.request
-        else:
-            study.state = advance(study.state, Event.EXPIRY)
         self.open_by_learner[entry.learner].discard(entry.study)
         self._set_aside(entry.learner, -amount)
 
@@ -193,6 +203,15 @@ class Account:
     def _spend(self, learner: bytes, amount: Fraction) -> None:
         self.spent[learner] = self.spent.get(learner, Fraction(0)) + amount
         self.total_spent += amount
+
+
+def _step(state: State, entry: Entry) -> State:
+    try:
+        for event in STEPS[entry.kind]:
+            state = advance(state, event)
+    except LocalProtocolError as error:
+        raise LedgerCorruptError(f"ledger entry {entry.index}: {error}") from None
+    return state
 
 
 def encode_entry(entry: Entry) -> bytes:
