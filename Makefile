@@ -1,6 +1,8 @@
 # make demo    install into .venv, run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+# The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -41,7 +43,7 @@ vectors: $(STAMP)
 install: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "ExPriL needs Python 3.11 to 3.13; say which: make PYTHON=/path/to/python3.12")'
+	@test -n "$(PYTHON)" || { echo "ExPriL needs Python 3.11 to 3.13 with venv; say which: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .

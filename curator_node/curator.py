@@ -22,6 +22,7 @@ from curator_node.policy import Policy
 from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
 from protocol.envelopes import (
     LABEL,
+    LEARNER_TYPES,
     NOT_PRIVATE_LABEL,
     SigningKey,
     digest,
@@ -49,7 +50,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.queries import NEIGHBOURING_RELATION, query_cost
+from protocol.queries import NEIGHBOURING_RELATION, plan_cost, query_cost
 from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
@@ -68,10 +69,12 @@ class Curator:
         noise: where noise comes from.
 
     Attributes:
+        policy: its steward's.
         label: under which it signs; not the production label where its releases are not private as claimed.
 
     Raises:
-        ConfigurationError: noise from a seed without `simulation = true` in the policy.
+        ConfigurationError: noise from a seed without `simulation = true` in the policy, or a ledger that was kept
+            for another privacy unit, or for releases that were not private.
     """
 
     def __init__(
@@ -89,10 +92,12 @@ class Curator:
         self._dataset = dataset
         self._ledger = ledger
         self._key = key
-        self._policy = policy
+        self.policy = policy
         self._clock = clock
         self._noise = noise
         self.label = NOT_PRIVATE_LABEL if noise.seeded or not policy.private else LABEL
+        terms = f"privacy unit {dataset.steward.unit or 'record'}; signatures {self.label}"
+        ledger.bind(terms, clock())
         self._lock = threading.Lock()
 
     @property
@@ -125,10 +130,10 @@ class Curator:
 
     def _authenticate(self, data: bytes) -> tuple[Message, bytes]:
         """Bytes to a verified message of a known learner, and its request digest."""
-        envelope, message = open_envelope(data, limit=self._policy.limits.message_bytes)
-        if self._policy.learner(message.sender) is None:
-            raise RemoteProtocolError(RefusalCode.UNKNOWN_SENDER)
+        envelope, message = open_envelope(data, limit=self.policy.limits.message_bytes, types=LEARNER_TYPES)
         verify(envelope, message.sender)
+        if self.policy.learner(message.sender) is None:
+            raise RemoteProtocolError(RefusalCode.UNKNOWN_SENDER)
         return message, request_digest(message.sender, envelope.type, envelope.payload)
 
     def _serve(self, data: bytes, message: Message, identity: bytes) -> bytes:
@@ -138,7 +143,7 @@ class Curator:
         if kept is not None:
             return kept
         now = self._clock()
-        check_time(message, now, self._policy)
+        check_time(message, now, self.policy)
         if isinstance(message, CardRequest):
             return self._seal(self._card(data, message))
         self._ledger.expire(now)
@@ -164,15 +169,15 @@ class Curator:
         steward = self._dataset.steward
         return Card(
             **self._header(data, message),
-            name=self._policy.name,
+            name=self.policy.name,
             schema=steward.schema,
             privacy_unit=steward.unit or "record",
             most_records_per_unit=steward.most_records_per_unit,
             relation=NEIGHBOURING_RELATION,
             round_size=steward.round_size,
-            limits=self._policy.limits,
-            cap=amount(self._policy.cap_of(message.sender)),
-            least_cost=amount(self._policy.least),
+            limits=self.policy.limits,
+            cap=amount(self.policy.cap_of(message.sender)),
+            least_cost=amount(self.policy.least),
         )
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes, now: int) -> StudyAccepted:
@@ -181,20 +186,21 @@ class Curator:
         known = account.studies.get(message.study)
         if known is not None and known.last_request != identity:
             raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-        cost = check_plan(message.plan, self._policy, self._dataset.steward.most_records_per_unit)
+        cost = check_plan(message.plan, self.policy, self._dataset.steward.most_records_per_unit)
         if known is None:
             open_studies = account.open_by_learner.get(message.sender, set())
-            if len(open_studies) >= self._policy.open_studies:
-                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self._policy.open_studies} open")
-            if account.ordinals.get(message.sender, 0) >= self._policy.studies:
-                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self._policy.studies} ever")
+            if len(open_studies) >= self.policy.open_studies:
+                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self.policy.open_studies} open")
+            if account.ordinals.get(message.sender, 0) >= self.policy.studies:
+                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self.policy.studies} ever")
             wanted = Reservation(
                 study=message.study,
                 learner=message.sender,
                 plan=message.plan,
                 cost=cost,
                 request=identity,
-                expires_at=now + self._policy.reservation_seconds,
+                expires_at=now + self.policy.reservation_seconds,
+                purpose=message.purpose,
             )
             known = self._ledger.reserve(wanted, self._caps(message.sender), now)
         return StudyAccepted(
@@ -207,10 +213,14 @@ class Curator:
     def _query(self, data: bytes, message: Query, identity: bytes, now: int) -> Release:
         study = self._study(message)
         check_next(message, identity, study, self._last_reply(study))
-        body, planned = check_query(message, study.plan, self._dataset.steward, self._policy)
-        cost = query_cost(planned, self._dataset.steward.most_records_per_unit)
-        self._ledger.charge(message.study, message.sequence, cost, identity, now)
-        learner = self._policy.learner(message.sender)
+        body, planned = check_query(message, study.plan, self._dataset.steward, self.policy)
+        most = self._dataset.steward.most_records_per_unit
+        if plan_cost(study.plan, most) != study.cost:
+            # The steward changed the unit bound: what was reserved, or charged before a crash, is not the price.
+            raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
+        cost = query_cost(planned, most)
+        self._ledger.charge(message.study, message.sequence, cost, identity, now, self._caps(message.sender))
+        learner = self.policy.learner(message.sender)
         stamp = Stamp(learner.name if learner else "", study.ordinal, message.sequence)
         released = ANSWERERS[message.kind](body, planned, self._dataset, self._noise, stamp)
         receipt = self._receipt(message, identity, now, charged=cost, release=digest(released))
@@ -251,13 +261,13 @@ class Curator:
             self._ledger.halt(
                 now,
                 f"ledger entry {receipt.ledger_index} of a receipt is missing: rolled back or edited; by that "
-                f"receipt learner {receipt.learner.hex()} had spent {receipt.spent_by_learner}",
+                f"receipt learner {receipt.learner.hex()} had spent {receipt.spent_by_learner}; ask for its newest one",
                 suspect=suspect,
             )
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def _caps(self, learner: bytes) -> Caps:
-        return Caps(learner=self._policy.cap_of(learner), total=self._policy.total_cap)
+        return Caps(learner=self.policy.cap_of(learner), total=self.policy.total_cap)
 
     def _receipt(
         self,
@@ -319,7 +329,7 @@ class Curator:
             "recipient": message.sender if message else NOBODY,
             "sequence": message.sequence if message else 0,
             "answers": digest(data),
-            "expires_at": self._clock() + self._policy.message_seconds,
+            "expires_at": self._clock() + self.policy.message_seconds,
         }
 
     def _seal(self, message: Message) -> bytes:

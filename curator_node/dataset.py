@@ -6,7 +6,7 @@ Exact counts go to an answerer that adds noise, and nowhere else.
 import hashlib
 import hmac
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -17,8 +17,18 @@ from curator_node.workloads import WorkloadCache
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition
-from protocol.records import Records, column_texts, encode_frame, encode_labels
-from protocol.schema import Schema
+from protocol.records import (
+    MISSING_CODE,
+    Records,
+    column_texts,
+    encode_and_count_moved,
+    encode_labels,
+    require_columns,
+)
+from protocol.schema import NumericAttribute, Schema
+
+WORTH_A_WARNING = 10
+"""The steward is warned where more than one in so many values does not fit its declaration."""
 
 
 class StewardWarning(UserWarning):
@@ -38,24 +48,27 @@ class PrivateDataset:
     Raises:
         ConfigurationError: a declared column is absent, a label is missing or unknown, a number is text, a
             unit is missing, or there are no rows.
+
+    Warns:
+        StewardWarning: all records have one class, or many values of an attribute do not fit its declaration.
     """
 
     def __init__(self, frame: pl.DataFrame, steward: StewardFile, *, unit_key: bytes, cache_bytes: int) -> None:
-        absent = [name for name in (steward.label, steward.unit) if name is not None and name not in frame.columns]
-        if absent:
-            raise ConfigurationError(f"the records lack the declared column(s) {', '.join(map(repr, absent))}")
+        units = () if steward.unit is None else (steward.unit,)
+        require_columns((steward.label, *units, *(a.name for a in steward.attributes)), frame.columns)
         if frame.is_empty():
             raise ConfigurationError("there are no records")
-        records = encode_frame(frame, steward.schema)
+        records, moved = encode_and_count_moved(frame, steward.schema)
         labels = encode_labels(frame[steward.label], steward.classes)
+        doubts = misfits(records, moved)
         if steward.unit is not None:
-            units = column_texts(frame[steward.unit])
-            if units.null_count():
-                raise ConfigurationError(f"unit column {steward.unit!r} is empty in some row; name a unit for each")
-            kept = bounded_rows(units.to_list(), records, labels, steward.most_records_per_unit, unit_key)
+            names = unit_names(frame[steward.unit])
+            kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
             records, labels = records.take(kept), labels[kept]
         if labels.all() or not labels.any():
-            warnings.warn("all records have one class; the curator serves normally", StewardWarning, stacklevel=2)
+            doubts.append("all records have one class; the curator serves normally")
+        for doubt in doubts:
+            warnings.warn(doubt, StewardWarning, stacklevel=2)
         self.steward = steward
         self._records = records
         self._labels = labels
@@ -84,6 +97,54 @@ class PrivateDataset:
         else:
             errors = hypothesis.predict(self._records) != self._labels
         return workload.count(errors)
+
+
+def misfits(records: Records, moved: Mapping[str, int]) -> list[str]:
+    """What a steward should check: attributes that hold much that their declaration does not foresee.
+
+    A misspelt level or a wrong unit of measurement raises no error, since an unforeseen value has a meaning
+    ("other", or the nearer bound); it would cost the curator's usefulness in silence. The texts hold names of
+    attributes, and nothing from a record.
+
+    Args:
+        records: all that were read, before any is dropped.
+        moved: of `encode_and_count_moved`.
+    """
+    texts = []
+    for attribute in records.schema.attributes:
+        column = records.column(attribute.name)
+        if isinstance(attribute, NumericAttribute):
+            missing, strange = int(np.count_nonzero(np.isnan(column))), moved[attribute.name]
+            text = (
+                "lie outside the declared bounds and count as the nearer one; check the bounds and the measuring unit"
+            )
+        else:
+            missing = int(np.count_nonzero(column == MISSING_CODE))
+            strange = int(np.count_nonzero(column == len(attribute.levels)))
+            text = 'are no declared level and count as "other"; check the spelling and case of the levels'
+        present = len(records) - missing
+        if not present:
+            texts.append(
+                f"{attribute.name!r} is missing in every record; check that this column is the right one and filled in"
+            )
+        elif strange * WORTH_A_WARNING > present:
+            texts.append(f"more than a tenth of the values of {attribute.name!r} {text}")
+    return texts
+
+
+def unit_names(column: pl.Series) -> list[str]:
+    """The privacy unit of each record.
+
+    Raises:
+        ConfigurationError: a record has none; names the first row (counted from 1), no value.
+    """
+    names = column_texts(column)
+    if names.null_count():
+        row = int(names.is_null().arg_true()[0]) + 1
+        raise ConfigurationError(
+            f"unit column {column.name!r} is empty in row {row}, header not counted; name a unit for each record"
+        )
+    return names.to_list()
 
 
 def bounded_rows(

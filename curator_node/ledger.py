@@ -20,7 +20,7 @@ from curator_node.ledger_entries import (
     entry_hash,
 )
 from curator_node.ledger_store import AppendConflictError, LedgerStore
-from protocol.errors import ExprilError, LocalProtocolError
+from protocol.errors import ConfigurationError, ExprilError, LocalProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.rationals import amount
@@ -63,6 +63,7 @@ class Reservation:
     cost: Fraction
     request: bytes
     expires_at: int
+    purpose: str = ""
 
 
 class Ledger:
@@ -132,16 +133,45 @@ class Ledger:
                 request=wanted.request,
                 expires_at=wanted.expires_at,
                 plan=wanted.plan,
+                note=wanted.purpose,
             )
 
         self._append(decide)
         return self.account.studies[wanted.study]
 
-    def charge(self, study: bytes, sequence: int, cost: Fraction, request: bytes, now: int) -> None:
+    def bind(self, terms: str, now: int) -> None:
+        """Write what the charges mean (the privacy unit, the kind of signatures) as the first entry.
+
+        Raises:
+            ConfigurationError: the ledger was opened under other terms; its epsilons are not comparable.
+        """
+
+        def decide(account: Account) -> Entry | None:
+            if account.terms not in ("", terms):
+                raise ConfigurationError(
+                    f"this ledger was kept for other terms ({account.terms}; now: {terms}); epsilons of the two do not "
+                    "add up: start a new ledger, with caps lowered by what was spent"
+                )
+            return None if account.terms else self._entry(EntryKind.BIND, now, NOBODY, note=terms)
+
+        self._append(decide)
+
+    def charge(
+        self, study: bytes, sequence: int, cost: Fraction, request: bytes, now: int, caps: Caps | None = None
+    ) -> None:
         """Charge the next query of an open study; idempotent by request digest.
+
+        Args:
+            study: its identity.
+            sequence: of the query.
+            cost: exact.
+            request: digest of the request.
+            now: the time.
+            caps: of today; they may be lower than when the plan was accepted. None checks the reservation only.
 
         Raises:
             HaltedError: the ledger is halted.
+            InsufficientBudgetError: a cap was lowered below what would be spent; nothing is changed.
             LocalProtocolError: the study is not open, this is not its next query, or it costs more than is
                 reserved (the unit bound was raised meanwhile); nothing is changed.
         """
@@ -156,6 +186,11 @@ class Ledger:
                 raise LocalProtocolError("the study is not waiting for this query")
             if cost > found.reserved:
                 raise LocalProtocolError("the query costs more than is reserved")
+            if caps is not None:
+                own = caps.learner - account.spent.get(found.learner, Fraction(0))
+                left = min(own, caps.total - account.total_spent)
+                if cost > left:
+                    raise InsufficientBudgetError(cost, max(left, Fraction(0)))
             return self._entry(
                 EntryKind.CHARGE,
                 now,

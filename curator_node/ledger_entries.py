@@ -24,6 +24,7 @@ class LedgerCorruptError(ExprilError):
 class EntryKind(StrEnum):
     """What happened."""
 
+    BIND = "bind"
     RESERVE = "reserve"
     CHARGE = "charge"
     CLOSE = "close"
@@ -57,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         request: digest of the request; for halt, of the receipt that the ledger lacks; zero where there was none.
         expires_at: end of a reservation.
         plan: of a reservation.
-        note: for people; from the steward, never from a record.
+        note: for people; from the steward, or the purpose a learner stated; never from a record.
     """
 
     index: int
@@ -111,6 +112,7 @@ class Account:
         total_spent, total_reserved: over all learners.
         studies: by identity.
         halted: whether the curator has stopped.
+        terms: what the charges mean.
         suspect: digest of the receipt that it was halted for; zero where a person halted it.
         acknowledged: digests of such receipts after which the steward resumed: they do not halt again.
     """
@@ -125,6 +127,7 @@ class Account:
     open_by_learner: dict[bytes, set[bytes]] = field(default_factory=dict)
     ordinals: dict[bytes, int] = field(default_factory=dict)
     halted: bool = False
+    terms: str = ""
     suspect: bytes = NO_DIGEST
     acknowledged: set[bytes] = field(default_factory=set)
 
@@ -143,6 +146,10 @@ class Account:
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
         amount = parse_amount(entry.amount)
         match entry.kind:
+            case EntryKind.BIND:
+                if self.terms:
+                    raise LedgerCorruptError(f"ledger entry {entry.index} binds a bound ledger")
+                self.terms = entry.note
             case EntryKind.RESERVE:
                 self._reserve(entry, amount)
             case EntryKind.CHARGE:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.envelopes import check_public_key
 from protocol.errors import ConfigurationError
 from protocol.queries import QUERY_KINDS
 from protocol.queries.limits import Limits
@@ -27,7 +28,7 @@ class LearnerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: Text
-    key: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
     cap: Written
 
 
@@ -44,7 +45,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             this the ledger could be made to grow for ever.
         reservation_seconds: how long a study's reservation lasts.
         message_seconds: how far ahead a message's expiry may lie.
-        least_cost: smallest cost of a plan, so that the ledger cannot be flooded with crumbs.
+        least_cost: smallest cost of a plan.
+        least_query_cost: smallest cost of each of its queries. The three bound what a learner can make the ledger
+            keep, and the curator compute: at most its cap over this many queries.
         cache_bytes: most memory for encoded workloads.
         simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.
     """
@@ -58,11 +61,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reservation_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 86_400
     message_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 3_600
     least_cost: Written = "1/1000"
+    least_query_cost: Written = "1/10000"
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
     simulation: bool = False
 
     def __post_init__(self) -> None:
-        for value in (self.cap, self.least_cost, *(learner.cap for learner in self.learners)):
+        for value in (self.cap, self.least_cost, self.least_query_cost, *(learner.cap for learner in self.learners)):
             _rational(value)
         for kind in self.limits.query_kinds:
             if kind not in QUERY_KINDS:
@@ -73,6 +77,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not RELEASE_KINDS[kind].private and not self.simulation:
                 raise ValueError(f"{kind} is not private as claimed; it needs simulation = true")
         keys = [learner.key for learner in self.learners]
+        for key in keys:
+            try:
+                check_public_key(bytes.fromhex(key))
+            except ConfigurationError as error:
+                raise ValueError(str(error)) from None
         if len(set(keys)) != len(keys):
             raise ValueError("two learners have the same key")
         names = [learner.name for learner in self.learners]
@@ -97,6 +106,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Most epsilon of one learner; zero for a stranger."""
         learner = self.learner(key)
         return Fraction(0) if learner is None else parse_rational(learner.cap)
+
+    @property
+    def least_query(self) -> Fraction:
+        """Smallest cost of a query."""
+        return parse_rational(self.least_query_cost)
 
     @property
     def least(self) -> Fraction:

@@ -31,24 +31,34 @@ def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fracti
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
-    limits = policy.limits
     cost = plan_cost(plan, most_records_per_unit)
     if math.lcm(*(query_cost(planned, most_records_per_unit).denominator for planned in plan.queries)) > MOST:
         # a total may be short where its parts are not, and every partial sum is written down
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
     for index, planned in enumerate(plan.queries):
-        field = f"plan.queries[{index}]"
-        if planned.kind not in limits.query_kinds:
-            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(limits.query_kinds))
-        if planned.release not in limits.release_kinds:
-            allowed = ", ".join(limits.release_kinds)
-            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
-        if planned.partitions > limits.partitions:
-            limit = f"at most {limits.partitions} partitions"
-            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+        check_planned(planned, policy, most_records_per_unit, f"plan.queries[{index}]")
     if cost < policy.least:
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, "plan", f"a cost of at least {policy.least}")
     return cost
+
+
+def check_planned(planned: PlannedQuery, policy: Policy, most_records_per_unit: int, field: str) -> None:
+    """Raise RemoteProtocolError where the policy of today rules a planned query out.
+
+    Asked at the proposal and again at the query: a steward may have withdrawn a kind meanwhile.
+    """
+    limits = policy.limits
+    if planned.kind not in limits.query_kinds:
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(limits.query_kinds))
+    if planned.release not in limits.release_kinds:
+        allowed = ", ".join(limits.release_kinds)
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+    if planned.partitions > limits.partitions:
+        limit = f"at most {limits.partitions} partitions"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+    if query_cost(planned, most_records_per_unit) < policy.least_query:
+        limit = f"a cost of at least {policy.least_query}"
+        raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, field, limit)
 
 
 def check_not_ended(study: StudyAccount) -> None:
@@ -77,11 +87,12 @@ def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy
     """The checked body and its planned query.
 
     Raises:
-        RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT.
+        RemoteProtocolError: NOT_IN_PLAN, KIND_NOT_ALLOWED, MALFORMED, BAD_QUERY or OVER_LIMIT.
     """
     if not 1 <= message.sequence <= len(plan.queries):
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(plan.queries)} planned queries")
     planned = plan.queries[message.sequence - 1]
+    check_planned(planned, policy, steward.most_records_per_unit, "plan")
     if message.kind != planned.kind:
         query_kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)

@@ -7,8 +7,9 @@ free for "the hypothesis errs here".
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,26 @@ MOST_JOINT_CELLS = 16_384
 Codes = NDArray[np.unsignedinteger]
 
 
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Workload(Protocol):
+    """A workload that can be counted."""
+
+    def count(self, errors: NDArray[np.bool_]) -> Counts:
+        """Records per cell where the hypothesis errs, and where it does not.
+
+        Args:
+            errors: (n,) bool.
+
+        Returns:
+            Two (sum of cell counts,) int64 vectors, partition by partition.
+        """
+
+
 @dataclass(frozen=True)
 class EncodedWorkload:
-    """A workload applied to all records.
+    """A workload applied to all records, kept for the next hypothesis.
 
     Attributes:
         groups: joint cell of each record, doubled; shape (n,), the smallest unsigned type that fits.
@@ -42,52 +60,34 @@ class EncodedWorkload:
         """Memory kept, in bytes."""
         return sum(group.nbytes for group in self.groups)
 
-    def count(self, errors: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Records per cell where the hypothesis errs, and where it does not.
+    def count(self, errors: NDArray[np.bool_]) -> Counts:
+        """See `Workload`."""
+        return _count(zip(self.groups, self.sizes, strict=True), errors)
 
-        Args:
-            errors: (n,) bool.
 
-        Returns:
-            Two (sum of cell counts,) int64 vectors, partition by partition.
-        """
-        wrong: list[NDArray[np.int64]] = []
-        right: list[NDArray[np.int64]] = []
-        lowest_bits = errors.view(np.uint8)
-        for codes, sizes in zip(self.groups, self.sizes, strict=True):
-            length = 2 * math.prod(sizes)
-            joint = np.ascontiguousarray(np.bincount(codes | lowest_bits, minlength=length).reshape(-1, 2).T)
-            for k in sizes:
-                joint = joint.reshape(2, k, -1)
-                marginal = joint.sum(axis=2)
-                right.append(marginal[0])
-                wrong.append(marginal[1])
-                joint = joint.sum(axis=1)
-        return np.concatenate(wrong), np.concatenate(right)
+@dataclass(frozen=True)
+class StreamedWorkload:
+    """A workload too large to keep: each group is encoded, counted and dropped."""
+
+    partitions: Sequence[Partition]
+    records: Records
+
+    def count(self, errors: NDArray[np.bool_]) -> Counts:
+        """See `Workload`."""
+        return _count(_encoded_groups(self.partitions, self.records), errors)
 
 
 def encode_workload(partitions: Sequence[Partition], records: Records) -> EncodedWorkload:
     """Apply every partition to every record once."""
-    groups: list[Codes] = []
-    sizes: list[tuple[int, ...]] = []
-    joint = np.zeros(len(records), np.intp)
-    members: list[int] = []
-    most = min(max(len(records) // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
-    for partition in partitions:
-        k = partition.cell_count(records.schema)
-        if members and math.prod(members) * k > most:
-            groups.append(_pack(joint, members))
-            sizes.append(tuple(members))
-            joint, members = np.zeros(len(records), np.intp), []
-        joint = joint * k + partition.cells(records)
-        members.append(k)
-    groups.append(_pack(joint, members))
-    sizes.append(tuple(members))
-    return EncodedWorkload(tuple(groups), tuple(sizes))
+    groups, sizes = zip(*_encoded_groups(partitions, records), strict=True)
+    return EncodedWorkload(groups, sizes)
 
 
 class WorkloadCache:
-    """Encoded workloads by digest, least recently used out first, bounded in bytes."""
+    """Encoded workloads by digest, least recently used out first, bounded in bytes.
+
+    One that is larger than the whole cache is never held in memory at once.
+    """
 
     def __init__(self, records: Records, most_bytes: int) -> None:
         self._records = records
@@ -95,20 +95,61 @@ class WorkloadCache:
         self._kept: OrderedDict[bytes, EncodedWorkload] = OrderedDict()
         self._bytes = 0
 
-    def get(self, partitions: tuple[Partition, ...]) -> EncodedWorkload:
-        """The encoding of a workload, from memory where it is kept."""
+    def get(self, partitions: tuple[Partition, ...]) -> Workload:
+        """The workload, from memory where it is kept."""
         key = digest(encode(partitions))
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
+        sizes = [partition.cell_count(self._records.schema) for partition in partitions]
+        bytes_per_record = sum(_code_type(group).itemsize for group in _group_sizes(sizes, len(self._records)))
+        if bytes_per_record * len(self._records) > self._most_bytes:
+            return StreamedWorkload(partitions, self._records)
         encoded = encode_workload(partitions, self._records)
-        if encoded.nbytes <= self._most_bytes:
-            self._kept[key] = encoded
-            self._bytes += encoded.nbytes
-            while self._bytes > self._most_bytes:
-                self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        self._kept[key] = encoded
+        self._bytes += encoded.nbytes
+        while self._bytes > self._most_bytes:
+            self._bytes -= self._kept.popitem(last=False)[1].nbytes
         return encoded
 
 
-def _pack(joint: NDArray[np.intp], sizes: list[int]) -> Codes:
-    return (joint * 2).astype(np.min_scalar_type(2 * math.prod(sizes) - 1))
+def _group_sizes(sizes: Sequence[int], records: int) -> list[tuple[int, ...]]:
+    """Neighbouring partitions to count jointly, as their cell counts."""
+    most = min(max(records // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
+    groups: list[tuple[int, ...]] = []
+    members: list[int] = []
+    for k in sizes:
+        if members and math.prod(members) * k > most:
+            groups.append(tuple(members))
+            members = []
+        members.append(k)
+    return [*groups, tuple(members)]
+
+
+def _code_type(sizes: Sequence[int]) -> np.dtype[np.unsignedinteger]:
+    return np.min_scalar_type(2 * math.prod(sizes) - 1)
+
+
+def _encoded_groups(partitions: Sequence[Partition], records: Records) -> Iterator[tuple[Codes, tuple[int, ...]]]:
+    remaining = iter(partitions)
+    for sizes in _group_sizes([partition.cell_count(records.schema) for partition in partitions], len(records)):
+        joint = np.zeros(len(records), np.intp)
+        for k, partition in zip(sizes, remaining, strict=False):
+            joint = joint * k + partition.cells(records)
+        yield (joint * 2).astype(_code_type(sizes)), sizes
+
+
+def _count(groups: Iterable[tuple[Codes, tuple[int, ...]]], errors: NDArray[np.bool_]) -> Counts:
+    wrong: list[NDArray[np.int64]] = []
+    right: list[NDArray[np.int64]] = []
+    lowest_bits = errors.view(np.uint8)
+    for codes, sizes in groups:
+        length = 2 * math.prod(sizes)
+        joint = np.ascontiguousarray(np.bincount(codes | lowest_bits, minlength=length).reshape(-1, 2).T)
+        for k in sizes:
+            joint = joint.reshape(2, k, -1)
+            marginal = joint.sum(axis=2)
+            right.append(marginal[0])
+            wrong.append(marginal[1])
+            joint = joint.sum(axis=1)
+    return np.concatenate(wrong), np.concatenate(right)

@@ -3,7 +3,7 @@
 What a study does is in `learn`; turning tables into records and records into class names is what happens here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from learner_node.learn import POOLED, Learned, Pooling, learn
 from learner_node.strategies import DEFAULT_STRATEGY, Model, SourceEstimate
 from learner_node.study import Federation, Study
-from learner_node.synthetic import mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -80,7 +80,7 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: unlabelled source records: a table whose columns include the card's attributes (polars, or anything
-                with `columns` and `[name]`; other columns are kept for `synthetic_data` and otherwise ignored),
+                with `columns` and `[name]`; other columns are ignored, unless `synthetic_data` is told to keep them),
                 or a 2-d array whose columns are the card's attributes in order.
             y: ignored; labels of the source are never needed or used.
 
@@ -119,28 +119,36 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         )
         return np.column_stack([1.0 - positive, positive])
 
-    def synthetic_data(self, curator: str | None = None, *, weight: str = "weight") -> pl.DataFrame:
+    def synthetic_data(
+        self, curator: str | None = None, *, weight: str = "weight", keep: Sequence[str] = ()
+    ) -> pl.DataFrame:
         """The source as a weighted, labelled stand-in for the private records.
 
         Args:
             curator: as in `predict_proba`.
             weight: name of the column of weights.
+            keep: further columns of the source to keep, such as its identifiers. Whoever gets the data sees them.
 
         Returns:
-            The source's own columns, then `weight` (private records that a row stands for), `<label>` (its likelier
-            class) and `<label>_probability` (of the positive class).
+            n source records: the card's attributes in its order (numeric ones as Float64, categorical ones as String,
+            with the values that the learner holds: not moved to the bounds, and null where missing), the columns of
+            `keep` as they are, then `weight` (private records that a row stands for), `<label>` (its likelier class)
+            and `<label>_probability` (of the positive class).
 
         Raises:
             NotFittedError: before `fit`.
-            ConfigurationError: a name is taken by a column of the source.
+            ConfigurationError: a name is taken by a column that is kept, or `keep` names none of the source.
         """
         check_is_fitted(self, "models_")
         estimate = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
-        return synthetic_frame(self._source, estimate, label=self.schema_.label, classes=self.classes_, weight=weight)
+        source = held_columns(self._source, self.schema_, keep)
+        return synthetic_frame(source, estimate, label=self.schema_.label, classes=self.classes_, weight=weight)
 
-    def write_synthetic(self, path: str | Path, curator: str | None = None, *, weight: str = "weight") -> None:
+    def write_synthetic(
+        self, path: str | Path, curator: str | None = None, *, weight: str = "weight", keep: Sequence[str] = ()
+    ) -> None:
         """Write `synthetic_data` to a `.csv` or `.parquet` file."""
-        write_frame(self.synthetic_data(curator, weight=weight), path)
+        write_frame(self.synthetic_data(curator, weight=weight, keep=keep), path)
 
     def _fit(self, federation: Federation, X: Any) -> Self:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

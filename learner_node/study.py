@@ -15,7 +15,7 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey
-from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
 from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
@@ -110,6 +110,7 @@ class Study:
         outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
             "bad reply"; a proposal is noted only where it was not accepted.
         refusals: the full refusals received, per curator.
+        asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
 
     Raises:
@@ -134,6 +135,7 @@ class Study:
         }
         self.outcomes: dict[str, list[str]] = {name: [] for name in self.sessions}
         self.refusals: dict[str, list[Refusal]] = {name: [] for name in self.sessions}
+        self.asked_again: dict[str, int] = dict.fromkeys(self.sessions, 0)
         self.rounds: list[Round] = []
         self.plan: Plan | None = None
 
@@ -252,7 +254,7 @@ class Study:
         waiting = {self.sessions[name].curator: (name, make(now)) for name, make in requests.items()}
         replies: dict[str, Message] = {}
         notes: dict[str, str] = dict.fromkeys(requests, NO_REPLY)
-        for _ in range(attempts or self._federation.attempts):
+        for attempt in range(attempts or self._federation.attempts):
             if not waiting:
                 break
             arrived = self._federation.carrier.exchange({key: data for key, (_, data) in waiting.items()})
@@ -269,6 +271,7 @@ class Study:
                     notes[name] = "refusal:unavailable"
                     continue
                 replies[name] = reply
+                self.asked_again[name] += attempt > 0
                 notes[name] = f"refusal:{reply.code}" if isinstance(reply, Refusal) else "release"
                 del waiting[key]
         for name, note in notes.items():
@@ -298,8 +301,11 @@ class Study:
         refusal = self.refusals[name][-1]
         text = EXPLANATIONS[RefusalCode(refusal.code)]
         if refusal.code == RefusalCode.OVER_BUDGET:
-            return f"{text} ({refusal.remaining} is left; the factor is {refusal.scale_factor or 'none: nothing fits'})"
-        details = ": ".join(_printable(part) for part in (refusal.field, refusal.limit) if part)
+            if not refusal.scale_factor:
+                return "the plan costs more than is left: nothing is left for this learner"
+            most = f"an epsilon of at most {refusal.remaining} (scales times {refusal.scale_factor})"
+            return f"the plan costs more than is left; ask for {most}"
+        details = ": ".join(printable(part) for part in (refusal.field, refusal.limit) if part)
         return f"{text} ({details})" if details else text
 
 
@@ -315,7 +321,7 @@ def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
     try:
         kind.read_body(data, planned, card.schema, card.limits)
     except RemoteProtocolError as error:
-        return str(error)
+        return printable(str(error))
     return ""
 
 
@@ -325,10 +331,11 @@ def plan_objection(plan: Plan, card: Card) -> str:
     try:
         cost = plan_cost(plan, card.most_records_per_unit)
     except RemoteProtocolError as error:
-        return str(error)
+        return printable(str(error))
     for planned in plan.queries:
         if planned.kind not in limits.query_kinds or planned.release not in limits.release_kinds:
-            return f"it does not allow {planned.kind} of {planned.release}, only {', '.join(limits.release_kinds)}"
+            allowed = printable(", ".join(limits.release_kinds))
+            return f"it does not allow {planned.kind} of {planned.release}, only {allowed}"
         if planned.partitions > limits.partitions:
             return f"the plan needs {planned.partitions} partitions a question, its limit is {limits.partitions}"
     if cost < parse_amount(card.least_cost):
@@ -347,10 +354,6 @@ def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQu
     except RemoteProtocolError:
         return None
     return answer if np.isfinite(answer.values).all() else None
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:200])
 
 
 def _pending(session: Session) -> Callable[[int], bytes]:

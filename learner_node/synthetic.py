@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from learner_node.strategies import SourceEstimate
 from protocol.errors import ConfigurationError
+from protocol.records import column_texts
+from protocol.schema import NumericAttribute, Schema
+from protocol.strict_toml import suggest
 
 Floats = NDArray[np.float64]
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
@@ -47,16 +50,39 @@ def pooled_estimate(estimates: Sequence[SourceEstimate]) -> SourceEstimate:
     return SourceEstimate(weights, probability)
 
 
+def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ()) -> pl.DataFrame:
+    """The attributes of a schema as the learner holds them, and the further columns that it names.
+
+    Args:
+        source: n rows that `encode_frame` takes.
+        schema: whose attributes are taken, in order: numeric ones as Float64, not moved to their bounds; categorical
+            ones as String, undeclared levels among them. What means missing is null.
+        keep: further columns of the source, kept as they are; attributes may be named again.
+
+    Raises:
+        ConfigurationError: a name in `keep` is no column of the source, or is the label's.
+    """
+    if isinstance(keep, str):
+        raise ConfigurationError(f"keep={keep!r} must be a list of column names, such as [{keep!r}]")
+    for name in keep:
+        if name == schema.label:
+            raise ConfigurationError(f"labels of the source are never used, so {name!r} cannot be kept")
+        if name not in source.columns:
+            raise ConfigurationError(f"the source has no column {name!r} to keep{suggest(name, source.columns)}")
+    held = [_typed(source[item.name], numeric=isinstance(item, NumericAttribute)) for item in schema.attributes]
+    further = [name for name in dict.fromkeys(keep) if schema.find(name) is None]
+    return pl.DataFrame([*held, *(source[name] for name in further)])
+
+
 def synthetic_frame(
     source: pl.DataFrame, estimate: SourceEstimate, *, label: str, classes: NDArray[np.generic], weight: str = "weight"
 ) -> pl.DataFrame:
-    """The source's own columns, then `weight`, `<label>` and `<label>_probability`.
+    """The columns of `source`, then `weight`, `<label>` and `<label>_probability`.
 
     Args:
-        source: n rows.
+        source: n rows without a label, such as `held_columns` gives.
         estimate: of the same n rows.
-        label: name of the label column; a column of that name in the source is replaced, since labels of the
-            source are never used.
+        label: name of the label column.
         classes: (2,) class values; the second is the positive one.
         weight: name of the column that says how many private records a row stands for.
 
@@ -64,19 +90,25 @@ def synthetic_frame(
         ConfigurationError: the source has a column of its own under a name that is needed.
     """
     chance = f"{label}_probability"
-    kept = source.drop(label, strict=False)
     if len({weight, chance, label}) < 3:
         raise ConfigurationError(f"weight={weight!r} is the name of a label column; choose another")
-    if weight in kept.columns:
+    if weight in source.columns:
         raise ConfigurationError(f"the source has a column {weight!r} of its own; name the weights otherwise: weight=")
-    if chance in kept.columns:
+    if chance in source.columns:
         raise ConfigurationError(f"the source has a column {chance!r} of its own; rename it before fitting")
     likely = classes[(estimate.probability > 0.5).astype(np.intp)]
-    return kept.with_columns(
+    return source.with_columns(
         pl.Series(weight, estimate.weights),
         pl.Series(label, likely.tolist()),
         pl.Series(chance, estimate.probability),
     )
+
+
+def _typed(column: pl.Series, *, numeric: bool) -> pl.Series:
+    """Numbers as Float64 or texts as String, null where missing."""
+    if not numeric:
+        return column_texts(column)
+    return (column_texts(column) if column.dtype == pl.String else column).cast(pl.Float64).fill_nan(None)
 
 
 def write_frame(frame: pl.DataFrame, path: str | Path) -> None:

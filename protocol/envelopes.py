@@ -5,6 +5,7 @@ imports `cryptography`.
 """
 
 import hashlib
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.messages import MESSAGE_TYPES, TYPE_NAMES, Message, Receipt
+from protocol.messages import MESSAGE_TYPES, NOBODY, TYPE_NAMES, Message, Receipt
 from protocol.refusals import RefusalCode
 
 LABEL = "expril/1"
@@ -30,6 +31,14 @@ NOT_PRIVATE_LABEL = "expril/1 simulation, not private"
 """Label of all that a curator signs whose noise comes from a seed, or which serves a release kind that is not private
 as claimed; never accepted in place of the other."""
 RECEIPT_TYPE = "receipt"
+LEARNER_TYPES = frozenset({"card_request", "study_proposal", "query", "study_close"})
+
+_P = 2**255 - 19
+_ORDER_EIGHT = (
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+)
+_SMALL_ORDER = frozenset({*_ORDER_EIGHT, *(y.to_bytes(32, "little") for y in (0, 1, _P - 1, _P, _P + 1))})
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,17 +112,34 @@ def seal_receipt(receipt: Receipt, key: SigningKey, *, label: str = LABEL) -> by
     return _sign(RECEIPT_TYPE, encode(receipt), key, label)
 
 
-def open_envelope(data: bytes, *, limit: int = MOST_ENVELOPE_BYTES) -> tuple[Envelope, Message]:
+def open_envelope(
+    data: bytes, *, limit: int = MOST_ENVELOPE_BYTES, types: Collection[str] = tuple(MESSAGE_TYPES)
+) -> tuple[Envelope, Message]:
     """Decode an envelope and its payload. Nothing is verified yet.
+
+    Args:
+        data: untrusted bytes.
+        limit: most bytes accepted.
+        types: names of the messages expected; a payload of another type is not even decoded.
 
     Raises:
         RemoteProtocolError: TOO_LARGE or MALFORMED.
     """
     envelope = decode(data, Envelope, limit=limit, field="envelope")
     kind = MESSAGE_TYPES.get(envelope.type)
-    if kind is None:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", ", ".join(MESSAGE_TYPES))
+    if kind is None or envelope.type not in types:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", ", ".join(sorted(types)))
     return envelope, decode(envelope.payload, kind, limit=limit, field="payload")
+
+
+def check_public_key(key: bytes) -> None:
+    """Raise ConfigurationError for bytes under which anybody could sign.
+
+    The points of small order, in every encoding (RFC 8032, section 5.1.7, leaves refusing them to the application);
+    among them the key of 32 zero bytes, which a template might hold.
+    """
+    if len(key) != len(NOBODY) or key[:31] + bytes([key[31] & 0x7F]) in _SMALL_ORDER:
+        raise ConfigurationError("this is no public key that anybody could hold; make one: expril keys")
 
 
 def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
@@ -122,8 +148,9 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
     signed = _encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
     try:
+        check_public_key(signer)
         Ed25519PublicKey.from_public_bytes(signer).verify(envelope.signature, signed)
-    except (InvalidSignature, ValueError):
+    except (InvalidSignature, ValueError, ConfigurationError):
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature") from None
 
 

@@ -27,3 +27,8 @@ class RemoteProtocolError(ExprilError):
 
 class ConfigurationError(ExprilError):
     """A file or argument of this side's own user is wrong; the text says what to do."""
+
+
+def printable(text: str, most: int = 200) -> str:
+    """A peer's text, fit for a terminal or a log: shortened, control characters replaced."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:most])

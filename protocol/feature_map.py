@@ -21,6 +21,8 @@ STEPS = 4096
 """Grid steps per unit: the grid is 2^-12."""
 MOST_COORDINATE = 64
 """Coordinates are clipped to +- this many units."""
+COORDINATE_COST = 100
+"""Scaling and rounding a coordinate takes about as long as this many multiply-adds of a matrix product."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
 
@@ -67,12 +69,17 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Number of coordinates of a point."""
         return sum(1 if isinstance(f, NumericFeature) else len(f.levels) + 1 for f in self.features)
 
+    def multiply_adds(self) -> int:
+        """What mapping one record costs, in multiply-adds of a matrix product."""
+        return COORDINATE_COST * self.width
+
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) where the map does not fit the schema; needs no record."""
-        for index, feature in enumerate(self.features):
-            _check_feature(feature, schema, f"{field}.features[{index}]")
         if self.width > MOST_WIDTH:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, f"at most {MOST_WIDTH} coordinates")
+        levels = {a.name: frozenset(a.levels) for a in schema.attributes if isinstance(a, CategoricalAttribute)}
+        for index, feature in enumerate(self.features):
+            _check_feature(feature, schema, levels, f"{field}.features[{index}]")
 
     def points(self, records: Records) -> NDArray[np.float64]:
         """Grid points in steps of 2^-12: (n, width) float64 holding whole numbers within +-2^18."""
@@ -108,7 +115,7 @@ def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.in
     return np.array([*by_code, other, position.get(feature.imputation, other)])
 
 
-def _check_feature(feature: Feature, schema: Schema, field: str) -> None:
+def _check_feature(feature: Feature, schema: Schema, levels: dict[str, frozenset[str]], field: str) -> None:
     attribute = schema.find(feature.attribute)
     numbers = [feature.factor]
     if isinstance(feature, NumericFeature):
@@ -118,9 +125,9 @@ def _check_feature(feature: Feature, schema: Schema, field: str) -> None:
         fits = isinstance(attribute, CategoricalAttribute)
         if len(set(feature.levels)) != len(feature.levels):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "each level once")
-        if isinstance(attribute, CategoricalAttribute) and not set(feature.levels) <= set(attribute.levels):
+        if fits and not levels[feature.attribute].issuperset(feature.levels):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "levels of the card")
-        if isinstance(attribute, CategoricalAttribute) and feature.imputation not in ("", *attribute.levels):
+        if fits and feature.imputation and feature.imputation not in levels[feature.attribute]:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.imputation", "a level of the card, or empty")
     if not fits:
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card, of this kind")

@@ -93,8 +93,8 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return len(self.weights) // 4
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record; an upper bound read off the byte length."""
-        return len(self.weights) // 4
+        """Multiply-adds per record, the map's among them; an upper bound read off the byte length."""
+        return len(self.weights) // 4 + self.features.multiply_adds()
 
     def logits(self, records: Records) -> NDArray[np.float64]:
         """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""

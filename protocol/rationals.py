@@ -26,6 +26,8 @@ OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=rf"{AMOUNT
 
 _DECIMAL = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _RATIO = re.compile(r"([0-9]{1,10})/([0-9]{1,10})")
+_LONG_DECIMAL = re.compile(r"[0-9]{1,10}\.[0-9]{10,}")
+_NEGATIVE = re.compile(r"-[0-9]+(?:[./][0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
 class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -79,20 +81,33 @@ def parse_rational(text: str | float | Fraction) -> Fraction:
     if isinstance(text, Fraction) or type(text) is int:
         value = Fraction(text)
         small = max(abs(value.numerator), value.denominator) < 2**64
-        written = str(value) if small else "the amount"  # Python refuses to print thousands of digits
+        written = repr(str(value)) if small else "the amount"  # Python refuses to print thousands of digits
     else:
-        written = str(text).strip()[:64]
-        if ratio := _RATIO.fullmatch(written):
-            denominator = int(ratio[2])
-            value = Fraction(int(ratio[1]), denominator) if denominator else Fraction(0)
-        elif decimal := _DECIMAL.fullmatch(written):
+        plain = str(text).strip()[:64]
+        written = repr(plain)
+        if (ratio := _RATIO.fullmatch(plain)) and int(ratio[2]):
+            value = Fraction(int(ratio[1]), int(ratio[2]))
+        elif decimal := _DECIMAL.fullmatch(plain):
             digits = decimal[2] or ""
             value = Fraction(int(decimal[1] + digits), 10 ** len(digits))
         else:
-            raise ConfigurationError(f"{written!r} is not a positive rational: write 1, 0.3 or 1/30")
-    if not (value > 0 and value.numerator <= MOST and value.denominator <= MOST):
-        raise ConfigurationError(f"{written!r} must be positive, with numerator and denominator at most 32 bits")
+            raise ConfigurationError(f"{written} {_why_not_read(text, plain)}")
+    if value <= 0:
+        raise ConfigurationError(f"{written} must be positive: write 1, 0.3 or 1/30")
+    if value.numerator > MOST or value.denominator > MOST:
+        raise ConfigurationError(f"{written} needs more than 32 bits: numerator and denominator are at most {MOST}")
     return value
+
+
+def _why_not_read(given: str | float, plain: str) -> str:
+    """What is wrong with an amount that is neither a ratio nor a short decimal."""
+    if _NEGATIVE.fullmatch(plain):
+        return "must be positive: write 1, 0.3 or 1/30"
+    if _LONG_DECIMAL.fullmatch(plain) or (isinstance(given, float) and 0 < given < 1):  # 1e-05 among them
+        return 'has too many decimals to be taken as exact (9 at most): write it as text like "1/3"'
+    if isinstance(given, float) and MOST < given < math.inf:
+        return f"needs more than 32 bits: numerator and denominator are at most {MOST}"
+    return "is not a positive rational: write 1, 0.3 or 1/30"
 
 
 def round_up_32(value: Fraction) -> Fraction:

@@ -3,7 +3,8 @@
 Reading files is not done here; see `curator_node.record_files`.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,9 @@ from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribut
 
 MISSING_CODE = -1
 """Code of a missing category; declared levels are 0 .. L-1 and L is "other"."""
+MOST_COLUMNS_NAMED = 20
+"""How many of the columns that are there an error names."""
+_LONGEST_NAME_SHOWN = 80
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
 
 
@@ -66,39 +70,95 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
         ConfigurationError: a column is absent or holds text where numbers are declared. The text names the
             column and the first offending row (counted from 1), never a value.
     """
-    absent = [a.name for a in schema.attributes if a.name not in frame.columns]
-    if absent:
-        raise ConfigurationError(f"the records lack the declared column(s) {', '.join(map(repr, absent))}")
-    numeric = [_numbers(frame[a.name], a) for a in schema.attributes if isinstance(a, NumericAttribute)]
-    codes = [_codes(frame[a.name], a) for a in schema.attributes if isinstance(a, CategoricalAttribute)]
+    return encode_and_count_moved(frame, schema)[0]
+
+
+def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
+    """As `encode_frame`; also, per numeric attribute, how many values moved to a bound, which is private."""
+    require_columns([a.name for a in schema.attributes], frame.columns)
+    numeric: list[NDArray[np.float64]] = []
+    codes: list[NDArray[np.int16]] = []
+    moved: dict[str, int] = {}
+    for attribute in schema.attributes:
+        column = frame[attribute.name]
+        if isinstance(attribute, CategoricalAttribute):
+            codes.append(_codes(column, attribute))
+            continue
+        values = _numbers(column)
+        moved[attribute.name] = int(np.count_nonzero((values < attribute.lower) | (values > attribute.upper)))
+        numeric.append(np.clip(values, attribute.lower, attribute.upper))
     n = frame.height
-    return Records(
+    records = Records(
         schema,
         np.column_stack(numeric) if numeric else np.empty((n, 0)),
         np.column_stack(codes) if codes else np.empty((n, 0), np.int16),
     )
+    return records, moved
+
+
+def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
+    """Raise a ConfigurationError that names every declared column that is not there."""
+    absent = [name for name in declared if name not in there]
+    if absent:
+        raise ConfigurationError(
+            f"the records lack the declared column(s) {describe_absent(absent, declared=declared, there=there)}"
+        )
+
+
+def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: Sequence[str]) -> str:
+    """The absent columns, each with the nearest undeclared one, and the columns that are there.
+
+    Where no declared column is there, not even in another case, the file may have no header; its first record
+    would then pass for column names, so none is shown.
+
+    Args:
+        absent: names to describe, at least one.
+        declared: all names that are looked for.
+        there: the names that are there.
+    """
+    folded = {name.strip().casefold(): name for name in there if name not in declared}
+    header = any(name in there or name.strip().casefold() in folded for name in declared)
+    if not header:
+        names = ", ".join(map(repr, absent))
+        return f"{names}; no declared column is there: does the first row hold the column names?"
+    described = []
+    for name in absent:
+        near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.6)
+        described.append(f"{name!r} (did you mean {_shown(folded[near[0]])}?)" if near else repr(name))
+    rest = len(there) - MOST_COLUMNS_NAMED
+    shown = ", ".join(map(_shown, there[:MOST_COLUMNS_NAMED])) + (f" and {rest} more" if rest > 0 else "")
+    return f"{', '.join(described)}; the columns are {shown}"
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST_NAME_SHOWN else f"{name[:_LONGEST_NAME_SHOWN]}…")
 
 
 def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.bool_]:
     """Labels as booleans, True for the second class.
 
     Raises:
-        ConfigurationError: a label is missing or is none of the two classes; names the first row, no value.
+        ConfigurationError: a label is missing or is none of the two classes; names the first row (counted from
+            1), no value.
     """
     texts = column_texts(column)
     if texts.null_count():
         row = int(texts.is_null().arg_true()[0]) + 1
-        raise ConfigurationError(f"label column {column.name!r} is empty in row {row}; remove or label the record")
+        raise ConfigurationError(
+            f"label column {column.name!r} is empty in row {row}, header not counted; remove or label the record"
+        )
     known = texts.is_in(list(classes))
     if not known.all():
         row = int((~known).arg_true()[0]) + 1
         raise ConfigurationError(
-            f"label column {column.name!r} holds something other than the declared classes in row {row}"
+            f"label column {column.name!r} holds something other than the declared classes {classes[0]!r} and "
+            f"{classes[1]!r} in row {row}, header not counted"
         )
     return (texts == classes[1]).to_numpy()
 
 
-def _numbers(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float64]:
+def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    """As they are written, beyond the bounds or not; NaN where missing."""
     if column.dtype == pl.String:
         texts = column_texts(column)
         values = texts.cast(pl.Float64, strict=False)
@@ -110,10 +170,11 @@ def _numbers(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float
     if wrong is not None and wrong.any():
         row = int(wrong.arg_true()[0]) + 1
         raise ConfigurationError(
-            f"column {column.name!r} is declared numeric but row {row} holds text; correct it or leave it empty"
+            f"column {column.name!r} is declared numeric but holds text in row {row}, header not counted; correct it "
+            "or leave it empty"
         )
     array: NDArray[np.float64] = values.fill_null(np.nan).to_numpy()
-    return np.clip(array, attribute.lower, attribute.upper)
+    return array
 
 
 def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
@@ -139,7 +200,10 @@ def column_texts(column: pl.Series) -> pl.Series:
             f"column {column.name!r} has type {column.dtype.base_type()}; text, numbers, booleans or dates are wanted"
         )
     if column.dtype.is_decimal():
-        column = column.cast(pl.Float64)
+        # Never through a float: two 20-digit identities must stay two.
+        digits = column.cast(pl.String)
+        shortened = digits.str.replace(r"0+$", "").str.replace(r"\.$", "")
+        return digits.zip_with(~digits.str.contains(".", literal=True), shortened)
     if column.dtype.is_float():
         whole = (column == column.floor()) & (column.abs() < 2**53)
         as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)

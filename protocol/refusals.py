@@ -30,6 +30,7 @@ class RefusalCode(StrEnum):
     OVER_BUDGET = "over_budget"
     BELOW_LEAST_COST = "below_least_cost"
     TOO_MANY_STUDIES = "too_many_studies"
+    TERMS_CHANGED = "terms_changed"
     LEDGER_ROLLED_BACK = "ledger_rolled_back"
     HALTED = "halted"
     UNAVAILABLE = "unavailable"
@@ -57,6 +58,7 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.OVER_BUDGET: "the plan costs more than is left; multiply its scales by the factor given",
     RefusalCode.BELOW_LEAST_COST: "the plan costs less than this curator bothers to account for",
     RefusalCode.TOO_MANY_STUDIES: "too many studies; close an open one, or ask the steward for more",
+    RefusalCode.TERMS_CHANGED: "the steward has changed the terms since this plan was accepted; close it, propose anew",
     RefusalCode.LEDGER_ROLLED_BACK: "the ledger lacks a receipt that this curator signed; its steward must act",
     RefusalCode.HALTED: "this curator has stopped until its steward acts",
     RefusalCode.UNAVAILABLE: "the curator cannot serve just now; repeat the same request: it is charged at most once",

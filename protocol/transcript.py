@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from protocol.envelopes import LABEL, Envelope, digest, open_envelope, open_receipt, request_digest, verify
+from protocol.envelopes import (
+    LABEL,
+    LEARNER_TYPES,
+    Envelope,
+    digest,
+    open_envelope,
+    open_receipt,
+    request_digest,
+    verify,
+)
 from protocol.errors import ExprilError, LocalProtocolError
 from protocol.messages import (
     Card,
@@ -25,7 +34,6 @@ from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
 
 START = digest(b"expril/1 transcript")
-LEARNER_TYPES = frozenset({"card_request", "study_proposal", "query", "study_close"})
 
 
 class ReplayError(ExprilError):
@@ -80,6 +88,7 @@ class Replay:
     _unanswered: Fraction = Fraction(0)
     _last_reply: bytes = b""
     _position: int = 0
+    _ledger_index: int = -1
 
     def feed(self, data: bytes) -> None:
         """Check the next envelope: signature, order, plan, exact cost and receipt.
@@ -162,8 +171,12 @@ class Replay:
         else:
             self._check_closing(message, receipt)
         self.epsilon_spent += charged
+        self._require(receipt.ledger_index > self._ledger_index, "the ledger's chain does not grow")
+        self._ledger_index = receipt.ledger_index
         self._require(parse_amount(receipt.charged) == charged, "the charge is not the query's cost")
         self._require(parse_amount(receipt.spent_by_study) == self.epsilon_spent, "the total is not the sum")
+        enough = parse_amount(receipt.spent_by_learner) >= self.epsilon_spent
+        self._require(enough, "the learner spent less than its study")
 
     def _check_release(self, message: Release, receipt: Receipt, plan: Plan, card: Card) -> Fraction:
         """The exact cost of what was released."""

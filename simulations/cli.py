@@ -1,4 +1,4 @@
-"""The command `expril`: thin; what it does is in `harness`, `run_folder` and `ledger_view`."""
+"""The command `expril`: thin; what it does is in `harness`, `run_folder`, `verification` and `ledger_view`."""
 
 import json
 import logging
@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -24,52 +23,61 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from threadpoolctl import threadpool_limits
 
 from protocol.errors import ExprilError
-from simulations import ledger_view
-from simulations.datasets import DataUnavailableError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at a curator's ledger, or resume it after a halt.")
 app.add_typer(ledger_app, name="ledger")
 
-out = Console()
 err = Console(stderr=True)
 
+Runs = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
-@app.callback()
-def main() -> None:
+
+@app.callback(invoke_without_command=True)
+def main(show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     """Learn from records that their owners never release."""
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     logging.basicConfig(level=logging.CRITICAL)
+    if show_version:
+        sys.stdout.write(f"expril {version('expril')}\n")
+        raise typer.Exit
 
 
 @app.command()
 def simulate(
-    scenario: Annotated[
-        str, typer.Argument(help="A built-in scenario (see: expril scenarios) or a TOML file.")
-    ] = "wdbc",
-    out_: Annotated[Path, typer.Option("--out", help="Folder under which the run's folder is made.")] = Path("runs"),
-    repeats: Annotated[int | None, typer.Option(help="Repeat this often instead of what the scenario says.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of splits and learners instead of the scenario's.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")] = False,
+    scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
+    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    json_: Json = False,
 ) -> None:
     """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
     with _plain_errors():
+        import msgspec
+        from threadpoolctl import threadpool_limits
+
         from simulations.federation import load_records
         from simulations.harness import run_scenario, summary
-        from simulations.run_folder import LEDGERS, new_folder, save_run
+        from simulations.run_folder import LEDGERS, PAGE, NewFolder, save_run
         from simulations.scenario import load_scenario
-        from simulations.tables import result_table
+        from simulations.tables import result_table, wide_console
 
         chosen, text, base = load_scenario(scenario)
         changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
-        chosen = msgspec.convert(msgspec.to_builtins(chosen) | changes, type(chosen))
+        chosen = msgspec.structs.replace(chosen, **changes)
         records = load_records(chosen, base)
-        folder = new_folder(out_, chosen.title)
         # Several BLAS threads on matrices this small cost more than they give.
-        with _progress(json_) as tick, threadpool_limits(1):
+        with NewFolder(out, chosen.title) as folder, _progress(json_) as tick, threadpool_limits(1):
             run = run_scenario(
                 chosen,
                 records,
@@ -77,27 +85,33 @@ def simulate(
                 command=_command(scenario, changes),
                 version=version("expril"),
                 created=datetime.now(UTC).isoformat(timespec="seconds"),
-                ledgers=folder / LEDGERS,
+                ledgers=folder.path / LEDGERS,
                 tick=tick,
             )
-        page = save_run(run, folder)
+            save_run(run, folder.path)
         if json_:
-            sys.stdout.write(json.dumps(summary(run, str(folder))) + "\n")
+            _print_json(summary(run, str(folder.path)))
             return
-        out.print(result_table(run.report))
+        console = wide_console()
+        console.print(result_table(run.report))
         for note in run.report.notes:
-            out.print(f"[yellow]note[/] {escape(note)}", highlight=False)
-        out.print(f"report: {page}", soft_wrap=True, highlight=False)
+            console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
+        console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
 
 
 @app.command()
-def scenarios() -> None:
-    """List the built-in scenarios."""
+def scenarios(
+    name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
+) -> None:
+    """List the built-in scenarios, or print one."""
     with _plain_errors():
         from simulations.scenario import builtin_scenarios, load_scenario
-        from simulations.tables import scenario_table
+        from simulations.tables import scenario_table, wide_console
 
-        out.print(scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
+        if name is not None:
+            sys.stdout.write(load_scenario(name)[1])
+            return
+        wide_console().print(scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
 
 
 @app.command()
@@ -106,28 +120,31 @@ def keys(path: Annotated[Path, typer.Argument(help="Where to write the private k
     with _plain_errors():
         from simulations.key_files import write_key
 
-        out.print(write_key(path), highlight=False, soft_wrap=True)
+        sys.stdout.write(f"{write_key(path)}\n")
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> None:
-    """Write the HTML report of a run anew and print its path."""
+def report(runs: Runs) -> None:
+    """Write the HTML report of runs anew and print its path."""
     with _plain_errors():
         from simulations.run_folder import rewrite_page
 
-        out.print(str(rewrite_page(run)), highlight=False, soft_wrap=True)
+        for run in runs:
+            sys.stdout.write(f"{rewrite_page(run)}\n")
 
 
 @app.command()
-def verify(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> None:
-    """Replay a run's transcripts without any data: signatures, order, costs, receipts."""
+def verify(runs: Runs) -> None:
+    """Replay runs' transcripts without any data: signatures, order, costs, receipts; hold them against ledgers."""
     with _plain_errors():
-        from simulations.run_folder import verify_run
-        from simulations.tables import proof_table
+        from simulations.tables import proof_table, wide_console
+        from simulations.verification import verify_run
 
-        rows = verify_run(run)
-        out.print(proof_table(rows))
-        complaints = [str(row["why"]) for row in rows if "why" in row]
+        complaints = []
+        for run in runs:
+            verdicts = verify_run(run)
+            wide_console().print(proof_table(verdicts))
+            complaints += [f"{run}: {item.why}" for item in verdicts if item.why]
         for complaint in complaints:
             err.print(f"[bold red]not proven[/] {escape(complaint)}", highlight=False, soft_wrap=True)
         if complaints:
@@ -136,17 +153,24 @@ def verify(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> Non
 
 @ledger_app.command("show")
 def ledger_show(
-    path: Annotated[Path, typer.Argument(help="A SQLite ledger.")],
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")] = False,
+    paths: Annotated[list[Path], typer.Argument(help="SQLite ledgers.", metavar="PATH...")],
+    policy: Annotated[
+        Path | None, typer.Option(help="The curator's policy: names, caps, what is left. [NAME.policy.toml beside it]")
+    ] = None,
+    json_: Json = False,
 ) -> None:
-    """Check a ledger's hash chain; show what each learner reserved and spent, and every entry."""
+    """Check a ledger's hash chain; show what each learner reserved, spent and has left, and every entry."""
     with _plain_errors():
-        view = ledger_view.read(path)
-        if json_:
-            sys.stdout.write(json.dumps(view.as_object()) + "\n")
-            return
-        for table in view.tables():
-            out.print(table)
+        from simulations import ledger_view
+        from simulations.tables import wide_console
+
+        for path in paths:
+            view = ledger_view.read(path, policy)
+            if json_:
+                _print_json(view.as_object())
+                continue
+            for table in view.tables():
+                wide_console().print(table)
 
 
 @ledger_app.command("resume")
@@ -158,8 +182,10 @@ def ledger_resume(
 ) -> None:
     """The steward's act after a halt: go on, with lost spending entered as spent."""
     with _plain_errors():
+        from simulations import ledger_view
+
         ledger_view.resume(path, note=note, learner=learner, restored=restored)
-        out.print("resumed")
+        sys.stdout.write("resumed\n")
 
 
 @contextmanager
@@ -167,9 +193,12 @@ def _plain_errors() -> Iterator[None]:
     """A mistake of the user is one clear line and exit status 2, never a traceback."""
     try:
         yield
-    except (ExprilError, DataUnavailableError) as error:
+    except ExprilError as error:
         err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        err.print("interrupted; nothing of this command was kept")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -181,7 +210,7 @@ def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=silent) as bar:
+    with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
 
         def tick(what: str, done: int, total: int) -> None:
@@ -192,6 +221,10 @@ def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
         yield tick
 
 
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
 def _command(scenario: str, changes: dict[str, int]) -> str:
     options = "".join(f" --{key} {value}" for key, value in changes.items())
-    return f"expril simulate {Path(scenario).name}{options}"
+    return f"expril simulate {scenario}{options}"

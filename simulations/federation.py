@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
-from warnings import catch_warnings, simplefilter
+from warnings import catch_warnings, simplefilter, warn_explicit
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import polars as pl
 
 from curator_node.client_app import make_client_app
 from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.dataset import PrivateDataset, StewardWarning, unit_names
 from curator_node.ledger import Ledger
 from curator_node.ledger_store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
@@ -28,12 +28,13 @@ from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
+from protocol.records import describe_absent, encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.direct import DirectCarrier
 from simulations.faults import FaultyCurator
 from simulations.in_process import run_in_process
-from simulations.scenario import CuratorScenario, LearnerScenario, Scenario
+from simulations.scenario import CuratorScenario, Data, LearnerScenario, Scenario
 from simulations.seeded_noise import SeededNoise
 from simulations.splits import split_parts, split_sites
 
@@ -51,7 +52,10 @@ class Records:
 
 @dataclass(frozen=True)
 class Site:
-    """One site of one repeat; only the harness may look inside."""
+    """One site of one repeat; only the harness may look inside.
+
+    `warnings` is what its steward was warned of; a real curator's learners never hear it.
+    """
 
     name: str
     private: pl.DataFrame
@@ -62,6 +66,7 @@ class Site:
     ledger: Ledger
     cap: Fraction
     private_kinds: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass
@@ -87,7 +92,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
     """The records and schema that a scenario names.
 
     Raises:
-        ConfigurationError: a file is absent or does not fit its schema file.
+        ConfigurationError: a file is absent or does not fit its schema file; rows are those of the file.
         DataUnavailableError: a data set's files cannot be had.
     """
     data = scenario.data
@@ -100,8 +105,9 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             raise ConfigurationError(f"no schema file {schema}")
         steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
         frame = read_records(folder / str(data.path))
-        if steward.label not in frame.columns:
-            raise ConfigurationError(f"{data.path} has no label column {steward.label!r}")
+        _check_own(frame, data, steward)
+        if data.sites.how == "shift":
+            frame = frame.with_columns(pl.col(str(data.sites.attribute)).cast(pl.Float64, strict=False))
         dataset = Dataset(
             name=str(data.path),
             frame=frame,
@@ -111,12 +117,30 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             citation="",
             schema_path=schema,
             site=data.sites.column,
-            unit=steward.unit,
+            unit=steward.unit if steward.unit in frame.columns else None,
         )
     if not data.unit:
         dataset = dataset.without_unit()
         steward = msgspec.structs.replace(steward, unit=None, most_records_per_unit=1)
     return Records(dataset, steward)
+
+
+def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
+    """Read one's own file as its curators will, once and whole, so that an error names the file's row."""
+    site = data.sites.column if data.sites.how == "site" else None
+    roles = {"label": steward.label, "unit": steward.unit if data.unit else None, "site": site}
+    declared = [name for name in (*roles.values(), *(a.name for a in steward.attributes)) if name is not None]
+    for role, name in roles.items():
+        if name is not None and name not in frame.columns:
+            absent = describe_absent([name], declared=declared, there=frame.columns)
+            raise ConfigurationError(f"{data.path} has no {role} column {absent}")
+    try:
+        encode_frame(frame, steward.schema)
+        encode_labels(frame[steward.label], steward.classes)
+        if roles["unit"] is not None:
+            unit_names(frame[roles["unit"]])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{data.path}: {error}") from None
 
 
 def build_sites(
@@ -249,26 +273,36 @@ def _open_site(
     ledgers: Path | None,
 ) -> Site:
     entry = scenario.curator(name)
-    policies = [
-        LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.learner_cap or entry.cap)
-        for learner, key in learners.items()
-    ]
+    cap = entry.cap if entry.learner_cap is None else entry.learner_cap
+    policies = [LearnerPolicy(name=learner, key=key.public.hex(), cap=cap) for learner, key in learners.items()]
     policy = entry.policy(policies, name=name)
     key = SigningKey.generate()
     private = pieces["private"]
     declared = msgspec.structs.replace(steward, round_size=_declared_size(entry, private, steward))
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
+    with catch_warnings(record=True) as heard:
+        simplefilter("always", StewardWarning)
         dataset = PrivateDataset(
             private, declared, unit_key=key.derive("unit selection"), cache_bytes=policy.cache_bytes
         )
+    for other in heard:
+        if not issubclass(other.category, StewardWarning):
+            warn_explicit(other.message, other.category, other.filename, other.lineno)
     store = MemoryStore() if ledgers is None else DatabaseStore(sqlite_url(ledgers / f"{name}.ledger"))
     ledger = Ledger(store)
     curator = Curator(
         dataset=dataset, ledger=ledger, key=key, policy=policy, clock=_now, noise=_noise(scenario, name, repeat)
     )
     return Site(
-        name, private, pieces["source"], pieces["test"], declared, curator, ledger, policy.total_cap, policy.private
+        name=name,
+        private=private,
+        source=pieces["source"],
+        test=pieces["test"],
+        steward=declared,
+        curator=curator,
+        ledger=ledger,
+        cap=policy.total_cap,
+        private_kinds=policy.private,
+        warnings=tuple(str(each.message) for each in heard if issubclass(each.category, StewardWarning)),
     )
 
 

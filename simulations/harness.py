@@ -11,11 +11,13 @@ import numpy as np
 import polars as pl
 
 from curator_node.ledger_entries import Entry, EntryKind
+from curator_node.policy import Policy
 from protocol.codec import decode
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
-from protocol.transcript import replay
+from protocol.transcript import Transcript, replay
 from simulations.federation import Outcome, Records, Repeat, Site, run_repeat
+from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
 from simulations.report import (
     BudgetPoint,
     CuratorReport,
@@ -58,16 +60,18 @@ class Run:
     Attributes:
         report: for the page and for machines.
         rows: one per repeat, learner, round and site, for the metrics file.
-        transcripts: (repeat, learner, curator) -> envelopes.
+        transcripts: (repeat, learner, curator) -> what was sent and received.
         keys: name of a curator or learner in a repeat -> public key.
         labels: curator -> label of its signatures.
+        policies: of the first repeat's curators.
     """
 
     report: RunReport
     rows: list[dict[str, Any]]
-    transcripts: dict[tuple[int, str, str], list[bytes]]
+    transcripts: dict[tuple[int, str, str], Transcript]
     keys: dict[tuple[int, str], bytes]
     labels: dict[str, str]
+    policies: dict[str, Policy]
 
 
 def run_scenario(
@@ -97,7 +101,7 @@ def run_scenario(
         AccountingError: receipts, ledger and plan disagree.
     """
     tallies = {learner.name: Tally() for learner in scenario.learners}
-    run = Run(report=None, rows=[], transcripts={}, keys={}, labels={})  # type: ignore[arg-type]
+    run = Run(report=None, rows=[], transcripts={}, keys={}, labels={}, policies={})  # type: ignore[arg-type]
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
     for number in range(scenario.repeats):
@@ -110,24 +114,24 @@ def run_scenario(
             _keep_transcripts(run, outcome, repeat, number)
         if number == 0:
             curators = tuple(_curator_report(site, repeat) for site in repeat.sites.values())
-            notes = _claims(repeat) + _notes(repeat)
+            notes = first_repeat_notes(repeat)
+            run.policies = {site.name: site.curator.policy for site in repeat.sites.values()}
         for site in repeat.sites.values():
             site.ledger.store.close()
     tick("repeats", scenario.repeats, scenario.repeats)
-    if scenario.repeats == 1:
-        notes.append("There is one repeat, so standard errors are binomial, over its test records.")
+    learners = tuple(_learner_report(scenario, name, tally) for name, tally in tallies.items())
     run.report = RunReport(
         title=scenario.title,
-        description=scenario.description.strip(),
+        description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
         created=created,
         version=version,
         seeded_noise=scenario.noise_seed is not None,
         repeats=scenario.repeats,
         command=command,
         config_toml=text,
-        learners=tuple(_learner_report(scenario, name, tally) for name, tally in tallies.items()),
+        learners=learners,
         curators=curators,
-        notes=tuple(notes),
+        notes=(*notes, *score_notes(scenario, learners)),
     )
     return run
 
@@ -138,14 +142,21 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
         {
             "learner": learner.learner,
             "strategy": learner.strategy,
+            "pooling": learner.pooling,
             "epsilon_claimed": learner.epsilon_claimed,
             "epsilon_spent": learner.epsilon_spent,
             "pooled": _score_object(learner.pooled),
             "sites": [{"curator": site.curator, **_score_object(site)} for site in learner.sites],
+            "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
         }
         for learner in run.report.learners
     ]
-    return {"run": folder, "learners": learners}
+    return {
+        "run": folder,
+        "learners": learners,
+        "seeded_noise": run.report.seeded_noise,
+        "notes": list(run.report.notes),
+    }
 
 
 def _score_object(score: Score) -> dict[str, float | None]:
@@ -231,7 +242,7 @@ def _keep_transcripts(run: Run, outcome: Outcome, repeat: Repeat, number: int) -
         run.labels[site.name] = site.curator.label
     if outcome.study is not None:
         for name, session in outcome.study.sessions.items():
-            run.transcripts[number, outcome.learner.name, name] = session.transcript.envelopes
+            run.transcripts[number, outcome.learner.name, name] = session.transcript
 
 
 def _learner_report(scenario: Scenario, name: str, tally: Tally) -> LearnerReport:
@@ -292,33 +303,6 @@ def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
     return CuratorReport(
         name=site.name, cap=str(site.cap), private_unit=site.steward.unit or "record", spent_by_round=tuple(points)
     )
-
-
-def _claims(repeat: Repeat) -> list[str]:
-    """What must be said about releases whose claimed epsilon is not the true one."""
-    printed = [site.name for site in repeat.sites.values() if not site.private_kinds]
-    if not printed:
-        return []
-    names = ", ".join(printed)
-    return [f"The policies of {names} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
-
-
-def _notes(repeat: Repeat) -> list[str]:
-    """What went wrong in the first repeat, as the learner could know it."""
-    notes = []
-    for outcome in repeat.outcomes:
-        start = f"First repeat, learner {outcome.learner.name}"
-        if outcome.failure:
-            notes.append(f"{start}: {outcome.failure}")
-            continue
-        study = outcome.study
-        if study is None:
-            continue
-        for curator, said in study.outcomes.items():
-            bad = [f"{_outcome(what)} at question {number}" for number, what in enumerate(said, 1) if what != "release"]
-            if bad:
-                notes.append(f"{start}, curator {curator}: {', '.join(bad)}; {study.fate(curator)}.")
-    return notes
 
 
 def metrics_frame(run: Run) -> pl.DataFrame:

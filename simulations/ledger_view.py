@@ -8,14 +8,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from rich import box
+from rich.markup import escape
 from rich.table import Table
 
-from curator_node.ledger import Ledger
-from curator_node.ledger_entries import Account, Entry
+from curator_node.ledger import Caps, Ledger
+from curator_node.ledger_entries import Account, Entry, EntryKind, decode_entry
 from curator_node.ledger_store import DatabaseStore, sqlite_url
-from protocol.codec import decode
-from protocol.errors import ConfigurationError
-from protocol.messages import NOBODY
+from curator_node.policy import Policy, read_policy
+from protocol.errors import ConfigurationError, printable
+from protocol.messages import NO_STUDY, NOBODY
 from protocol.rationals import parse_rational, shorten
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -23,24 +25,28 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger whose chain was checked."""
+    """A ledger whose chain was checked, and the policy that goes with it, where it is known."""
 
-    account: Account
+    ledger: Ledger
     entries: tuple[Entry, ...]
+    policy: Policy | None
+
+    @property
+    def account(self) -> Account:
+        """The sum of all entries."""
+        return self.ledger.account
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """For machines; `name`, `cap` and `left` are null without a policy."""
         return {
             "head": self.account.head.hex(),
             "halted": self.account.halted,
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
+            "cap": None if self.policy is None else str(self.policy.total_cap),
             "learners": {
-                key.hex(): {
-                    "spent": _written(self.account.spent.get(key, Fraction(0))),
-                    "reserved": _written(self.account.reserved.get(key, Fraction(0))),
-                }
-                for key in self._learners()
+                key.hex(): {"name": name, "spent": spent, "reserved": reserved, "cap": cap, "left": left}
+                for key, name, spent, reserved, cap, left in self._learners()
             },
             "entries": [
                 {
@@ -59,47 +65,74 @@ class LedgerView:
 
     def tables(self) -> list[Table]:
         """For people: learners, then entries."""
-        learners = Table(title="spent and reserved" + (" - HALTED" if self.account.halted else ""))
-        for name in ("learner", "spent", "reserved"):
-            learners.add_column(name)
-        for key in self._learners():
-            zero = Fraction(0)
-            spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
-            learners.add_row(key.hex()[:16], _written(spent), _written(reserved))
-        learners.add_row("all", _written(self.account.total_spent), _written(self.account.total_reserved), style="bold")
-        entries = Table(title=f"entries, chain verified to {self.account.head.hex()[:16]}")
-        for name in ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon", "note"):
-            entries.add_column(name)
+        title = "spent and left" + (" - HALTED" if self.account.halted else "")
+        without = None if self.policy else "names, caps and what is left: add --policy FILE"
+        learners = Table(title=title, box=box.SIMPLE_HEAD, caption=without)
+        for column in ("learner", "key", "spent", "reserved", "cap", "left"):
+            learners.add_column(column, no_wrap=True)
+        for key, name, spent, reserved, cap, left in self._learners():
+            learners.add_row(escape(name or "?"), key.hex()[:16], spent, reserved, cap or "?", left or "?")
+        total_cap = "?" if self.policy is None else str(self.policy.total_cap)
+        total = (_written(self.account.total_spent), _written(self.account.total_reserved))
+        learners.add_row("all", "", *total, total_cap, "", style="bold")
+        entries = Table(title=f"entries, chain verified to {self.account.head.hex()[:16]}", box=box.SIMPLE_HEAD)
+        for column in ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon"):
+            entries.add_column(column, no_wrap=True)
+        entries.add_column("note")
         for entry in self.entries:
             when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            who = "" if entry.learner == NOBODY else entry.learner.hex()[:8]
-            entries.add_row(
-                str(entry.index),
-                when,
-                entry.kind,
-                who,
-                entry.study.hex()[:8],
-                str(entry.sequence),
-                entry.amount,
-                entry.note,
-            )
+            who = "" if entry.learner == NOBODY else self._name(entry.learner) or entry.learner.hex()[:8]
+            question = str(entry.sequence) if entry.kind is EntryKind.CHARGE else ""
+            study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
+            note = escape(printable(entry.note, 400))
+            row = (str(entry.index), when, entry.kind, escape(who), study, question, entry.amount, note)
+            entries.add_row(*row)
         return [learners, entries]
 
-    def _learners(self) -> list[bytes]:
-        return [key for key in {**self.account.reserved, **self.account.spent} if key != NOBODY]
+    def _name(self, key: bytes) -> str | None:
+        found = None if self.policy is None else self.policy.learner(key)
+        return None if found is None else found.name
+
+    def _learners(self) -> list[tuple[bytes, str | None, str, str, str | None, str | None]]:
+        """(key, name, spent, reserved, cap, left), of every learner of the ledger and of the policy."""
+        allowed = [] if self.policy is None else [bytes.fromhex(learner.key) for learner in self.policy.learners]
+        rows = []
+        for key in dict.fromkeys([*allowed, *self.account.reserved, *self.account.spent]):
+            if key == NOBODY:
+                continue
+            cap = left = None
+            if self.policy is not None:
+                caps = Caps(learner=self.policy.cap_of(key), total=self.policy.total_cap)
+                cap, left = str(caps.learner), str(shorten(self.ledger.remaining(key, caps), math.floor))
+            zero = Fraction(0)
+            spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
+            rows.append((key, self._name(key), _written(spent), _written(reserved), cap, left))
+        return rows
 
 
-def read(path: Path) -> LedgerView:
+def read(path: Path, policy: Path | None = None) -> LedgerView:
     """Open a ledger and check its chain.
 
+    Args:
+        path: a SQLite ledger.
+        policy: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`.
+
     Raises:
-        ConfigurationError: not a ledger.
+        ConfigurationError: not a ledger, or not a policy.
         LedgerCorruptError: its chain does not fit together.
     """
+    beside = path.with_name(path.name.removesuffix(".ledger") + ".policy.toml")
+    chosen = policy or (beside if beside.is_file() else None)
+    rules = None
+    if chosen is not None:
+        try:
+            rules = read_policy(chosen.read_text(encoding="utf-8"), where=f"policy file {chosen.name}")
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
     ledger = _open(path)
-    entries = tuple(decode(body, Entry) for _, body in ledger.store.entries(0))
+    entries = tuple(decode_entry(body) for _, body in ledger.store.entries(0))
     ledger.store.close()
-    return LedgerView(ledger.account, entries)
+    return LedgerView(ledger, entries, rules)
 
 
 def resume(path: Path, *, note: str, learner: str, restored: str) -> None:

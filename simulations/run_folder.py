@@ -1,12 +1,18 @@
-"""What a run leaves behind: scenario, metrics, transcripts, ledgers, and one HTML page."""
+"""What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
 
+A folder appears under its name only when it is complete; a run that fails or is interrupted leaves nothing.
+"""
+
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
-from protocol.errors import ConfigurationError, ExprilError
-from protocol.transcript import replay
+from protocol.errors import ConfigurationError
+from protocol.transcript import Transcript
 from simulations.harness import Run, metrics_frame
 from simulations.report import load_report, save_report, write_page
 
@@ -15,57 +21,95 @@ METRICS = "metrics.parquet"
 REPORT = "report.json"
 PAGE = "report.html"
 TRANSCRIPTS = "transcripts"
+INDEX = "index.json"
 LEDGERS = "ledgers"
+LEDGER_SUFFIX = ".ledger"
+POLICY_SUFFIX = ".policy.toml"
 
 
-class StoredTranscript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner's exchange with one curator in one repeat."""
+class IndexEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One learner's exchange with one curator in one repeat: who, and the head that its envelopes must chain to."""
 
+    file: str
     repeat: int
     learner: str
     curator: str
-    learner_key: bytes
-    curator_key: bytes
+    learner_key: str
+    curator_key: str
     label: str
-    envelopes: list[bytes]
+    head: str
 
 
-def new_folder(base: Path, title: str, now: datetime | None = None) -> Path:
-    """Make a fresh folder `base/title-date-time`, with a number behind it where that exists."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
-    safe = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in title)
-    for number in range(1, 1000):
-        folder = base / (f"{safe}-{stamp}" + (f"-{number}" if number > 1 else ""))
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ConfigurationError(f"cannot make the run folder {folder}: {error.strerror}") from None
-        (folder / LEDGERS).mkdir()
-        return folder
-    raise ConfigurationError(f"{base} holds too many runs of this second")
+class NewFolder:
+    """A folder `base/title-date-time` in the making; a context that keeps it only where nothing went wrong.
+
+    Attributes:
+        path: where to write; inside the context a hidden folder, after it the final one.
+    """
+
+    def __init__(self, base: Path, title: str, now: datetime | None = None) -> None:
+        stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+        safe = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in title)
+        self._base = base
+        self._name = f"{safe}-{stamp}"
+        self.path = base
+
+    def __enter__(self) -> Self:
+        self.path = self._claim(".{}.partial")
+        (self.path / LEDGERS).mkdir()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        final = self._claim("{}")
+        self.path = self.path.rename(final)
+
+    def _claim(self, pattern: str) -> Path:
+        for number in range(1, 1000):
+            folder = self._base / pattern.format(self._name + (f"-{number}" if number > 1 else ""))
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise ConfigurationError(f"{folder} is in the way") from None
+                continue
+            except OSError as error:
+                raise ConfigurationError(f"cannot make the run folder {folder}: {error.strerror}") from None
+            return folder
+        raise ConfigurationError(f"{self._base} holds too many runs of this second")
 
 
-def save_run(run: Run, folder: Path) -> Path:
-    """Write everything; the path of the page."""
+def save_run(run: Run, folder: Path) -> None:
+    """Write everything of a run into its folder."""
     (folder / SCENARIO).write_text(run.report.config_toml, encoding="utf-8")
     metrics_frame(run).write_parquet(folder / METRICS)
     save_report(run.report, folder / REPORT)
+    for name, policy in run.policies.items():
+        (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
     transcripts = folder / TRANSCRIPTS
     transcripts.mkdir()
-    for position, ((repeat, learner, curator), envelopes) in enumerate(run.transcripts.items()):
-        stored = StoredTranscript(
-            repeat=repeat,
-            learner=learner,
-            curator=curator,
-            learner_key=run.keys[repeat, learner],
-            curator_key=run.keys[repeat, curator],
-            label=run.labels[curator],
-            envelopes=envelopes,
+    index = []
+    for position, ((repeat, learner, curator), transcript) in enumerate(run.transcripts.items()):
+        file = f"{position:05d}.msgpack"
+        (transcripts / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
+        index.append(
+            IndexEntry(
+                file=file,
+                repeat=repeat,
+                learner=learner,
+                curator=curator,
+                learner_key=run.keys[repeat, learner].hex(),
+                curator_key=run.keys[repeat, curator].hex(),
+                label=run.labels[curator],
+                head=transcript.head.hex(),
+            )
         )
-        (transcripts / f"{position:05d}.msgpack").write_bytes(msgspec.msgpack.encode(stored))
-    return rewrite_page(folder)
+    (transcripts / INDEX).write_bytes(msgspec.json.format(msgspec.json.encode(index), indent=1))
+    rewrite_page(folder)
 
 
 def rewrite_page(folder: Path) -> Path:
@@ -82,35 +126,25 @@ def rewrite_page(folder: Path) -> Path:
     return folder / PAGE
 
 
-def verify_run(folder: Path) -> list[dict[str, str | int]]:
-    """Replay every stored transcript as an auditor would, without data: one row each.
+def read_index(folder: Path) -> list[IndexEntry]:
+    """The transcripts that a run folder must hold.
 
     Raises:
-        ConfigurationError: the folder holds no transcripts, or one of them cannot be read.
+        ConfigurationError: no readable index.
     """
-    files = sorted((folder / TRANSCRIPTS).glob("*.msgpack"))
-    if not files:
-        raise ConfigurationError(f"{folder} holds no transcripts")
-    rows: list[dict[str, str | int]] = []
-    for file in files:
-        try:
-            stored = msgspec.msgpack.decode(file.read_bytes(), type=StoredTranscript)
-        except msgspec.DecodeError:
-            raise ConfigurationError(f"{file.name} is not a transcript") from None
-        row: dict[str, str | int] = {"repeat": stored.repeat, "learner": stored.learner, "curator": stored.curator}
-        try:
-            proof = replay(stored.envelopes, stored.curator_key, stored.learner_key, label=stored.label)
-        except ExprilError as error:
-            rows.append(row | {"verdict": "NOT PROVEN", "why": f"{file.name}: {error}"})
-            continue
-        rows.append(
-            row
-            | {
-                "verdict": "proven",
-                "claimed": str(proof.epsilon_claimed),
-                "spent": str(proof.epsilon_spent),
-                "releases": proof.releases,
-                "study": proof.state,
-            }
-        )
-    return rows
+    try:
+        return msgspec.json.decode((folder / TRANSCRIPTS / INDEX).read_bytes(), type=list[IndexEntry])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigurationError(f"{folder} holds no transcripts of a run ({type(error).__name__})") from None
+
+
+def read_transcript(folder: Path, entry: IndexEntry) -> Transcript | None:
+    """The stored transcript, None where its file is absent or no list of envelopes."""
+    try:
+        envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / entry.file).read_bytes(), type=list[bytes])
+    except (OSError, msgspec.DecodeError):
+        return None
+    transcript = Transcript()
+    for envelope in envelopes:
+        transcript.append(envelope)
+    return transcript

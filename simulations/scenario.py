@@ -3,13 +3,16 @@
 What happens when it runs is in `federation` (one repeat) and `harness` (all of them).
 """
 
+import difflib
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written
+from learner_node.learn import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy
 from protocol.errors import ConfigurationError
 from protocol.queries.limits import Limits
@@ -20,6 +23,13 @@ from simulations.splits import SITE_SPLITS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+FAULTS = ("refuse", "vanish", "late")
+"""Kinds of faults."""
+
+if TYPE_CHECKING:
+    PoolingName = Pooling
+else:
+    PoolingName = str  # checked by hand: msgspec's error on a Literal names no allowed value
 
 
 class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,7 +113,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         learner_cap: most epsilon of each learner; None: the cap.
         round_size: declared number of records; None: the true number rounded to two digits, which is what a
             steward would declare (only a simulation may look).
-        open_studies, studies, reservation_seconds, least_cost, limits: as in a policy file.
+        open_studies, studies, reservation_seconds, least_cost, least_query_cost, limits: as in a policy file.
     """
 
     name: Name
@@ -114,10 +124,16 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     studies: int = 1_000
     reservation_seconds: int = 86_400
     least_cost: Written = "1/1000"
+    least_query_cost: Written = "1/10000"
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
-        _ = self.policy([])
+        try:
+            if self.learner_cap is not None:
+                parse_rational(self.learner_cap)
+            msgspec.convert(msgspec.to_builtins(self.policy([])), Policy)
+        except (ConfigurationError, msgspec.ValidationError) as error:
+            raise ValueError(f"curator {self.name}: {error}") from None
 
     def policy(self, learners: list[LearnerPolicy], *, name: str | None = None) -> Policy:
         """The policy file that this stands for."""
@@ -130,6 +146,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             studies=self.studies,
             reservation_seconds=self.reservation_seconds,
             least_cost=self.least_cost,
+            least_query_cost=self.least_query_cost,
             simulation=True,
         )
 
@@ -152,14 +169,18 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epsilon: Written = 1
     strategy: str = DEFAULT_STRATEGY
     options: dict[str, Any] = {}
-    pooling: Literal["sum", "site"] = "sum"
+    pooling: PoolingName = "sum"
     source: tuple[Name, ...] = ()
     curators: tuple[Name, ...] = ()
     purpose: str = ""
 
     def __post_init__(self) -> None:
+        _check_one_of("pooling", self.pooling, get_args(Pooling))
         try:
             parse_rational(self.epsilon)
+        except ConfigurationError as error:
+            raise ValueError(f"learner {self.name}, epsilon: {error}") from None
+        try:
             make_strategy(self.strategy, self.options)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
@@ -176,8 +197,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     curator: Name
-    kind: Literal["refuse", "vanish", "late"]
+    kind: str
     round: Annotated[int, msgspec.Meta(ge=0)] = 1
+
+    def __post_init__(self) -> None:
+        _check_one_of("kind", self.kind, FAULTS)
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,11 +233,20 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             listed = [item.name for item in names]
             if len(set(listed)) != len(listed):
                 raise ValueError(f"two {what}s have the same name")
+        if any(fault.curator == "*" for fault in self.faults):
+            raise ValueError("a fault needs the name of one curator, not '*'")
 
     def curator(self, site: str) -> CuratorScenario:
         """The curator entry of a site."""
         found = {curator.name: curator for curator in self.curators}
         return found.get(site) or found.get("*") or CuratorScenario(name=site)
+
+
+def _check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        near = difflib.get_close_matches(value, allowed, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{hint}")
 
 
 def builtin_scenarios() -> dict[str, str]:

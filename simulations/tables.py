@@ -1,13 +1,24 @@
-"""Tables for the terminal."""
+"""Tables for the terminal. They keep their columns whatever the terminal's width; a narrow one wraps lines itself."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from simulations.report import RunReport, Score
 from simulations.scenario import Scenario
+from simulations.verification import Verdict
+
+LEAST_WIDTH = 100
+
+
+def wide_console() -> Console:
+    """A console that never squeezes a table below `LEAST_WIDTH` columns."""
+    console = Console()
+    return console if console.width >= LEAST_WIDTH else Console(width=LEAST_WIDTH)
 
 
 def result_table(report: RunReport) -> Table:
@@ -16,43 +27,57 @@ def result_table(report: RunReport) -> Table:
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
-        caption="majority, ceiling (logistic regression, no privacy): by the harness, which owns all records",
+        caption=(
+            "majority, ceiling (logistic regression without privacy): by the harness, which owns all records\n"
+            "epsilon spent: the most at any one curator"
+        ),
         box=box.SIMPLE_HEAD,
     )
-    table.add_column("learner", overflow="fold")
-    table.add_column("site", overflow="fold")
+    table.add_column("learner", no_wrap=True)
+    table.add_column("site", no_wrap=True)
     for name in ("accuracy ± se", "majority", "ceiling", "epsilon\nclaimed", "epsilon\nspent"):
         table.add_column(name, justify="right", no_wrap=True)
     for learner in report.learners:
         budget = (learner.epsilon_claimed, learner.epsilon_spent)
-        title = f"{escape(learner.learner)}\n{learner.strategy}"
+        title = f"{escape(learner.learner)} ({learner.strategy})"
         table.add_row(title, "all", *_cells(learner.pooled), *budget, style="bold")
+        unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
         for site in learner.sites:
-            table.add_row("", escape(site.curator), *_cells(site), "", "")
+            name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
+            table.add_row("", name, *_cells(site), "", "")
         table.add_section()
+    if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
+        table.caption = f"{table.caption}\n* did not answer everything; its answers are not in the model"
     return table
 
 
 def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
-    """Name, learners and description of each scenario."""
-    table = Table()
+    """Name, learners and description of each scenario, the default first."""
+    table = Table(box=box.SIMPLE_HEAD, caption="print one: expril scenarios NAME; all keys: docs/scenarios.md")
     table.add_column("scenario", no_wrap=True)
     table.add_column("learners")
-    table.add_column("what it is")
-    for name, scenario in scenarios.items():
-        learners = ", ".join(f"{learner.strategy} at {learner.epsilon}" for learner in scenario.learners)
+    table.add_column("what it is", ratio=1)
+    for name, scenario in sorted(scenarios.items(), key=lambda item: (item[0] != "wdbc", item[0])):
+        learners = "\n".join(f"{learner.strategy} at {learner.epsilon}" for learner in scenario.learners)
         table.add_row(name, learners, " ".join(scenario.description.split()))
+        table.add_section()
     return table
 
 
-def proof_table(rows: Sequence[Mapping[str, str | int]]) -> Table:
-    """What each transcript proves."""
-    table = Table(box=box.SIMPLE_HEAD)
-    names = ("repeat", "learner", "curator", "verdict", "claimed", "spent", "releases", "study")
-    for name in names:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*(escape(str(row.get(name, ""))) for name in names))
+def proof_table(verdicts: Sequence[Verdict]) -> Table:
+    """What each transcript proves, and how many do."""
+    counted = Counter(verdict.verdict for verdict in verdicts)
+    caption = f"{len(verdicts)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
+    table = Table(box=box.SIMPLE_HEAD, caption=caption)
+    for name in ("repeat", "learner", "curator", "verdict", "claimed", "spent", "releases", "study"):
+        table.add_column(name, no_wrap=True)
+    for item in verdicts:
+        proof = item.proof
+        told = ("", "", "", "")
+        if proof is not None:
+            told = (str(proof.epsilon_claimed), str(proof.epsilon_spent), str(proof.releases), str(proof.state))
+        names = (escape(item.entry.learner), escape(item.entry.curator))
+        table.add_row(str(item.entry.repeat), *names, item.verdict, *told)
     return table
 
 

@@ -219,7 +219,7 @@ MESSAGES = {
         most_records_per_unit=st.integers(1, 3),
         relation=names,
         round_size=st.one_of(st.none(), st.sampled_from([1, 100, 2**40])),
-        limits=st.builds(Limits, cells=st.sampled_from([1, 2**53])),
+        limits=st.builds(Limits, cells=st.sampled_from([1, 500_000]), parameters=st.sampled_from([1, 2**53])),
         cap=amounts,
         least_cost=amounts,
     ),

@@ -324,7 +324,7 @@ def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query
 
 def test_one_class_is_told_to_the_steward_only():
     with pytest.warns(StewardWarning, match="one class"):
-        dataset(ODD["one class"])
+        held(ODD["one class"], unit=False)
 
 
 # the cache

@@ -35,11 +35,12 @@ from curator_fakes import (
 )
 
 from curator_node.ledger import Ledger
+from curator_node.ledger_entries import decode_entry
 from curator_node.ledger_store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
-from protocol.errors import RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import (
@@ -223,7 +224,7 @@ def test_message_of_a_curator_sent_by_a_learner_is_refused(name):
         "study_close": lambda: StudyClose(**common),
     }[name]()
     code = RefusalCode.UNKNOWN_STUDY if name == "study_close" else RefusalCode.MALFORMED
-    refused(curator, seal(made, key("ann")), code, numbers_told=True)
+    refused(curator, seal(made, key("ann")), code, numbers_told=name == "study_close")
 
 
 def message_of_card(learner):
@@ -235,7 +236,7 @@ def message_of_card(learner):
 def test_curator_s_own_reply_reflected_is_refused():
     curator = open_curator()
     learner = opened(curator)
-    refused(curator, curator.handle(learner.session.transcript.envelopes[0]), RefusalCode.UNKNOWN_SENDER)
+    refused(curator, curator.handle(learner.session.transcript.envelopes[0]), RefusalCode.MALFORMED)
 
 
 # time
@@ -465,7 +466,8 @@ def test_plan_whose_partial_sums_outgrow_every_message_is_refused():
 def test_totals_that_outgrow_every_message_stop_nobody():
     """Hundreds of closed studies with coprime costs: exact in the ledger, rounded against the learner on the wire."""
     store = MemoryStore()
-    curator = open_curator(store, rules=policy(learner_cap="1/2", least_cost=f"1/{MOST}"))
+    rules = policy(learner_cap="1/2", least_cost=f"1/{MOST}", least_query_cost=f"1/{MOST}")
+    curator = open_curator(store, rules=rules)
     exact = Fraction(0)
     for number, prime in enumerate(primes_from(2**31, 480)):
         learner = opened(curator, plan=plan_of(prime), study=number.to_bytes(2, "big"))
@@ -696,7 +698,7 @@ def test_two_processes_racing_the_same_request_send_the_same_bytes(tmp_path):
             thread.join()
         assert replies[0] == replies[1]
         assert not isinstance(learner.session.receive(replies[0]), Refusal)
-    assert len(stores[0].entries(0)) == 8
+    assert len(stores[0].entries(0)) == 9, "one that binds the ledger, then one a step"
     assert Ledger(stores[1]).account.total_spent == 6 * THIRTIETH
     for store in stores:
         store.close()
@@ -749,8 +751,64 @@ def test_unit_bound_raised_under_an_open_study_corrupts_nothing():
     store = MemoryStore()
     learner = opened(open_curator(store, records=dataset(most=1, unit=True)))
     curator = learner.curator = open_curator(store, records=dataset(most=3))
-    refused(curator, query(learner), RefusalCode.OUT_OF_ORDER)
+    refused(curator, query(learner), RefusalCode.TERMS_CHANGED)
     assert Ledger(store).account.total_spent == 0
+    assert isinstance(learner.close(), StudyClosed)
+
+
+def test_an_answer_charged_before_a_crash_is_not_sold_under_a_raised_unit_bound():
+    store = FlakyStore()
+    learner = opened(open_curator(store, records=dataset(most=1, unit=True)))
+    store.failures = ["", "before"]
+    assert learner.query().code == RefusalCode.UNAVAILABLE
+    assert Ledger(store).account.total_spent == THIRTIETH
+    learner.curator = open_curator(store, records=dataset(most=3))
+    assert learner.ask().code == RefusalCode.TERMS_CHANGED
+
+
+def test_a_lowered_cap_binds_studies_that_are_open():
+    store = MemoryStore()
+    learner = opened(open_curator(store), plan=plan_of(2, 2))
+    learner.curator = open_curator(store, rules=policy(cap="1/4"))
+    refusal = learner.query()
+    assert (refusal.code, refusal.remaining) == (RefusalCode.OVER_BUDGET, "0")
+    assert Ledger(store).account.total_spent == 0
+
+
+def test_a_withdrawn_release_kind_binds_studies_that_are_open():
+    store = MemoryStore()
+    learner = opened(open_curator(store))
+    learner.curator = open_curator(store, rules=policy(limits=Limits(release_kinds=("signed_error",))))
+    assert learner.query().code == RefusalCode.KIND_NOT_ALLOWED
+    assert Ledger(store).account.total_spent == 0
+
+
+def test_a_ledger_is_not_carried_over_to_other_terms():
+    store = MemoryStore()
+    opened(open_curator(store))
+    with pytest.raises(ConfigurationError, match="other terms"):
+        open_curator(store, records=dataset(most=2))
+    printed = Limits(release_kinds=("mass", "paper_ratio"))
+    with pytest.raises(ConfigurationError, match="other terms"):
+        open_curator(store, rules=policy(simulation=True, limits=printed))
+    before = store.entries(0)
+    open_curator(store)
+    assert store.entries(0) == before, "the same terms add nothing"
+
+
+def test_crumbs_of_queries_are_refused():
+    curator = open_curator()
+    refused(curator, proposal(curator, plan_of(*[20_000] * 100)), RefusalCode.BELOW_LEAST_COST)
+
+
+def test_the_stewards_hear_the_purpose():
+    curator = open_curator()
+    learner = Learner(curator)
+    learner.card()
+    learner.session.propose(plan_of(30), "who falls ill?", NOW)
+    learner.ask()
+    entries = [decode_entry(body) for _, body in curator._ledger.store.entries(0)]
+    assert [entry.note for entry in entries if entry.kind == "reserve"] == ["who falls ill?"]
 
 
 # rolled-back ledgers
@@ -788,7 +846,7 @@ def test_rolled_back_ledger_is_detected_from_a_receipt_and_halts_until_resume(tm
     refused(curator, forgotten, RefusalCode.HALTED)
     last = decode(store.entries(0)[-1][1], dict)
     assert key("ann").public.hex() in last["note"]
-    assert last["note"].endswith("had spent 1/15")
+    assert last["note"].endswith("had spent 1/15; ask for its newest one")
     curator._ledger.resume(NOW, learner=key("ann").public, restored=THIRTIETH, note="from ann's receipt")
     assert curator._ledger.account.spent[key("ann").public] == 2 * THIRTIETH
     assert isinstance(message_of(curator.handle(lost)), StudyAccepted), "the steward has dealt with this receipt"

@@ -29,9 +29,13 @@ def finished(tmp_path_factory):
 
 
 def test_json_has_the_documented_shape(finished):
-    assert finished.keys() == {"run", "learners"}
+    assert finished.keys() == {"run", "learners", "seeded_noise", "notes"}
+    assert finished["seeded_noise"] is False
+    assert any("east dropped out at question 2" in note for note in finished["notes"])
+    assert any("north answered only when asked again" in note for note in finished["notes"])
     ada, grace = finished["learners"]
-    assert ada.keys() == {"learner", "strategy", "epsilon_claimed", "epsilon_spent", "pooled", "sites"}
+    assert {"learner", "strategy", "epsilon_claimed", "epsilon_spent", "pooled", "sites"} <= ada.keys()
+    assert grace["outcomes"]["west"] == ["refusal:over_budget"]
     assert (ada["learner"], ada["strategy"], ada["epsilon_claimed"], ada["epsilon_spent"]) == (
         "ada",
         "cells",
@@ -73,13 +77,67 @@ def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
 
     folder = Path(finished["run"])
     assert "not proven" not in run("verify", folder).output.lower()
-    file = next(iter((folder / "transcripts").glob("*.msgpack")))
+    file = min((folder / "transcripts").glob("*.msgpack"))
     kept = file.read_bytes()
-    file.write_bytes(kept[:-10] + bytes([kept[-10] ^ 1]) + kept[-9:])
     try:
+        file.write_bytes(kept[:-10] + bytes([kept[-10] ^ 1]) + kept[-9:])
         assert "not proven" in run("verify", folder, code=1).output
+        file.unlink()
+        assert "missing" in run("verify", folder, code=1).output
     finally:
         file.write_bytes(kept)
+
+
+def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
+    from pathlib import Path
+
+    folder = Path(finished["run"])
+    ledgers = folder / "ledgers"
+    kept = (ledgers / "north.ledger").read_bytes()
+    try:
+        (ledgers / "north.ledger").write_bytes((ledgers / "south.ledger").read_bytes())
+        assert "does not hold" in run("verify", folder, code=1).output
+    finally:
+        (ledgers / "north.ledger").write_bytes(kept)
+    assert "not proven" not in run("verify", folder, folder).output.lower()
+
+
+def test_noise_from_a_seed_is_never_just_proven(tmp_path):
+    text = run("scenarios", "wdbc").output.replace("repeats = 12", "repeats = 1\nnoise_seed = 7")
+    (tmp_path / "seeded.toml").write_text(text)
+    told = json.loads(run("simulate", tmp_path / "seeded.toml", "--out", tmp_path, "--json").stdout)
+    assert told["seeded_noise"] is True
+    output = run("verify", told["run"]).output
+    assert "3 proven, NOT PRIVATE" in output
+    assert "3 proven\n" not in output
+
+
+def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
+    def fail(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulations.harness.run_repeat", fail)
+    assert "interrupted" in run("simulate", "wdbc", "--out", tmp_path, code=130).output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["--repeats", 0], ["--seed", -1]])
+def test_an_option_out_of_range_is_refused(option):
+    output = run("simulate", *option, code=2).output
+    assert "Traceback" not in output
+    assert option[0] in output
+
+
+def test_help_and_version():
+    assert run("--version").output.startswith("expril ")
+    assert "built-in scenario" in run("simulate", "-h").output
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_a_table_keeps_its_columns_whatever_the_width(columns, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", columns)
+    output = run("simulate", "wdbc", "--repeats", 1, "--out", tmp_path).output
+    assert all(word in output for word in ("ada (cells)", "north", "accuracy ± se", "claimed"))
 
 
 def test_ledger_show_tells_who_spent_what(finished):
@@ -90,6 +148,8 @@ def test_ledger_show_tells_who_spent_what(finished):
     assert told["spent"] == "3/2"
     assert told["halted"] is False
     assert [entry["kind"] for entry in told["entries"]].count("charge") == 4
+    by_name = {learner["name"]: learner for learner in told["learners"].values()}
+    assert (by_name["ada"]["spent"], by_name["grace"]["left"]) == ("1/2", "1/2")
     assert "chain verified" in run("ledger", "show", path).output
 
 
@@ -126,7 +186,7 @@ def test_keys_are_private_and_never_overwritten(tmp_path):
     [
         (["simulate", "wdbcc"], "did you mean 'wdbc'"),
         (["report", "nowhere"], "not the folder of a run"),
-        (["verify", "nowhere"], "no transcripts"),
+        (["verify", "nowhere"], "holds no transcripts"),
     ],
 )
 def test_a_mistake_is_one_clear_line(arguments, message):

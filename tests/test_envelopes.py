@@ -15,6 +15,7 @@ from generators import KEYS, messages, receipts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curator_node.policy import LearnerPolicy, Policy
 from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
@@ -22,6 +23,7 @@ from protocol.envelopes import (
     Envelope,
     SigningKey,
     _encode_parts,
+    check_public_key,
     open_envelope,
     open_receipt,
     request_digest,
@@ -252,3 +254,55 @@ BAD_PEMS = {
 def test_a_bad_key_file_is_a_configuration_error_that_says_what_to_do(name):
     with pytest.raises(ConfigurationError, match="expril keys"):
         SigningKey.from_pem(BAD_PEMS[name])
+
+
+def _small_order_encodings():
+    """Every encoding of a point of small order on edwards25519, found by arithmetic: 8P = 0 (RFC 8032, section 5.1)."""
+    p = 2**255 - 19
+    d = -121665 * pow(121666, -1, p) % p
+
+    def add(one, other):
+        (x1, y1), (x2, y2) = one, other
+        k = d * x1 * x2 * y1 * y2
+        return (x1 * y2 + x2 * y1) * pow(1 + k, -1, p) % p, (y1 * y2 + x1 * x2) * pow(1 - k, -1, p) % p
+
+    def root(square):
+        x = pow(square, (p + 3) // 8, p)
+        if (x * x - square) % p:
+            x = x * pow(2, (p - 1) // 4, p) % p
+        return x if (x * x - square) % p == 0 else None
+
+    # y of the points of order 1, 2, 4, and of order 8, where 2P has y = 0: y^2 = -x^2.
+    candidates = [0, 1, p - 1]
+    for sign in (1, -1):
+        inner = root((1 + d) % p)
+        square = (-1 + sign * inner) * pow(d, -1, p) % p if inner is not None else None
+        y = root(square) if square is not None else None
+        candidates += [] if y is None else [y, p - y]
+    found = set()
+    for y in candidates:
+        x = root((y * y - 1) * pow(d * y * y + 1, -1, p) % p)
+        point = (x, y)
+        for _ in range(3):
+            point = add(point, point)
+        assert point == (0, 1), "eight times the point is the neutral one"
+        for written in (y, y + p):
+            if written < 2**255:
+                found |= {(written | bit << 255).to_bytes(32, "little") for bit in (0, 1)}
+    return sorted(found)
+
+
+def test_keys_of_small_order_are_refused_everywhere():
+    encodings = _small_order_encodings()
+    assert len(encodings) == 14
+    assert bytes(32) in encodings
+    envelope, _ = open_envelope(seal(REQUEST, KEYS[0]))
+    for encoding in encodings:
+        with pytest.raises(ConfigurationError, match="expril keys"):
+            check_public_key(encoding)
+        with pytest.raises(RemoteProtocolError):
+            verify(envelope, encoding)
+        with pytest.raises(ValueError, match="expril keys"):
+            Policy(name="a", cap=1, learners=(LearnerPolicy(name="x", key=encoding.hex(), cap=1),))
+    for key in KEYS:
+        check_public_key(key.public)

@@ -116,6 +116,31 @@ def test_an_array_source_has_no_feature_names_and_a_refit_forgets_them():
     assert model.synthetic_data().columns == ["x", "y", "weight", "sick", "sick_probability"]
 
 
+def test_synthetic_data_has_numbers_where_the_source_had_texts_and_only_what_is_on_the_card():
+    texts = SOURCE.with_columns(pl.all().cast(pl.String)).with_columns(
+        patient=pl.int_range(150).cast(pl.String), sick=pl.lit("yes"), weight=pl.lit("70")
+    )
+    wide = texts.with_columns(x=pl.when(pl.int_range(150) == 0).then(pl.lit("99")).otherwise("x"))
+    gaps = wide.with_columns(y=pl.when(pl.int_range(150) == 1).then(pl.lit("?")).otherwise("y"))
+    model = ExPriLClassifier(federate(two()), options={"cells": 10}, random_state=0).fit(gaps)
+    made = model.synthetic_data()
+    assert made.schema == {
+        "x": pl.Float64,
+        "y": pl.Float64,
+        "weight": pl.Float64,
+        "sick": pl.String,
+        "sick_probability": pl.Float64,
+    }
+    assert made["x"][0] == 99
+    assert made["y"][1] is None
+    assert made["x"][1:].equals(SOURCE["x"][1:])
+    assert set(made["sick"]) == {"no", "yes"}
+    assert model.synthetic_data(keep=["patient"])["patient"].equals(texts["patient"])
+    with pytest.raises(ConfigurationError, match="'weight' of its own"):
+        model.synthetic_data(keep=["weight"])
+    assert model.synthetic_data(keep=["weight"], weight="stands_for")["weight"].to_list() == ["70"] * 150
+
+
 @pytest.mark.parametrize(
     ("X", "text"),
     [
@@ -131,7 +156,7 @@ def test_records_that_do_not_fit_the_card(fitted, X, text):
         model.predict(X)
     with pytest.raises(ConfigurationError, match=text):
         ExPriLClassifier(federate(curators)).fit(X)
-    assert all(account(curator).next_index == 0 for curator in curators.values())
+    assert all(not account(curator).studies for curator in curators.values())
 
 
 def test_without_a_federation_the_error_says_what_to_pass():

@@ -1,5 +1,6 @@
 """One ledger contract for every store: exact caps, idempotent retries, an honest chain, crashes, races, full disks."""
 
+import copy
 import os
 import signal
 import sqlite3
@@ -655,15 +656,15 @@ def test_full_disk_refuses_as_unavailable_and_the_same_request_succeeds_later(da
     curator = open_curator(database)
     free = fill(database)
     learner = Learner(curator)
-    before = database.entries(0)
-    refusal = learner.propose(plan_of(*[30_000] * 900))
+    before, account = database.entries(0), copy.deepcopy(curator._ledger.account)
+    refusal = learner.propose(plan_of(*[3_000] * 900))
     assert refusal.code == RefusalCode.UNAVAILABLE
     assert database.entries(0) == before
-    assert curator._ledger.account == Account()
+    assert curator._ledger.account == account
     free()
     sent = learner.session.pending
     assert isinstance(learner.ask(), StudyAccepted)
-    assert len(database.entries(0)) == 1
+    assert len(database.entries(0)) == len(before) + 1
     assert curator.handle(sent) == curator.handle(sent)
     assert Ledger(database).account == curator._ledger.account
 
@@ -676,7 +677,7 @@ def test_disk_that_fills_up_between_charge_and_answer_costs_one_charge(database)
     assert reply.code == RefusalCode.UNAVAILABLE
     free()
     assert isinstance(learner.ask(), Release)
-    assert [decode_entry(body).kind for _, body in database.entries(0)] == ["reserve", "charge"]
+    assert [decode_entry(body).kind for _, body in database.entries(0)] == ["bind", "reserve", "charge"]
     assert curator._ledger.account.total_spent == THIRTIETH
 
 
@@ -698,7 +699,7 @@ def test_each_write_may_fail_or_go_unacknowledged(how, at, write):
             reply = learner.ask()
         assert not isinstance(reply, Refusal), reply
     kinds = [decode_entry(body).kind for _, body in store.entries(0)]
-    assert kinds == ["reserve", "charge", "close"]
+    assert kinds == ["bind", "reserve", "charge", "close"]
     account = Ledger(store).account
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
-from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.feature_map import COORDINATE_COST, MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
 from protocol.plans import PlannedQuery
@@ -122,7 +122,7 @@ def test_centres_on_the_rim_of_the_grid_are_fine():
         partition = NearestCentre(MAP, struct.pack("<8i", *[step] * 8))
         partition.check(SCHEMA, "here")
         assert partition.cell_count(SCHEMA) == 2
-        assert partition.multiply_adds() == 8
+        assert partition.multiply_adds() == 8 + COORDINATE_COST * MAP.width
 
 
 def test_centres_far_outside_are_clipped_where_they_are_made():
@@ -406,7 +406,8 @@ def test_a_constant_predicts_one_of_two_classes(predicted):
 
 def test_work_adds_up_over_the_workload_and_the_hypothesis():
     body = CountsBody((BINS, NearestCentre(MAP, bytes(32))), network((1, 4)))
-    assert multiply_adds(body) == 1 + 8 + len(body.hypothesis.weights) // 4
+    maps = 2 * COORDINATE_COST * MAP.width
+    assert multiply_adds(body) == 1 + 8 + len(body.hypothesis.weights) // 4 + maps
 
 
 def test_every_kind_is_registered_under_its_tag():

@@ -89,6 +89,42 @@ def test_anything_else_is_a_configuration_error(written):
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (1 / 3, 'write it as text like "1/3"'),
+        (1e-5, 'write it as text like "1/3"'),
+        (1e-300, 'write it as text like "1/3"'),
+        (2.00000000001, 'write it as text like "1/3"'),
+        ("0.1234567891", 'write it as text like "1/3"'),
+        (0, "'0' must be positive"),
+        (0.0, "'0.0' must be positive"),
+        (-0.5, "'-0.5' must be positive"),
+        (-1e300, "must be positive"),
+        (-1e-300, "must be positive"),
+        ("-1", "'-1' must be positive"),
+        ("-1/3", "'-1/3' must be positive"),
+        ("0/1", "'0/1' must be positive"),
+        (Fraction(-1, 2**70), "the amount must be positive"),
+        (Fraction(-(2**33)), "'-8589934592' must be positive"),
+        (2**32, "'4294967296' needs more than 32 bits"),
+        ("1/4294967296", "'1/4294967296' needs more than 32 bits"),
+        (1e10, "needs more than 32 bits"),
+        (1e300, "needs more than 32 bits"),
+        ("1/0", "'1/0' is not a positive rational: write"),
+        ("many", "'many' is not a positive rational: write"),
+        (math.nan, "'nan' is not a positive rational: write"),
+        (math.inf, "'inf' is not a positive rational: write"),
+    ],
+)
+def test_an_amount_that_is_refused_is_told_its_own_fault_and_no_other(written, said):
+    with pytest.raises(ConfigurationError) as caught:
+        parse_rational(written)
+    message = str(caught.value)
+    assert said in message
+    assert sum(fault in message for fault in ("as text", "must be", "32 bits", "is not a positive")) == 1
+
+
 def test_numbers_too_long_to_print_are_configuration_errors():
     for value in (10**5000, Fraction(1, 10**5000)):
         with pytest.raises(ConfigurationError, match="the amount"):

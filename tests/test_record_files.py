@@ -22,6 +22,9 @@ from protocol.errors import ConfigurationError
 from protocol.messages import Card, Release, StudyAccepted, StudyClosed
 from protocol.partitions import FeatureBins
 
+# five records: a single undeclared level is more than a tenth
+pytestmark = pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.dataset.StewardWarning")
+
 CANARY = "canary-7f3a"
 HEADER = "patient,age,dose,sex,sick"
 CSV = f"""{HEADER}
@@ -71,9 +74,33 @@ def test_wrong_suffix(tmp_path, name):
     fails(write(tmp_path, CSV, name), r"read from \.csv or \.parquet")
 
 
-@pytest.mark.parametrize("text", ["", "\n", HEADER, f"{HEADER}\n"])
+@pytest.mark.parametrize("text", [HEADER, f"{HEADER}\n", f"\n\n{HEADER}\n"])
 def test_no_rows(tmp_path, text):
-    fails(write(tmp_path, text), "no rows|cannot be read")
+    fails(write(tmp_path, text), "no rows")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\n\r\n", b"\xef\xbb\xbf"])
+def test_empty_csv_is_called_empty(tmp_path, text):
+    fails(write(tmp_path, text), r"records\.csv is empty")
+
+
+def test_empty_parquet_is_called_empty(tmp_path):
+    fails(write(tmp_path, b"", "records.parquet"), r"records\.parquet is empty")
+
+
+@pytest.mark.parametrize(("sign", "named"), [(";", "semicolon"), ("\t", "tab")])
+def test_another_separator_than_the_comma_is_named(tmp_path, sign, named):
+    text = CSV.replace(",", sign).replace("other", CANARY)
+    for start in ("", "\n", "\ufeff"):
+        fails(write(tmp_path, start + text), f"holds a {named}: separate columns by commas")
+    fails(write(tmp_path, f"{CANARY}{sign}1\n2{sign}3\n"), f"holds a {named}")
+
+
+def test_separators_within_a_column_of_several_are_nobody_s_business(tmp_path):
+    text = "\n".join(f"{line},1" for line in CSV.replace("other", "a;b").strip().splitlines())
+    assert counts(load(write(tmp_path, text.replace("sick,1", "sick,dose;mg\tdaily")))) == counts(
+        load(write(tmp_path, CSV))
+    )
 
 
 def test_no_rows_in_parquet(tmp_path):
@@ -84,8 +111,8 @@ def test_no_rows_in_parquet(tmp_path):
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"PAR1", b"PAR1" + b"\x00" * 100 + b"PAR1", CSV.encode(), b"PAR1" + CANARY.encode() * 50],
-    ids=["empty", "magic", "framed", "csv", "canary"],
+    [b"PAR1", b"PAR1" + b"\x00" * 100 + b"PAR1", CSV.encode(), b"PAR1" + CANARY.encode() * 50],
+    ids=["magic", "framed", "csv", "canary"],
 )
 def test_broken_parquet(tmp_path, data):
     fails(write(tmp_path, data, "records.parquet"), "cannot be read as parquet")
@@ -130,7 +157,27 @@ def test_header_behind_a_byte_order_mark_is_read(tmp_path):
 
 @pytest.mark.parametrize("column", ["age", "dose", "sex", "sick"])
 def test_absent_column_is_named(tmp_path, column):
-    fails(write(tmp_path, CSV.replace(column, f"{CANARY}")), f"lack the declared column.*'{column}'")
+    fails(
+        write(tmp_path, CSV.replace(column, "zzzz").replace("other", CANARY)),
+        f"lack the declared column.*'{column}'; the columns are .*'zzzz'",
+    )
+
+
+def test_every_absent_column_is_named_with_the_nearest_that_is_there(tmp_path):
+    text = CSV.replace(HEADER, "patients,Age,doze,sex, sick").replace("other", CANARY)
+    fails(
+        write(tmp_path, text),
+        r"'sick' \(did you mean ' sick'\?\), 'patient' \(did you mean 'patients'\?\), 'age' \(did you mean 'Age'\?\), "
+        r"'dose' \(did you mean 'doze'\?\); the columns are 'patients', 'Age', 'doze', 'sex', ' sick'$",
+        unit=True,
+    )
+
+
+def test_first_record_of_a_file_without_header_is_not_shown(tmp_path):
+    fails(write(tmp_path, f"1,{CANARY},-1.5,f,no\n2,20,1,m,yes\n"), "does the first row hold the column names")
+    with pytest.raises(ConfigurationError) as caught:
+        load(write(tmp_path, "sicker,20,dosed,f,no\n2,20,1,m,yes\n"))
+    assert not any(value in str(caught.value) for value in ("sicker", "20", "dosed", "'f'", "'no'"))
 
 
 def test_absent_unit_is_named(tmp_path):
@@ -139,16 +186,20 @@ def test_absent_unit_is_named(tmp_path):
 
 def test_missing_label_is_told_by_row(tmp_path):
     for blank in ("", "?", "NA", "  "):
-        fails(write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{blank}")), "'sick' is empty in row 3")
+        fails(
+            write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{blank}")),
+            "'sick' is empty in row 3, header not counted",
+        )
 
 
 def test_unknown_label_is_told_by_row_and_not_by_value(tmp_path):
-    fails(write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{CANARY}")), "other than the declared classes in row 3")
+    text = CSV.replace("2,,?,m,yes", f"2,,?,m,{CANARY}")
+    fails(write(tmp_path, text), "other than the declared classes 'no' and 'yes' in row 3, header not counted")
 
 
 def test_text_in_a_number_is_told_by_row_and_not_by_value(tmp_path):
-    fails(write(tmp_path, CSV.replace("44.0", CANARY)), "'age' is declared numeric but row 2 holds text")
-    fails(write(tmp_path, CSV.replace("44.0", '"1,5"')), "row 2 holds text")
+    fails(write(tmp_path, CSV.replace("44.0", CANARY)), "'age' is declared numeric but holds text in row 2, header")
+    fails(write(tmp_path, CSV.replace("44.0", '"1,5"')), "holds text in row 2, header not counted")
 
 
 def test_number_of_another_type_is_told(tmp_path):
@@ -158,7 +209,7 @@ def test_number_of_another_type_is_told(tmp_path):
 
 
 def test_empty_unit_is_told(tmp_path):
-    fails(write(tmp_path, CSV.replace("3, 71", ", 71")), "unit column 'patient' is empty", unit=True)
+    fails(write(tmp_path, CSV.replace("3, 71", ", 71")), "unit column 'patient' is empty in row 4, header", unit=True)
 
 
 # what two files of the same records share

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigurationError
-from protocol.records import MISSING_CODE, Records, encode_frame, encode_labels
+from protocol.records import MISSING_CODE, Records, column_texts, encode_and_count_moved, encode_frame, encode_labels
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 CANARY = "canary-7f3a"
@@ -145,6 +145,39 @@ def test_missing_columns_are_named_all_at_once():
     assert "'c'" in message
 
 
+def test_an_absent_column_is_told_with_the_nearest_and_with_those_that_are_there():
+    message = complaint(encode_frame, pl.DataFrame({"c": [CANARY], "X ": [CANARY]}), SCHEMA)
+    assert message == "the records lack the declared column(s) 'x' (did you mean 'X '?); the columns are 'c', 'X '"
+
+
+def test_a_declared_column_that_is_there_is_nobody_s_suggestion():
+    there = {"ages": [1.0]}
+    schema = Schema((NumericAttribute("age", 0, 1), NumericAttribute("ages", 0, 1)), "y", ("no", "yes"))
+    assert "did you mean" not in complaint(encode_frame, pl.DataFrame(there), schema)
+
+
+def test_at_most_twenty_columns_are_named_and_none_at_length():
+    there = {"c": ["a"], "long" * 1000: [1], **{f"n{number}": [CANARY] for number in range(28)}}
+    message = complaint(encode_frame, pl.DataFrame(there), SCHEMA)
+    assert "'n17' and 10 more" in message
+    assert "'n18'" not in message
+    assert len(message) < 500
+
+
+def test_names_are_not_shown_where_no_declared_one_is_there():
+    message = complaint(encode_frame, pl.DataFrame({CANARY: [1], "cc": [1], "0.25": [1]}), SCHEMA)
+    assert message.endswith("'x', 'c'; no declared column is there: does the first row hold the column names?")
+    assert "'cc'" in complaint(encode_frame, pl.DataFrame({"cc": [1], "C": [1]}), SCHEMA)
+
+
+def test_values_moved_to_a_bound_are_counted_before_they_move():
+    column = pl.Series([0.0, 1.0, -0.0, -0.001, 1.5, math.inf, -math.inf, math.nan, None])
+    frame = pl.DataFrame({"x": column, "c": ["a"] * len(column)})
+    records, moved = encode_and_count_moved(frame, SCHEMA)
+    assert moved == {"x": 4}
+    assert np.array_equal(records.numeric, encode_frame(frame, SCHEMA).numeric, equal_nan=True)
+
+
 def test_other_columns_are_ignored_and_the_order_does_not_matter():
     frame = pl.DataFrame({"c": ["a"], CANARY: [CANARY], "x": [0.5]})
     records = encode_frame(frame, SCHEMA)
@@ -208,7 +241,8 @@ def test_a_missing_numeric_label_names_its_row():
 def test_an_unknown_label_names_its_row_and_no_value():
     message = complaint(encode_labels, pl.Series("y", ["no", "yes", CANARY]), ("no", "yes"))
     assert "'y'" in message
-    assert "row 3" in message
+    assert "row 3, header not counted" in message
+    assert "'no' and 'yes'" in message
 
 
 def test_no_labels_are_no_error():
@@ -222,3 +256,14 @@ def test_taking_rows_keeps_numbers_and_codes_together():
         assert len(taken) == len(taken.categorical)
         assert taken.column("x").tolist() == records.numeric[rows, 0].tolist()
         assert taken.column("c").tolist() == records.categorical[rows, 0].tolist()
+
+
+def test_decimals_keep_every_digit_as_text():
+    """Two 20-digit identities must stay two privacy units."""
+    values = [decimal.Decimal(12345678901234567890), decimal.Decimal(12345678901234567891), None]
+    column = pl.Series("unit", values, pl.Decimal(20, 0))
+    assert column_texts(column).to_list() == ["12345678901234567890", "12345678901234567891", None]
+    scaled = pl.Series(
+        "x", [decimal.Decimal("1.00"), decimal.Decimal("10.50"), decimal.Decimal("100.00")], pl.Decimal(10, 2)
+    )
+    assert column_texts(scaled).to_list() == ["1", "10.5", "100"]

@@ -1,5 +1,6 @@
 """Scenario files: what they accept, and that a mistake in one is named with its remedy."""
 
+import os
 from fractions import Fraction
 
 import polars as pl
@@ -8,6 +9,8 @@ import pytest
 from protocol.errors import ConfigurationError
 from simulations.federation import build_sites, load_records
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
+
+CANARY = "canary-7f3a"
 
 GOOD = """
 title = "own"
@@ -85,7 +88,11 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nepsilonn = 1', "'epsilonn'", "'epsilon'"),
         ('name = "ada"', 'name = "ada"\nstrategy = "cell"', "'cell'", "'cells'"),
         ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
-        ('name = "ada"', 'name = "ada"\nepsilon = -1', "'-1'", "positive"),
+        ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner ada, epsilon: '-1'", "positive"),
+        ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
+        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, not 'mean' - at"),
+        ('name = "ada"', 'name = "ada"\npooling = "sums"', "one of sum, site, not 'sums'", "did you mean 'sum'?"),
+        ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
         ('name = "ada"', 'name = "ada"\nepsilon = nan', "'nan'", "1/30"),
         ('how = "site"', 'how = "sites"', "'sites'", "'site'"),
@@ -96,7 +103,12 @@ def test_own_records_are_split_by_their_site_column(own):
         ('title = "own"', 'title = "own"\nrepeats = 0', "repeats", ">= 1"),
         ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\ncap = 0', "'0'", "positive"),
         ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\n[curators.limits]\ncels = 5', "'cels'", "'cells'"),
-        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "dies"', "dies", "kind"),
+        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "dies"', "'dies'", "one of refuse, vanish"),
+        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "lat"', "'lat'", "did you mean 'late'?"),
+        ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "*"\nkind = "late"', "fault", "name of one"),
+        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = "y"', "curator x", "1/30"),
+        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = 0', "curator x", "positive"),
+        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nopen_studies = 0', "curator x", ">= 1"),
     ],
 )
 def test_a_mistake_is_named_with_its_remedy(own, old, new, wrong, hint):
@@ -132,8 +144,17 @@ def test_a_curator_without_a_site_is_an_error(own, addition, message):
         (lambda frame: frame.drop("age"), "'age'"),
         (lambda frame: frame.drop("ward"), "ward"),
         (lambda frame: frame.head(0), "no rows"),
-        (lambda frame: frame.with_columns(age=pl.lit("old")), "row 1 holds text"),
-        (lambda frame: frame.with_columns(ill=pl.lit("maybe")), "other than the declared classes"),
+        (
+            lambda frame: frame.with_columns(age=pl.lit("old")),
+            r"^records\.csv: column 'age' is declared numeric but holds text in row 1,",
+        ),
+        (lambda frame: frame.with_columns(ill=pl.lit("maybe")), "declared classes 'no' and 'yes' in row 1, header"),
+        (
+            lambda frame: frame.rename({"ill": "Ill"}),
+            r"no label column 'ill' \(did you mean 'Ill'\?\); the columns are",
+        ),
+        (lambda frame: frame.rename({"ward": "wards"}), r"no site column 'ward' \(did you mean 'wards'\?\); the col"),
+        (lambda frame: frame.rename({"sex": "Sex"}), r"'sex' \(did you mean 'Sex'\?\); the columns are 'age', 'Sex'"),
     ],
 )
 def test_records_that_do_not_fit_their_schema_are_a_clear_error(own, breaks, message):
@@ -141,3 +162,77 @@ def test_records_that_do_not_fit_their_schema_are_a_clear_error(own, breaks, mes
     scenario = load(own, GOOD)
     with pytest.raises(ConfigurationError, match=message):
         build_sites(scenario, load_records(scenario, own), 0, {}, None)
+
+
+ROW = 47
+
+
+def spoilt(column, value):
+    """The records with one cell changed, in row ROW counted from 1."""
+    return lambda frame: frame.cast(pl.String).with_columns(
+        pl.when(pl.int_range(pl.len()) == ROW - 1).then(pl.lit(value)).otherwise(pl.col(column)).alias(column)
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("age", CANARY), ("ill", CANARY), ("ill", "?"), ("person", ""), ("person", "NA")],
+)
+def test_the_row_of_an_error_is_the_file_s(own, column, value):
+    (own / "schema.toml").write_text(f'unit = "person"\n{SCHEMA}')
+    frame = pl.read_csv(own / "records.csv").with_row_index("person")
+    spoilt(column, value)(frame).write_csv(own / "records.csv")
+    for seed in range(3):
+        with pytest.raises(ConfigurationError) as caught:
+            load_records(load(own, f"seed = {seed}\n{GOOD}"), own)
+        assert f"row {ROW}, header not counted" in str(caught.value)
+        assert repr(column) in str(caught.value)
+        assert str(caught.value).startswith("records.csv: ")
+        assert CANARY not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+
+def test_a_unit_that_nobody_protects_need_not_be_there(own):
+    (own / "schema.toml").write_text(f'unit = "person"\n{SCHEMA}')
+    with pytest.raises(ConfigurationError, match="no unit column 'person'; the columns are 'age'"):
+        load_records(load(own, GOOD), own)
+    records = load_records(load(own, GOOD.replace("[data]", "[data]\nunit = false")), own)
+    assert records.steward.unit is None
+
+
+def test_what_a_steward_is_warned_of_stays_with_its_site(own):
+    frame = pl.read_csv(own / "records.csv")
+    north = pl.col("ward") == "north"
+    frame.with_columns(
+        sex=pl.when(north).then(pl.col("sex").str.to_uppercase()).otherwise("sex"),
+        age=pl.when(north).then("age").otherwise(pl.col("age") * 365),
+    ).write_csv(own / "records.csv")
+    scenario = load(own, GOOD)
+    sites = build_sites(scenario, load_records(scenario, own), 0, {}, None)  # an escaping warning would be an error
+    (about_sex,), (about_age,) = sites["north"].warnings, sites["south"].warnings
+    assert about_sex.startswith("more than a tenth of the values of 'sex' are no declared level")
+    assert about_age.startswith("more than a tenth of the values of 'age' lie outside the declared bounds")
+
+
+def test_a_site_without_doubts_has_no_warnings(own):
+    scenario = load(own, GOOD)
+    assert all(not site.warnings for site in build_sites(scenario, load_records(scenario, own), 0, {}, None).values())
+
+
+@pytest.mark.skipif("EXPRIL_DATA_DIR" not in os.environ, reason="needs the UCI files in EXPRIL_DATA_DIR")
+@pytest.mark.parametrize("name", ["wdbc", "heart", "ctg"])
+def test_built_in_schemas_fit_their_records(name):
+    scenario, _, folder = load_scenario(name)
+    sites = build_sites(scenario, load_records(scenario, folder), 0, {}, None)
+    told = [(site.name, text) for site in sites.values() for text in site.warnings]
+    assert not any("more than a tenth" in text for _, text in told)
+    # heart: one hospital measured no cholesterol, the other hardly ever counted vessels
+    assert {name for name, _ in told} <= {"switzerland", "long-beach"}
+
+
+def test_own_csv_can_be_split_by_a_shifted_attribute(own):
+    text = GOOD.replace('how = "site"\ncolumn = "ward"', 'how = "shift"\nattribute = "age"\nnames = ["old", "young"]')
+    scenario = load(own, text)
+    sites = build_sites(scenario, load_records(scenario, own), 0, {}, None)
+    assert set(sites) == {"old", "young"}
+    assert sites["old"].private["age"].mean() > sites["young"].private["age"].mean()

@@ -283,8 +283,8 @@ def test_when_all_refuse_the_error_says_what_became_of_each_and_what_to_do():
         run(federate(curators, scripts))
     text = str(caught.value)
     assert "no curator accepted the plan" in text
-    assert "basel: the plan costs more than is left; multiply its scales by the factor given" in text
-    assert "(1/5 is left; the factor is 2)" in text
+    assert "basel: the plan costs more than is left; ask for an epsilon of at most 1/5 (scales times 2)" in text
+    assert "ask for an epsilon of at most 1/5 (scales times 2)" in text
     assert "bern: this curator has stopped until its steward acts" in text
     assert "chur: no reply; see that it runs and can be reached" in text
     assert "davos: its replies broke the protocol" in text
@@ -421,7 +421,7 @@ def test_a_federation_is_a_handle():
 
 
 def _untouched(curators):
-    assert all(account(curator).next_index == 0 for curator in curators.values())
+    assert all(account(curator).studies == {} for curator in curators.values())
 
 
 @pytest.mark.parametrize(

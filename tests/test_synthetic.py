@@ -7,12 +7,74 @@ from learner_fakes import NoNoise, federate, open_curator, ring
 
 from learner_node.estimator import ExPriLClassifier
 from learner_node.strategies import SourceEstimate
-from learner_node.synthetic import mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from protocol.errors import ConfigurationError
+from protocol.records import encode_frame
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 CLASSES = np.array(["no", "yes"])
 ESTIMATE = SourceEstimate(np.array([2.0, 0.0, 1.5]), np.array([0.9, 0.5, 0.1]))
 SOURCE = pl.DataFrame({"id": ["a", "b", "c"], "x": [1.0, None, 3.0]})
+SCHEMA = Schema(
+    attributes=(CategoricalAttribute("sex", ("f", "m")), NumericAttribute("age", 0, 100), NumericAttribute("x", 0, 1)),
+    label="sick",
+    classes=("no", "yes"),
+)
+TEXTS = pl.DataFrame(
+    {
+        "patient": ["p1", "p2", "p3"],
+        "x": ["?", " 0.5", "1e-1"],
+        "age": ["130", "", "64"],
+        "sex": [" f", "NA", "unknown"],
+        "sick": ["no", "no", "yes"],
+    }
+)
+
+
+def test_only_the_cards_attributes_are_held_in_its_order_and_types():
+    held = held_columns(TEXTS, SCHEMA)
+    assert held.schema == {"sex": pl.String, "age": pl.Float64, "x": pl.Float64}
+    assert held.rows() == [("f", 130.0, None), (None, None, 0.5), ("unknown", 64.0, 0.1)]
+    encoded, again = encode_frame(TEXTS, SCHEMA), encode_frame(held, SCHEMA)
+    assert np.array_equal(encoded.numeric, again.numeric, equal_nan=True)
+    assert np.array_equal(encoded.categorical, again.categorical)
+
+
+@pytest.mark.parametrize(
+    ("age", "held"),
+    [
+        (pl.Series([3, None, 130]), [3.0, None, 130.0]),
+        (pl.Series([0.5, float("nan"), float("inf")]), [0.5, None, float("inf")]),
+        (pl.Series([True, False, None]), [1.0, 0.0, None]),
+        (pl.Series([None, None, None], dtype=pl.Null), [None] * 3),
+    ],
+)
+def test_numbers_of_any_type_are_float64_and_levels_are_texts(age, held):
+    frame = held_columns(TEXTS.with_columns(age=age, sex=pl.Series([1, 2, None])), SCHEMA)
+    assert frame["age"].to_list() == held
+    assert frame["age"].dtype == pl.Float64
+    assert frame["sex"].to_list() == ["1", "2", None]
+
+
+def test_further_columns_are_kept_by_name_as_they_are():
+    source = TEXTS.with_columns(row=pl.Series([7, 8, 9]))
+    held = held_columns(source, SCHEMA, ["row", "patient", "age", "row"])
+    assert held.columns == ["sex", "age", "x", "row", "patient"]
+    assert held["row"].to_list() == [7, 8, 9]
+    assert held["patient"].to_list() == ["p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "text"),
+    [
+        (["patiemt"], "no column 'patiemt' to keep; did you mean 'patient'"),
+        ("patient", r"list of column names, such as \['patient'\]"),
+        (["sick"], "labels of the source are never used"),
+    ],
+)
+def test_a_column_that_cannot_be_kept_is_an_error(keep, text):
+    with pytest.raises(ConfigurationError, match=text):
+        held_columns(TEXTS, SCHEMA, keep)
 
 
 def test_the_sources_columns_then_weight_label_and_probability():
@@ -24,11 +86,6 @@ def test_the_sources_columns_then_weight_label_and_probability():
         "sick": ["yes", "no", "no"],
         "sick_probability": [0.9, 0.5, 0.1],
     }
-
-
-def test_a_label_of_the_source_is_replaced():
-    labelled = SOURCE.with_columns(sick=pl.lit("yes"))
-    assert synthetic_frame(labelled, ESTIMATE, label="sick", classes=CLASSES)["sick"].to_list() == ["yes", "no", "no"]
 
 
 def test_a_name_that_is_taken_is_an_error_and_weights_can_be_renamed():
@@ -70,11 +127,13 @@ def test_a_fitted_study_writes_what_it_returns(tmp_path, ending, read):
     model.write_synthetic(path)
     written = read(path)
     assert written.equals(model.synthetic_data())
-    assert written.columns == ["x", "y", "id", "weight", "sick", "sick_probability"]
-    assert written.select("x", "y", "id").equals(source)
+    assert written.columns == ["x", "y", "weight", "sick", "sick_probability"]
+    assert written.select("x", "y").equals(source.select("x", "y"))
     assert written["weight"].sum() == pytest.approx(300, rel=0.1)
-    model.write_synthetic(str(path), weight="stands_for")
-    assert "stands_for" in read(path).columns
+    model.write_synthetic(str(path), weight="stands_for", keep=["id"])
+    kept = read(path)
+    assert kept.columns == ["x", "y", "id", "stands_for", "sick", "sick_probability"]
+    assert kept["id"].to_list() == list(range(60))
 
 
 def test_another_ending_is_an_error(tmp_path):

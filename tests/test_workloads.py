@@ -1,12 +1,14 @@
 """Encoded workloads count what a slow loop counts, whatever is grouped, kept or thrown out."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_node import workloads
-from curator_node.workloads import WorkloadCache, encode_workload
+from curator_node.workloads import StreamedWorkload, WorkloadCache, encode_workload
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre, Partition
 from protocol.records import MISSING_CODE, Records
@@ -207,10 +209,25 @@ def test_a_workload_larger_than_the_cache_is_counted_and_throws_nothing_out(enco
     small, wide = (bins(0, 5),), (bins(0, 200),)
     cache = WorkloadCache(records, 150)
     cache.get(small)
-    assert cache.get(wide).nbytes == 200
-    cache.get(wide)
+    streamed = cache.get(wide)
+    assert isinstance(streamed, StreamedWorkload)
+    errors = np.random.default_rng(1).random(100) < 0.3
+    assert np.array_equal(streamed.count(errors), encode_workload(wide, records).count(errors))
     cache.get(small)
-    assert encodings.partitions == [small, wide, wide]
+    assert encodings.partitions == [small], "what does not fit is never held as a whole"
+
+
+def test_a_streamed_workload_holds_one_group_at_a_time():
+    records = make_records(np.random.default_rng(3), 20_000, 2)
+    partitions = tuple(bins(index % 2, 200) for index in range(60))
+    cache = WorkloadCache(records, 100_000)
+    errors = np.zeros(20_000, np.bool_)
+    tracemalloc.start()
+    counted = cache.get(partitions).count(errors)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < encode_workload(partitions, records).nbytes
+    assert np.array_equal(counted, encode_workload(partitions, records).count(errors))
 
 
 @settings(max_examples=30, deadline=None)

@@ -70,8 +70,13 @@ with tempfile.TemporaryDirectory() as folder:
     model = ExPriLClassifier(federation, epsilon="3/4", purpose="Who comes back within a month?").fit(source)
 
     print("classes", model.classes_, "- claimed", model.epsilon_claimed_, "- spent", model.epsilon_spent_)
-    print(model.predict_proba(source.head(3)).round(2))
-    print(model.synthetic_data().head(3))
+    print(model.predict_proba(source).round(2)[:3])
+
+    # The source's attributes, weighted and labelled like the private records. No patient, no ward.
+    file = Path(folder) / "synthetic.csv"
+    model.write_synthetic(file)
+    header, first, *_ = file.read_text().splitlines()
+    print(header, first, sep="\n")
 
     # Every fit is a new study: a second one does not fit what is left, and is refused before anything is charged.
     try:

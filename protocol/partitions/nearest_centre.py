@@ -54,8 +54,8 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         return len(self.centres) // (4 * self.features.width)
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record: k x width."""
-        return len(self.centres) // 4
+        """Multiply-adds per record: k x width, and the map."""
+        return len(self.centres) // 4 + self.features.multiply_adds()
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The nearest centre of each record, shape (n,)."""

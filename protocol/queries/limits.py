@@ -16,7 +16,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         query_kinds: allowed query kinds.
         release_kinds: allowed release kinds of `counts`.
-        cells: most cells of a workload.
+        cells: most cells of a workload; 500,000 pairs of counts fill the longest message.
         partitions: most partitions of a workload.
         parameters: most parameters of a hypothesis.
         multiply_adds: most multiply-adds of a query over the declared round size.
@@ -25,8 +25,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     query_kinds: tuple[str, ...] = ("counts",)
     release_kinds: tuple[str, ...] = ("mass", "signed_error", "error_correct")
-    cells: Positive = 100_000
+    cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
     partitions: Positive = 10_000
     parameters: Positive = 2_000_000
-    multiply_adds: Positive = 200_000_000_000
+    multiply_adds: Positive = 50_000_000_000
     message_bytes: Positive = 16 * 1024 * 1024

@@ -16,11 +16,13 @@ from typing import Protocol
 
 import pooch
 
+from protocol.errors import ConfigurationError
+
 DATA_DIRECTORY_VARIABLE = "EXPRIL_DATA_DIR"
 DOWNLOAD_TIMEOUT_SECONDS = 30
 
 
-class DataUnavailableError(RuntimeError):
+class DataUnavailableError(ConfigurationError, RuntimeError):
     """A data file is not to be had, or is not the file it should be; the message says how to provide it."""
 
     def __init__(self, filename: str, url: str, attempts: list[str]) -> None:

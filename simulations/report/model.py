@@ -118,7 +118,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         strategy: how it chose its questions and learned from the answers.
         pooling: "sum" when answers of the curators were added up, "site" when they were kept apart.
         epsilon_claimed: exact; the privacy loss that its plan announced.
-        epsilon_spent: exact; the privacy loss that the curators' ledgers charged.
+        epsilon_spent: exact; the most that any one curator's ledger charged.
         pooled: the score on the test records of all curators together.
         sites: the score by curator.
         curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.

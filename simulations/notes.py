@@ -1,0 +1,69 @@
+"""What a reader of a run must be told besides its numbers: one sentence each."""
+
+from simulations.federation import Outcome, Repeat, Site
+from simulations.report import LearnerReport
+from simulations.scenario import Scenario
+
+
+def first_repeat_notes(repeat: Repeat) -> list[str]:
+    """Wrong claims, stewards' warnings, and what refused, late or silent curators meant for each learner."""
+    notes = _claims(list(repeat.sites.values()))
+    for site in repeat.sites.values():
+        notes += [f"The steward of {site.name} is warned: {warning}." for warning in site.warnings]
+    for outcome in repeat.outcomes:
+        notes += _learner_notes(outcome)
+    return notes
+
+
+def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...]) -> list[str]:
+    """What the scores need beside them."""
+    notes = []
+    for learner in learners:
+        below = [
+            site.curator
+            for site in learner.sites
+            if site.accuracy is not None and site.accuracy + 2 * (site.accuracy_se or 0) < site.majority
+        ]
+        if below:
+            notes.append(f"{learner.learner}'s model stays below the majority class of {', '.join(below)}.")
+    if scenario.repeats == 1:
+        notes.append("There is one repeat, so standard errors are binomial, over its test records.")
+    return notes
+
+
+def how_records_were_split(scenario: Scenario) -> str:
+    """One sentence for the description."""
+    parts = scenario.data.parts
+    return (
+        f"Of each site's records {parts.private:.0%} are private, {parts.source:.0%} are the learners' unlabelled "
+        f"source, {parts.test:.0%} test the result."
+    )
+
+
+def _claims(sites: list[Site]) -> list[str]:
+    """Where the claimed epsilon is not the true one."""
+    printed = ", ".join(site.name for site in sites if not site.curator.policy.private)
+    if not printed:
+        return []
+    return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
+
+
+def _learner_notes(outcome: Outcome) -> list[str]:
+    start = f"First repeat, {outcome.learner.name}"
+    if outcome.failure:
+        return [f"{start}: {outcome.failure}."]
+    study = outcome.study
+    if study is None:
+        return []
+    notes = []
+    for curator, said in study.outcomes.items():
+        accepted = study.sessions[curator].accepted is not None
+        for question, what in enumerate(said, start=1):
+            if what != "release":
+                where = f"at question {question}" if accepted else "at the plan"
+                unused = "" if accepted and all(item == "release" for item in said) else "; its answers are not used"
+                notes.append(f"{start}: {curator} dropped out {where}{unused}: {study.fate(curator)}.")
+    late = ", ".join(name for name, count in study.asked_again.items() if count and name in study.survivors)
+    if late:
+        notes.append(f"{start}: {late} answered only when asked again; nothing was charged twice.")
+    return notes
