@@ -10,12 +10,10 @@ from collections.abc import Callable
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from protocol.carriage import ACTION, FIELD, RECORD
+
 log = logging.getLogger(__name__)
 
-ACTION = "expril"
-"""Flower message type "query.expril"."""
-RECORD = "envelope"
-FIELD = "bytes"
 NOT_SERVED = 1000
 """Error code of a message that could not be handled; the reason is always empty."""
 

@@ -50,7 +50,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.queries import NEIGHBOURING_RELATION, plan_cost, query_cost
+from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
@@ -173,7 +173,7 @@ class Curator:
             schema=steward.schema,
             privacy_unit=steward.unit or "record",
             most_records_per_unit=steward.most_records_per_unit,
-            relation=NEIGHBOURING_RELATION,
+            relation="; ".join(sorted({query_kind(kind).relation for kind in self.policy.limits.query_kinds})),
             round_size=steward.round_size,
             limits=self.policy.limits,
             cap=amount(self.policy.cap_of(message.sender)),

@@ -48,6 +48,11 @@ class Learned:
     estimates: dict[str, SourceEstimate]
     study: Study
 
+    @property
+    def not_private(self) -> list[str]:
+        """Curators whose answers were signed as not private (seeded noise, `paper_ratio`); simulations only."""
+        return [name for name, session in self.study.sessions.items() if session.not_private]
+
     def model(self, curator: str = POOLED) -> Model:
         """The final pooled model, or a curator's own; NoCuratorError where there is none."""
         done = [model for model in self.models.get(curator, []) if model is not None]

@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-MESSAGE_TYPE = "query.expril"
-RECORD = "envelope"
-FIELD = "bytes"
+from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 
 
 class FlowerCarrier:

@@ -110,19 +110,6 @@ def _why_not_read(given: str | float, plain: str) -> str:
     return "is not a positive rational: write 1, 0.3 or 1/30"
 
 
-def round_up_32(value: Fraction) -> Fraction:
-    """The smallest convenient rational >= value whose numerator and denominator fit 32 bits.
-
-    Used for scales: rounding a scale up never costs more privacy. `value` must be positive and below 2^32 - 1.
-    """
-    if value.numerator <= MOST and value.denominator <= MOST:
-        return value
-    power = 0
-    while power < 31 and math.ceil(value * 2 ** (power + 1)) <= MOST:
-        power += 1
-    return Fraction(math.ceil(value * 2**power), 2**power)
-
-
 def shorten(total: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
     """A total of many studies that can be written down: itself, or its neighbour on the grid of 2^-64.
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigurationError
-from protocol.rationals import MOST, Rational, amount, parse_amount, parse_rational, round_up_32
+from protocol.rationals import MOST, Rational, amount, parse_amount, parse_rational, shorten
 
 MOST_32 = 4_294_967_295
 
@@ -166,28 +166,14 @@ def test_an_amount_survives_its_text(value):
     assert parse_amount(amount(value)) == value
 
 
-positive = st.builds(Fraction, st.integers(1, 10**40), st.integers(1, 10**40)).filter(lambda value: value <= 2**31)
-
-
-@given(positive)
-@settings(deadline=None, max_examples=300)
-def test_rounding_up_never_costs_privacy_and_fits_32_bits(value):
-    rounded = round_up_32(value)
-    assert rounded >= value
-    assert Rational.of(rounded).fraction == rounded
-    assert rounded <= value * (1 + Fraction(1, 2**30)) or rounded - value <= Fraction(1, 2**31)
-
-
-@given(st.integers(1, MOST_32), st.integers(1, MOST_32))
+@given(st.fractions(0), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=100)
-def test_rounding_leaves_alone_what_fits(numerator, denominator):
-    value = Fraction(numerator, denominator)
-    assert round_up_32(value) == value
-
-
-def test_rounding_up_just_below_the_end_of_its_range_fits():
-    value = Fraction(MOST_32 * 10**20 - 1, 10**20)
-    assert round_up_32(value) == MOST_32
+def test_a_long_total_is_shortened_against_the_asker(value, extra):
+    long = value + Fraction(extra, 2**1100 + 1)
+    low, high = shorten(long, math.floor), shorten(long, math.ceil)
+    assert low <= long <= high
+    assert high - low <= Fraction(1, 2**64)
+    assert shorten(value, math.floor) == value
 
 
 def test_thirty_charges_of_a_thirtieth_are_exactly_one():
