@@ -99,6 +99,7 @@ class Curator:
         terms = f"privacy unit {dataset.steward.unit or 'record'}; signatures {self.label}"
         ledger.bind(terms, clock())
         self._lock = threading.Lock()
+        self._priced: set[bytes] = set()
 
     @property
     def identity(self) -> bytes:
@@ -215,9 +216,7 @@ class Curator:
         check_next(message, identity, study, self._last_reply(study))
         body, planned = check_query(message, study.plan, self._dataset.steward, self.policy)
         most = self._dataset.steward.most_records_per_unit
-        if plan_cost(study.plan, most) != study.cost:
-            # The steward changed the unit bound: what was reserved, or charged before a crash, is not the price.
-            raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
+        self._check_terms(message.study, study)
         cost = query_cost(planned, most)
         self._ledger.charge(message.study, message.sequence, cost, identity, now, self._caps(message.sender))
         learner = self.policy.learner(message.sender)
@@ -243,6 +242,13 @@ class Curator:
         if study.learner != message.sender:
             raise RemoteProtocolError(RefusalCode.FOREIGN_STUDY)
         return study
+
+    def _check_terms(self, identity: bytes, study: StudyAccount) -> None:
+        """Refuse where the steward changed the unit bound: what was reserved, or already charged, is not the price."""
+        if identity not in self._priced:
+            if plan_cost(study.plan, self._dataset.steward.most_records_per_unit) != study.cost:
+                raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
+            self._priced.add(identity)
 
     def _last_reply(self, study: StudyAccount) -> bytes | None:
         return self._ledger.store.reply(study.last_request)

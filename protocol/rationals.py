@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -69,6 +70,7 @@ def parse_amount(text: str) -> Fraction:
     return Fraction(text)
 
 
+@lru_cache(maxsize=4096, typed=True)
 def parse_rational(text: str | float | Fraction) -> Fraction:
     """A positive rational from what a person writes: 1, "1", "0.3", "1/30".
 

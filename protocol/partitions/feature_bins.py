@@ -35,14 +35,15 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card")
         if isinstance(attribute, CategoricalAttribute) and self.edges:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "none for a categorical attribute")
-        finite = all(map(math.isfinite, self.edges))
         rising = all(map(operator.lt, self.edges, self.edges[1:]))
-        if not (finite and rising):
+        # Between finite ends that rise there is no room for an infinity or a NaN.
+        finite = all(map(math.isfinite, (*self.edges[:1], *self.edges[-1:])))
+        if not (rising and finite):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "finite and strictly increasing")
 
     def cell_count(self, schema: Schema) -> int:
         """Number of cells k, the missing one among them."""
-        attribute = schema.find(self.attribute)
+        attribute = None if self.edges else schema.find(self.attribute)
         if isinstance(attribute, CategoricalAttribute):
             return len(attribute.levels) + 2
         return len(self.edges) + 2

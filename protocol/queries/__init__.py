@@ -7,6 +7,7 @@ of their three dicts; a test says that the three agree.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from protocol.errors import RemoteProtocolError
 from protocol.plans import Plan, PlannedQuery
@@ -57,6 +58,7 @@ def query_kind(name: str) -> QueryKind:
     return kind
 
 
+@lru_cache(maxsize=4096)
 def query_cost(planned: PlannedQuery, most_records_per_unit: int) -> Fraction:
     """Exact epsilon of one planned query for a unit of at most `most_records_per_unit` records.
 
