@@ -182,11 +182,13 @@ class Replay:
         """The exact cost of what was released."""
         self._require(self.releases < len(plan.queries), "more releases than planned queries")
         planned = plan.queries[self.releases]
-        if isinstance(self._asked, Query):
-            self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
-            query_kind(planned.kind).read_body(self._asked.body, planned, card.schema, card.limits)
         self.releases += 1
         self._require(receipt.release == digest(message.body), "the receipt is for another release")
+        if isinstance(self._asked, Query):
+            self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
+            kind = query_kind(planned.kind)
+            body = kind.read_body(self._asked.body, planned, card.schema, card.limits)
+            kind.read_release(message.body, body, planned, card.schema)
         return query_cost(planned, card.most_records_per_unit)
 
     def _check_closing(self, message: StudyClosed, receipt: Receipt) -> None:

@@ -65,18 +65,18 @@ def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
 
 
 def proof_table(verdicts: Sequence[Verdict]) -> Table:
-    """What each transcript proves, and how many do."""
+    """What each transcript proves, under which curator's key, and how many do."""
     counted = Counter(verdict.verdict for verdict in verdicts)
     caption = f"{len(verdicts)} transcripts: " + ", ".join(f"{count} {what}" for what, count in counted.items())
     table = Table(box=box.SIMPLE_HEAD, caption=caption)
-    for name in ("repeat", "learner", "curator", "verdict", "claimed", "spent", "releases", "study"):
+    for name in ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study"):
         table.add_column(name, no_wrap=True)
     for item in verdicts:
         proof = item.proof
         told = ("", "", "", "")
         if proof is not None:
             told = (str(proof.epsilon_claimed), str(proof.epsilon_spent), str(proof.releases), str(proof.state))
-        names = (escape(item.entry.learner), escape(item.entry.curator))
+        names = (escape(item.entry.learner), escape(item.entry.curator), item.entry.curator_key[:8])
         table.add_row(str(item.entry.repeat), *names, item.verdict, *told)
     return table
 

@@ -410,6 +410,26 @@ def test_more_releases_than_planned_are_noticed():
     assert_noticed(story.written, "more releases than planned")
 
 
+def test_a_release_of_another_shape_than_was_asked_is_noticed():
+    story = Story()
+    story.card()
+    story.propose()
+    story.accept()
+    story.query(0)
+    story.reply(Release, charged=COSTS[0], kind="counts", body=encode(CountsRelease(counts=bytes(8), ratios=b"")))
+    assert_noticed(story.written, "numbers")
+
+
+def test_a_ledger_that_does_not_grow_is_noticed():
+    story = told(receipts={RELEASE1: set_to(ledger_index=0)})
+    assert_noticed(story.written, "does not grow")
+
+
+def test_a_learner_total_below_its_study_is_noticed():
+    story = told(receipts={RELEASE1: set_to(spent_by_learner="0")})
+    assert_noticed(story.written, "spent less than its study")
+
+
 def test_a_second_release_for_one_query_is_noticed():
     story = Story()
     story.card()

@@ -7,11 +7,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.codec import decode
-from protocol.errors import RemoteProtocolError
 from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody, CountsRelease
-from protocol.refusals import RefusalCode
+from protocol.queries.counts import CountsBody, read_release
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
@@ -52,14 +49,10 @@ def read(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -
     Raises:
         RemoteProtocolError: not a CountsRelease, or not of the asked shape.
     """
-    release = decode(data, CountsRelease, field="release")
+    payload = read_release(data, body, planned, schema)
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     kind = RELEASE_KINDS[planned.release]
-    payload, dtype = (release.counts, "<i8") if kind.exact is not None else (release.ratios, "<f8")
-    unused = release.ratios if kind.exact is not None else release.counts
-    if len(payload) != 8 * sum(sizes) * kind.columns or unused:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{sum(sizes)} x {kind.columns} numbers")
-    values = np.frombuffer(payload, dtype).astype(np.float64).reshape(-1, kind.columns)
+    values = np.frombuffer(payload, "<i8" if kind.exact else "<f8").astype(np.float64).reshape(-1, kind.columns)
     return CountsAnswer(values, sizes, planned.release, planned.scale.fraction)
 
 

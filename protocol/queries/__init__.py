@@ -30,6 +30,7 @@ class QueryKind:
         cost: (planned query, most records of one privacy unit) -> exact epsilon.
         read_body: (bytes, planned query, schema, limits) -> checked body; raises RemoteProtocolError.
         multiply_adds: of answering a body, per record.
+        read_release: (release bytes, body, planned query, schema) -> its payload, checked for shape.
     """
 
     relation: str
@@ -37,6 +38,7 @@ class QueryKind:
     cost: Callable[[PlannedQuery, int], Fraction]
     read_body: Callable[[bytes, PlannedQuery, Schema, Limits], counts.CountsBody]
     multiply_adds: Callable[[counts.CountsBody], int]
+    read_release: Callable[[bytes, counts.CountsBody, PlannedQuery, Schema], bytes]
 
 
 QUERY_KINDS: dict[str, QueryKind] = {
@@ -46,6 +48,7 @@ QUERY_KINDS: dict[str, QueryKind] = {
         cost=counts.cost,
         read_body=counts.read_body,
         multiply_adds=counts.multiply_adds,
+        read_release=counts.read_release,
     ),
 }
 

@@ -84,3 +84,18 @@ def multiply_adds(body: CountsBody) -> int:
     """Multiply-adds per record that answering `body` takes."""
     hypothesis = body.hypothesis.multiply_adds() if body.hypothesis is not None else 0
     return hypothesis + sum(partition.multiply_adds() for partition in body.partitions)
+
+
+def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> bytes:
+    """The released numbers, after a check of their shape: little-endian int64, or float64 for `paper_ratio`.
+
+    Raises:
+        RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+    """
+    release = decode(data, CountsRelease, field="release")
+    cells = sum(partition.cell_count(schema) for partition in body.partitions)
+    kind = RELEASE_KINDS[planned.release]
+    payload, unused = (release.counts, release.ratios) if kind.exact else (release.ratios, release.counts)
+    if len(payload) != 8 * cells * kind.columns or unused:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {kind.columns} numbers")
+    return payload

@@ -75,7 +75,8 @@ BODIES = {
     ),
     "constant": CountsBody((FeatureBins("age", ()),), Constant(1)),
 }
-RELEASE = CountsRelease(counts=(7).to_bytes(8, "little") + (-3).to_bytes(8, "little", signed=True), ratios=b"")
+NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
+RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
 
 
 class Exchange:
