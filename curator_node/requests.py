@@ -1,6 +1,5 @@
 """What a curator checks before anything is charged. Reads the request, the policy and the ledger; never a record."""
 
-import math
 from fractions import Fraction
 
 from curator_node.ledger_entries import StudyAccount
@@ -12,8 +11,7 @@ from protocol.messages import Message, Query
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
-from protocol.queries.limits import ASSUMED_ROUND_SIZE
-from protocol.rationals import MOST
+from protocol.queries.limits import work
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
@@ -32,9 +30,6 @@ def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fracti
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
     cost = plan_cost(plan, most_records_per_unit)
-    if math.lcm(*(query_cost(planned, most_records_per_unit).denominator for planned in plan.queries)) > MOST:
-        # a total may be short where its parts are not, and every partial sum is written down
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
     for index, planned in enumerate(plan.queries):
         check_planned(planned, policy, most_records_per_unit, f"plan.queries[{index}]")
     if cost < policy.least:
@@ -98,8 +93,7 @@ def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
     kind = query_kind(planned.kind)
     body = kind.read_body(message.body, planned, steward.schema, policy.limits)
-    work = kind.multiply_adds(body) * (steward.round_size or ASSUMED_ROUND_SIZE)
-    if work > policy.limits.multiply_adds:
+    if work(kind.multiply_adds(body), steward.round_size) > policy.limits.multiply_adds:
         limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body", limit)
     return body, planned

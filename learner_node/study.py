@@ -20,7 +20,7 @@ from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
-from protocol.queries.limits import ASSUMED_ROUND_SIZE
+from protocol.queries.limits import work
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
@@ -313,11 +313,11 @@ def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
     """Why a curator would refuse a question, read off its card before anything is sent; "" where it would not."""
     kind = query_kind(planned.kind)
     data = encode(body)
-    work = kind.multiply_adds(body) * (card.round_size or ASSUMED_ROUND_SIZE)
+    needed = work(kind.multiply_adds(body), card.round_size)
     if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
         return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
-    if work > card.limits.multiply_adds:
-        return f"the question takes {work} multiply-adds, its limit is {card.limits.multiply_adds}"
+    if needed > card.limits.multiply_adds:
+        return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
     try:
         kind.read_body(data, planned, card.schema, card.limits)
     except RemoteProtocolError as error:

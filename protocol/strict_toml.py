@@ -2,6 +2,7 @@
 
 import difflib
 import tomllib
+from collections.abc import Sequence
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -41,10 +42,16 @@ def convert(data: Any, kind: type[T], *, where: str) -> T:
         raise ConfigurationError(f"{where}: {error}") from None
 
 
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The nearest known word, to append to an error; empty where none is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def suggest(word: str, known: list[str]) -> str:
     """A suggestion to append to an error: the nearest known word, or all of them where nothing is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+    near = did_you_mean(word, known)
+    return near or f"; known: {', '.join(sorted(known))}"
 
 
 def _check_keys(data: Any, kind: Any, where: str) -> None:

@@ -216,7 +216,7 @@ def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done)
+            bar.update(tasks[what], completed=done, total=total)
 
         yield tick
 

@@ -65,7 +65,6 @@ class Site:
     curator: Curator
     ledger: Ledger
     cap: Fraction
-    private_kinds: bool
     warnings: tuple[str, ...] = ()
 
 
@@ -301,7 +300,6 @@ def _open_site(
         curator=curator,
         ledger=ledger,
         cap=policy.total_cap,
-        private_kinds=policy.private,
         warnings=tuple(str(each.message) for each in heard if issubclass(each.category, StewardWarning)),
     )
 

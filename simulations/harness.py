@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from curator_node.ledger_entries import Entry, EntryKind
+from curator_node.ledger_entries import EntryKind, decode_entry
 from curator_node.policy import Policy
-from protocol.codec import decode
+from learner_node.learn import POOLED
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
 from protocol.transcript import Transcript, replay
@@ -31,7 +31,6 @@ from simulations.report import (
 from simulations.scenario import Scenario
 from simulations.scoring import Reference, correct_by_round, references, share
 
-POOLED = ""
 Tick = Callable[[str, int, int], None]
 
 
@@ -106,7 +105,7 @@ def run_scenario(
     notes: list[str] = []
     for number in range(scenario.repeats):
         tick("repeats", number, scenario.repeats)
-        repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None)
+        repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None, progress=tick)
         own, pooled = references(repeat.sites)
         for outcome in repeat.outcomes:
             _check_accounts(outcome, repeat)
@@ -295,7 +294,7 @@ def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
     total: dict[str, Fraction] = defaultdict(Fraction)
     points = []
     for _, body in site.ledger.store.entries(0):
-        entry = decode(body, Entry)
+        entry = decode_entry(body)
         if entry.kind is EntryKind.CHARGE:
             learner = names[entry.learner]
             total[learner] += parse_amount(entry.amount)

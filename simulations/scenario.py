@@ -3,7 +3,6 @@
 What happens when it runs is in `federation` (one repeat) and `harness` (all of them).
 """
 
-import difflib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,7 +16,7 @@ from learner_node.strategies import DEFAULT_STRATEGY, make_strategy
 from protocol.errors import ConfigurationError
 from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
-from protocol.strict_toml import read_toml, suggest
+from protocol.strict_toml import did_you_mean, read_toml, suggest
 from simulations.datasets import DATASETS
 from simulations.splits import SITE_SPLITS
 
@@ -244,9 +243,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        near = difflib.get_close_matches(value, allowed, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{hint}")
+        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{did_you_mean(value, allowed)}")
 
 
 def builtin_scenarios() -> dict[str, str]:

@@ -4,6 +4,7 @@ A new kind is one file here, one in `curator_node/answerers/`, one in `learner_n
 of their three dicts; a test says that the three agree.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -77,9 +78,13 @@ def plan_cost(plan: Plan, most_records_per_unit: int) -> Fraction:
     """Pure epsilon of a plan: the exact sum over its queries (basic composition).
 
     Raises:
-        RemoteProtocolError: UNKNOWN_KIND, or BAD_PLAN where the sum needs more than 32 bits.
+        RemoteProtocolError: UNKNOWN_KIND, or BAD_PLAN where the sum, or any part of it, needs more than 32 bits.
     """
-    total = sum((query_cost(planned, most_records_per_unit) for planned in plan.queries), Fraction(0))
+    costs = [query_cost(planned, most_records_per_unit) for planned in plan.queries]
+    total = sum(costs, Fraction(0))
     if total.numerator > MOST or total.denominator > MOST:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "an exact total cost of at most 32 bits")
+    if math.lcm(*(cost.denominator for cost in costs)) > MOST:
+        # A total may be short where its parts are not, and a ledger writes every partial sum down.
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
     return total
