@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("counting", "query_overhead", "study", "curators_1000", "ledger", "solvers")
+NAMES = ("counting", "query_overhead", "study", "curators_1000", "ledger", "solvers", "networks")
 
 
 def main(names: list[str]) -> int:

@@ -9,6 +9,7 @@ import polars as pl
 
 from learner_node.readers.counts import CountsAnswer, add
 from learner_node.strategies import Model, Problem, SourceEstimate, Strategy, make_strategy
+from learner_node.strategies.base import Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study, objection, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
@@ -86,6 +87,7 @@ def learn(
     pooling: Pooling = "sum",
     purpose: str = "",
     seed: int = 0,
+    train: Trainer = train_alone,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
 ) -> Learned:
     """Run one study.
@@ -99,6 +101,7 @@ def learn(
         pooling: "sum": one model from summed answers; "site": one model per curator.
         purpose: for the stewards to read.
         seed: of the learner's own random choices.
+        train: trains the strategy's networks.
         progress: called with (what, rounds done, rounds in all).
 
     Raises:
@@ -132,6 +135,7 @@ def learn(
                 most_records_per_unit=most,
                 seed=seed,
                 limits=_tightest([cards[name].limits for name in members]),
+                train=train,
             ),
         )
         for members in ([names] if pooling == "sum" else [[name] for name in names])

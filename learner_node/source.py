@@ -58,22 +58,37 @@ def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
     return features.points(records) / STEPS
 
 
-def even_bins(source: Records, bins: int) -> list[FeatureBins]:
-    """The paper's bins (section 4.2): per attribute about `bins` bins of even source mass.
+def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = None) -> list[FeatureBins]:
+    """The paper's bins (section 4.2): per attribute about `bins` bins of even mass of the source.
 
     Ties in the source may leave fewer; a categorical attribute has one bin per level.
+
+    Args:
+        source: n records.
+        bins: per numeric attribute, at least 1.
+        weights: (n,) of the records, >= 0 and not all 0; None is 1.
     """
     partitions = []
     for attribute in source.schema.attributes:
         edges: tuple[float, ...] = ()
         if isinstance(attribute, NumericAttribute):
             column = source.column(attribute.name)
-            known = column[~np.isnan(column)]
+            there = ~np.isnan(column)
+            known = np.asarray(column[there], dtype=np.float64)
             if len(known):
-                cuts = np.unique(np.quantile(known, np.linspace(0, 1, bins + 1)[1:-1]))
-                edges = tuple(float(cut) for cut in cuts if cut > known.min())
+                cuts = _quantiles(known, np.linspace(0, 1, bins + 1)[1:-1], None if weights is None else weights[there])
+                edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
         partitions.append(FeatureBins(attribute=attribute.name, edges=edges))
     return partitions
+
+
+def _quantiles(
+    values: NDArray[np.float64], shares: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """With weights, the least value with at least that share of the weight at or below it."""
+    if weights is None or not weights.any():
+        return np.asarray(np.quantile(values, shares), dtype=np.float64)
+    return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"), dtype=np.float64)
 
 
 def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most: int = 50) -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -38,6 +40,14 @@ ledger_app = typer.Typer(no_args_is_help=True, help="Look at a curator's ledger,
 app.add_typer(ledger_app, name="ledger")
 
 err = Console(stderr=True)
+
+
+class Experiment(StrEnum):
+    """What of the paper can be made again."""
+
+    table2 = "table2"
+    figure1 = "figure1"
+
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
@@ -97,6 +107,54 @@ def simulate(
         for note in run.report.notes:
             console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
         console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
+    datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
+    setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
+    noise_seed: Annotated[
+        int | None, typer.Option(min=0, help="Noise from a seed, to debug; every file then says so.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")] = Path(
+        "runs/reproduction"
+    ),
+    json_: Json = False,
+) -> None:
+    """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
+    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+        from simulations.reproduction.command import PAGE, Request, default_jobs, parse_datasets
+        from simulations.reproduction.command import reproduce as run
+        from simulations.tables import wide_console
+
+        given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
+        request = Request(
+            experiment=experiment.value,
+            datasets=parse_datasets(datasets),
+            runs=runs,
+            jobs=jobs or default_jobs(),
+            seed=seed,
+            setting=setting,
+            noise_seed=noise_seed,
+            out=out,
+            command=f"expril reproduce {experiment.value}"
+            + "".join(f" --{name} {value}" for name, value in given.items() if value not in ("", None)),
+        )
+        with _work_bar(json_) as tick:
+            found = run(request, tick)
+        if json_:
+            import msgspec
+
+            _print_json(msgspec.to_builtins(found))
+            return
+        from simulations.reproduction.tables import found_table
+
+        wide_console().print(found_table(found, request.experiment, request.setting))
+        sys.stdout.write(f"report: {out / PAGE}\n")
 
 
 @app.command()
@@ -189,7 +247,7 @@ def ledger_resume(
 
 
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _plain_errors(kept: str = "nothing of this command was kept") -> Iterator[None]:
     """A mistake of the user is one clear line and exit status 2, never a traceback."""
     try:
         yield
@@ -197,7 +255,7 @@ def _plain_errors() -> Iterator[None]:
         err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        err.print("interrupted; nothing of this command was kept")
+        err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -217,6 +275,26 @@ def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
+
+        yield tick
+
+
+@contextmanager
+def _work_bar(silent: bool) -> Iterator[Callable[[str, float, float], None]]:
+    """One bar over work of very different sizes, with the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    shown = not silent and err.is_terminal
+    with Progress(*columns, console=err, transient=True, disable=not shown, speed_estimate_period=600) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def tick(what: str, done: float, total: float) -> None:
+            bar.update(task, completed=done, total=total, description=what or "computing")
 
         yield tick
 

@@ -12,7 +12,7 @@ from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
-from learner_node.strategies.paper import PaperStrategy
+from learner_node.strategies.paper import PaperOptions
 from protocol.queries.limits import Limits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
@@ -52,7 +52,7 @@ STRUCTS = [
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "Limits of one question", Limits),
 ]
-OPTIONS = [("`cells`", CellsStrategy, set()), ("`paper-c` and `paper-i`", PaperStrategy, {"cumulative"})]
+OPTIONS = [("`cells`", CellsStrategy), ("`paper-c` and `paper-i`", PaperOptions)]
 
 
 def section(page, title):
@@ -105,10 +105,10 @@ def test_every_key_has_a_row_with_its_true_default(page, title, struct):
     assert {key: read(cells[1]) for key, cells in rows(page, title).items()} == expected
 
 
-@pytest.mark.parametrize(("title", "strategy", "hidden"), OPTIONS, ids=lambda value: getattr(value, "__name__", None))
-def test_every_option_of_a_strategy_has_a_row_with_its_true_default(title, strategy, hidden):
-    parameters = inspect.signature(strategy).parameters.values()
-    expected = {item.name: written(item.default) for item in parameters if item.name not in hidden}
+@pytest.mark.parametrize(("title", "options"), OPTIONS, ids=lambda value: getattr(value, "__name__", None))
+def test_every_option_of_a_strategy_has_a_row_with_its_true_default(title, options):
+    parameters = inspect.signature(options).parameters.values()
+    expected = {item.name: written(item.default) for item in parameters}
     assert {key: read(cells[1]) for key, cells in rows(SCENARIOS, title).items()} == expected
 
 

@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from learner_node import networks
-from learner_node.networks import WEIGHT_LIMIT, train_network
+from learner_node.networks import (
+    WEIGHT_LIMIT,
+    TrainedNetwork,
+    TrainingOptions,
+    TrainingSet,
+    train_network,
+    train_networks,
+)
 
 
 def rings(n, seed):
@@ -23,6 +30,16 @@ def torch_twin(network):
             linear.bias.copy_(torch.tensor(b))
         modules += [linear, {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}[network.activation]()]
     return torch.nn.Sequential(*modules[:-1])
+
+
+def first_network(inputs, hidden, activation, generator):
+    """The network before the first step."""
+    layers = []
+    for columns, rows in zip((inputs, *hidden), (*hidden, 1), strict=True):
+        W, b = torch.empty(rows, columns), torch.empty(rows)
+        networks._draw(W, b, generator)
+        layers.append((W.numpy(), b.numpy()))
+    return TrainedNetwork(tuple(layers), activation)
 
 
 def same(first, second):
@@ -82,9 +99,7 @@ def test_training_equals_autograd_and_torch_adamw(hidden, activation):
         activation=activation,
     )
     generator = torch.Generator().manual_seed(9)
-    with torch.no_grad():
-        start = networks._FlatNetwork(3, hidden, activation, generator).to_numpy()
-    twin = torch_twin(start)
+    twin = torch_twin(first_network(3, hidden, activation, generator))
     optimiser = torch.optim.AdamW(twin.parameters(), lr=rate, weight_decay=decay)
     tensors = [torch.tensor(a, dtype=torch.float32) for a in (X, y, w / w.mean())]
     sizes, step = [16, 17, 17], 0
@@ -102,6 +117,82 @@ def test_training_equals_autograd_and_torch_adamw(hidden, activation):
     for (W, b), linear in zip(mine.layers, linears, strict=True):
         np.testing.assert_allclose(W, linear.weight.detach().numpy(), atol=2e-5)
         np.testing.assert_allclose(b, linear.bias.detach().numpy(), atol=2e-5)
+
+
+def mixed_sets():
+    """Seven sets of three shapes, with soft labels, and weights in some."""
+    rng = np.random.default_rng(8)
+    shapes = [(90, 3), (60, 3), (90, 3), (90, 5), (90, 3), (60, 3), (90, 3)]
+    return [
+        TrainingSet(rng.normal(size=(n, d)), rng.uniform(size=n), rng.gamma(1, 1, n) if seed % 2 else None, seed)
+        for seed, (n, d) in enumerate(shapes)
+    ]
+
+
+def alone(training_set, options):
+    return train_network(
+        training_set.X,
+        training_set.y,
+        hidden=options.hidden,
+        weights=training_set.weights,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        weight_decay=options.weight_decay,
+        seed=training_set.seed,
+        activation=options.activation,
+    )
+
+
+@pytest.mark.parametrize("hidden", [(), (7,), (16, 1, 16), (32, 32)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_networks_trained_together_equal_those_trained_alone(hidden, activation):
+    """Mixed shapes, in the order of the sets; matrix libraries may round slices of a batch differently."""
+    options = TrainingOptions(hidden, epochs=3, batch_size=25, learning_rate=3e-3, activation=activation)
+    sets = mixed_sets()
+    for training_set, network in zip(sets, train_networks(sets, options), strict=True):
+        assert network.activation == activation
+        assert worst_difference(network, alone(training_set, options)) < 1e-5
+
+
+def test_whole_trainings_together_and_alone_predict_the_same():
+    options = TrainingOptions((32, 32), epochs=40, batch_size=64, learning_rate=3e-3)
+    X, y = rings(400, seed=3)
+    sets = [TrainingSet(X, y, None, seed) for seed in range(4)]
+    for training_set, network in zip(sets, train_networks(sets, options), strict=True):
+        np.testing.assert_allclose(network.logits(X), alone(training_set, options).logits(X), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_neither_group_size_nor_companions_nor_order_matter(size, monkeypatch):
+    options = TrainingOptions((8, 4), epochs=3, batch_size=25, learning_rate=3e-3)
+    sets = mixed_sets()
+    expected = train_networks(sets, options)
+    monkeypatch.setattr(networks, "_group_size", lambda *_: size)
+    together = train_networks(sets, options)
+    backwards = train_networks(sets[:2:-1], options)[::-1]
+    assert max(map(worst_difference, expected, together)) < 1e-5
+    assert max(map(worst_difference, expected[3:], backwards)) < 1e-5
+
+
+def test_no_sets_give_no_networks():
+    assert train_networks([], TrainingOptions((4,))) == []
+
+
+def test_groups_fit_the_cache_and_the_memory():
+    small, large = TrainingOptions((32, 32), batch_size=64), TrainingOptions((16, 256, 256, 16), batch_size=64)
+    assert networks._group_size(5000, 25, small) >= 16
+    assert 2 <= networks._group_size(2500, 22, large) <= 4
+    assert networks._group_size(10**6, 25, small) == 1
+    assert networks._group_size(10, 25, TrainingOptions((4096, 4096))) == 1
+
+
+def test_a_bad_set_is_named_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr(networks, "_Group", None)
+    sets = mixed_sets()
+    sets[4] = TrainingSet(sets[4].X, sets[4].y + 1, None, 0)
+    with pytest.raises(ValueError, match="set 4: y must lie between"):
+        train_networks(sets, TrainingOptions((4,)))
 
 
 def test_soft_labels_recover_calibrated_probabilities():
@@ -147,6 +238,18 @@ def test_global_generator_and_thread_count_are_untouched():
     assert torch.is_grad_enabled()
 
 
+@pytest.mark.parametrize("flush", [True, False])
+def test_denormal_numbers_are_treated_as_before(flush):
+    X, y = rings(50, seed=3)
+    if not torch.set_flush_denormal(flush):
+        pytest.skip("this processor cannot flush denormal numbers")
+    train_network(X, y, hidden=(4,), epochs=1, seed=0)
+    try:
+        assert (float(torch.tensor(1e-40)) == 0) == flush
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_thread_count_is_restored_after_an_error(monkeypatch):
     def fail(*_):
         assert torch.get_num_threads() == 1
@@ -154,7 +257,7 @@ def test_thread_count_is_restored_after_an_error(monkeypatch):
 
     threads = torch.get_num_threads()
     X, y = rings(50, seed=3)
-    monkeypatch.setattr(networks._FlatNetwork, "backward", fail)
+    monkeypatch.setattr(networks._Group, "train", fail)
     with pytest.raises(KeyboardInterrupt):
         train_network(X, y, hidden=(4,), seed=0)
     assert torch.get_num_threads() == threads

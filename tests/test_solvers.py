@@ -122,10 +122,15 @@ LABEL_SHAPES = {
 }
 
 
+def skip_the_warm_up(monkeypatch):
+    monkeypatch.setattr(solvers, "EASY_STEPS", 0)
+    monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
+
+
 @pytest.fixture(params=["warm-up first", "newton first", "gradient first"])
 def order(request, monkeypatch):
     if request.param == "newton first":
-        monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
+        skip_the_warm_up(monkeypatch)
     if request.param == "gradient first":
         monkeypatch.setattr(solvers, "NEWTON_ROWS", 0)
     return request.param
@@ -193,7 +198,7 @@ def test_random_instances_are_never_above_an_independent_solver(n, d, q, alpha, 
 
 def test_regularised_minimiser_is_unique_so_both_methods_find_it(monkeypatch):
     R, p, alpha, prior = WEIGHT_SHAPES["plain"]
-    monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
+    skip_the_warm_up(monkeypatch)
     newton = solve_weights(R, p, alpha=alpha, prior=prior, tolerance=1e-13)
     monkeypatch.setattr(solvers, "NEWTON_ROWS", 0)
     gradient = solve_weights(R, p, alpha=alpha, prior=prior, tolerance=1e-13)
@@ -256,8 +261,8 @@ def test_residual_does_not_depend_on_units(factor, monkeypatch):
 
 
 def test_gradient_takes_over_where_newton_stops(monkeypatch):
-    for limit in ("WARM_UP_ITERATIONS", "NEWTON_ITERATIONS"):
-        monkeypatch.setattr(solvers, limit, 0)
+    skip_the_warm_up(monkeypatch)
+    monkeypatch.setattr(solvers.newton, "PROXIMAL_POINTS", 0)
     R, p, alpha, prior = WEIGHT_SHAPES["plain"]
     solution = solve_weights(R, p, alpha=alpha, prior=prior)
     assert solution.method == "gradient"
@@ -265,8 +270,9 @@ def test_gradient_takes_over_where_newton_stops(monkeypatch):
 
 
 def test_missing_the_tolerance_raises_with_the_numbers(monkeypatch):
-    for limit in ("WARM_UP_ITERATIONS", "NEWTON_ITERATIONS", "GRADIENT_ITERATIONS"):
-        monkeypatch.setattr(solvers, limit, 0)
+    skip_the_warm_up(monkeypatch)
+    monkeypatch.setattr(solvers.newton, "PROXIMAL_POINTS", 0)
+    monkeypatch.setattr(solvers.gradient, "GRADIENT_ITERATIONS", 0)
     R, p, _, _ = WEIGHT_SHAPES["plain"]
     with pytest.raises(NotConvergedError) as caught:
         solve_weights(R, p, alpha=1e-3, prior=1.0, tolerance=1e-6)
@@ -334,6 +340,82 @@ def test_bad_lists_of_systems_are_refused():
         solve_labels([system, other], alpha=1.0)
     with pytest.raises(ValueError, match="b must have shape"):
         solve_labels([LabelSystem(system.A, system.b[:-1])], alpha=1.0)
+
+
+def reproduction_shape(n, d, q, scale, seed):
+    """Masses and three answers as in the paper's experiments, with a constant attribute, empty bins and no inverse."""
+    rng = np.random.default_rng(seed)
+    latent = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d))
+    bins = np.argsort(np.argsort(latent, axis=0), axis=0) * (q - 1) // n  # the last bin of each attribute is empty
+    bins[:, -1] = 0
+    R = one_hot(bins, q * d)
+    truth = rng.gamma(0.3, 3, n)
+    labels = latent[:, 0] + latent[:, 1] ** 2 > 0.5
+    masses = np.maximum(R @ truth + rng.laplace(0, scale, q * d), 0)
+    answers = []
+    for h in (np.ones(n), (latent[:, 0] > 0.2).astype(float), np.zeros(n)):
+        wrong = R @ (truth * (h != labels)) + rng.laplace(0, scale, q * d)
+        answers.append((h, np.clip(wrong / np.maximum(masses, 1), 0, 1)))
+    return R, masses, float(masses.sum() / d / n), answers
+
+
+@pytest.mark.parametrize(("scale", "alpha"), [(60.0, 3600.0), (0.0, 1e-6), (60.0, 1.0)])
+@pytest.mark.parametrize(("n", "d", "q"), [(300, 8, 3), (400, 2, 20), (350, 4, 9)])
+def test_the_shapes_of_the_reproduction_are_certified(n, d, q, scale, alpha):
+    """Rank-deficient systems, empty bins, zero weights, and fractions at 0 and at 1."""
+    R, masses, prior, answers = reproduction_shape(n, d, q, scale, seed=n + int(scale))
+    assert np.linalg.matrix_rank(R.toarray()) < len(masses)
+    weights = solve_weights(R, masses, alpha=alpha, prior=prior)
+    assert_certified(weights, R, masses, alpha, prior, np.inf)
+    rng = np.random.default_rng(1)
+    for w in (weights.x, np.where(rng.random(n) < 0.7, 0.0, rng.gamma(0.3, 3, n))):
+        systems = [label_system(R, w, h, fractions) for h, fractions in answers]
+        for chosen in (systems[:1], systems[:2], systems):
+            A = scipy.sparse.vstack([system.A for system in chosen])
+            b = np.concatenate([system.b for system in chosen])
+            labels = solve_labels(chosen, alpha=1e-3)
+            assert_certified(labels, A, b, 1e-3, 0.5, 1.0)
+            np.testing.assert_array_equal(labels.x[w == 0], 0.5)
+
+
+def assert_certified(solution, A, b, alpha, prior, upper):
+    assert np.all((solution.x >= 0) & (solution.x <= upper))
+    assert solution.kkt_residual <= solvers.DEFAULT_TOLERANCE
+    assert independent_kkt(A, b, solution.x, alpha, prior, upper) <= 2 * solvers.DEFAULT_TOLERANCE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_objective_is_no_worse_than_that_of_two_methods_of_scipy(seed):
+    R, masses, prior, answers = reproduction_shape(200, 4, 6, [0.0, 30.0][seed % 2], seed)
+    alpha = [1e-6, 1e-2, 900.0][seed % 3]
+    weights = solve_weights(R, masses, alpha=alpha, prior=prior)
+    systems = [label_system(R, weights.x, h, fractions) for h, fractions in answers[:2]]
+    A = scipy.sparse.csr_matrix(scipy.sparse.vstack([system.A for system in systems]))
+    b = np.concatenate([system.b for system in systems])
+    cases = [
+        (weights, R, masses, alpha, prior, np.inf),
+        (solve_labels(systems, alpha=1e-3), A, b, 1e-3, 0.5, 1.0),
+    ]
+    for solution, matrix, right, weight, centre, upper in cases:
+        theirs = min(
+            lsq_objective(matrix, right, weight, centre, upper),
+            quasi_newton_objective(matrix, right, weight, centre, upper),
+        )
+        assert solution.objective <= theirs * (1 + 1e-11)
+
+
+def quasi_newton_objective(A, b, alpha, prior, upper):
+    n = A.shape[1]
+
+    def value(x):
+        residual, distance = A @ x - b, x - prior
+        return 0.5 * residual @ residual + alpha * distance @ distance, A.T @ residual + 2 * alpha * distance
+
+    bounds = [(0.0, None if np.isinf(upper) else upper)] * n
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-12}
+    return scipy.optimize.minimize(
+        value, np.full(n, prior), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).fun
 
 
 @pytest.mark.slow

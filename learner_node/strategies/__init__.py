@@ -5,14 +5,14 @@ from typing import Any
 
 from learner_node.strategies.base import Model, Problem, SourceEstimate, Strategy
 from learner_node.strategies.cells import CellsStrategy
-from learner_node.strategies.paper import PaperStrategy
+from learner_node.strategies.paper import PaperOptions, PaperStrategy
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "cells": CellsStrategy,
-    "paper-c": lambda **options: PaperStrategy(cumulative=True, **options),
-    "paper-i": lambda **options: PaperStrategy(cumulative=False, **options),
+    "paper-c": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=True),
+    "paper-i": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=False),
 }
 DEFAULT_STRATEGY = "cells"
 

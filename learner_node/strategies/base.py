@@ -1,6 +1,6 @@
 """What a strategy is: what to ask next, and what to do with the answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.readers.counts import CountsAnswer
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
@@ -15,6 +16,14 @@ from protocol.queries.counts import CountsBody
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational
 from protocol.records import Records
+
+Trainer = Callable[[TrainingSet, TrainingOptions], TrainedNetwork]
+"""Trains one network; a simulation may train those of several studies together."""
+
+
+def train_alone(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
+    """The trainer of an ordinary study."""
+    return train_networks([data], options)[0]
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Problem:
         most_records_per_unit: the largest contribution bound c among them.
         seed: of the learner's own random choices (k-means, networks).
         limits: the tightest of the curators' cards.
+        train: trains the networks of strategies that have any.
     """
 
     source: Records
@@ -38,6 +48,7 @@ class Problem:
     most_records_per_unit: int
     seed: int
     limits: Limits = field(default_factory=Limits)
+    train: Trainer = train_alone
 
     def scale(self, partitions: int) -> Rational:
         """Scale of a plan of `partitions` in all (over all queries) that costs exactly `epsilon` (Eq. 14).

@@ -1,6 +1,7 @@
 """Strategies `paper-i` and `paper-c`: the paper's method with a valid mechanism (Eq. 1-6, Algorithm 1).
 
-One partition per attribute (sensitivity d), first the masses, then the errors of h_0 = "class 1", h_1, ... The
+One partition per attribute (sensitivity d), first the masses in bins of even source mass, then the errors of h_0 =
+"class 1", h_1, ... in bins of even mass of the weighted source (section 4.2). The
 *instantaneous* variant solves the newest linear system for the labels, the *cumulative* one all of them. The
 printed mechanism (`paper_ratio`) can be asked for in simulations.
 """
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from learner_node.consistency import make_consistent, make_nonnegative
-from learner_node.networks import train_network
+from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
@@ -28,8 +29,14 @@ from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
-LABEL_ALPHA = 1e-3
-"""Weight of Pb. 2's regularisation, in squared counts."""
+SHRINKAGE = 0.1
+"""Weight of Pb. 2's regularisation, relative to the variance of a bin's number of errors."""
+_ERROR_VARIANCE = {"paper_ratio": 1.0, "signed_error": 0.25, "error_correct": 0.5}
+"""Variance of the number of errors that a release gives, relative to that of its noise: errors are (n - S) / 2."""
+LEAST_WEIGHT_ALPHA = 1.0
+"""Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
+the weights become those of a vertex, with nearly every record at 0."""
+Vector = NDArray[np.float64]
 HEADER_PARAMETERS = 1024
 """Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
 
@@ -46,54 +53,99 @@ class NetworkModel:
         return probability
 
 
-class PaperStrategy:
-    """See the module.
+@dataclass(frozen=True)
+class _Workload:
+    """One partition per attribute, and R: (K, n) with a 1 where source record i falls in bin k."""
 
-    Args:
-        cumulative: C-ExPriL if True, I-ExPriL if False.
+    partitions: tuple[FeatureBins, ...]
+    R: scipy.sparse.csr_matrix
+
+    @classmethod
+    def of(cls, problem: Problem, bins: int, weights: Vector | None = None) -> "_Workload":
+        """Bins of even mass of the (weighted) source; every column of R has d ones."""
+        partitions = tuple(even_bins(problem.source, bins, weights))
+        sizes = [partition.cell_count(problem.source.schema) for partition in partitions]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        cells = [start + partition.cells(problem.source) for start, partition in zip(starts, partitions, strict=False)]
+        rows, columns = np.concatenate(cells), np.tile(np.arange(len(problem.source)), len(partitions))
+        shape = int(starts[-1]), len(problem.source)
+        return cls(partitions, scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape))
+
+
+@dataclass(frozen=True)
+class PaperOptions:
+    """What a user may choose; the names are those of a scenario's options.
+
+    Attributes:
         rounds: T, hypotheses whose errors are asked; fixed in advance.
         reweight: ask the masses first (Pb. 1). Without it source and target must have the same distribution, and
             error/correct pairs are asked.
         bins: bins per attribute; None takes the paper's rule.
-        hidden: widths of the hidden layers.
+        label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
+            variance of noise and sampling.
+        soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
+        hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
         printed: use `paper_ratio`, whose claim is wrong; simulations only.
+
+    Raises:
+        ValueError: on a value out of its range.
     """
 
-    def __init__(
-        self,
-        *,
-        cumulative: bool = True,
-        rounds: int = 2,
-        reweight: bool = True,
-        bins: int | None = None,
-        hidden: tuple[int, ...] = (32, 32),
-        printed: bool = False,
-    ) -> None:
-        if not all(map(_counts, [rounds, *hidden, *([] if bins is None else [bins])])):
-            raise ValueError("rounds, bins and hidden must be whole numbers of at least 1")
-        if rounds >= MOST_QUERIES:
+    rounds: int = 2
+    reweight: bool = True
+    bins: int | None = None
+    label_alpha: float | None = None
+    soft_labels: bool = False
+    hidden: Sequence[int] = (32, 32)
+    epochs: int = 40
+    batch_size: int = 512
+    learning_rate: float = 1e-2
+    weight_decay: float = 1e-4
+    printed: bool = False
+
+    def __post_init__(self) -> None:
+        counts = [self.rounds, *self.hidden, self.epochs, self.batch_size, 1 if self.bins is None else self.bins]
+        if not all(map(_counts, counts)):
+            raise ValueError("rounds, bins, hidden, epochs and batch_size must be whole numbers of at least 1")
+        if self.rounds >= MOST_QUERIES:
             raise ValueError(f"rounds must be below {MOST_QUERIES}")
+        if self.label_alpha is not None and not (np.isfinite(self.label_alpha) and self.label_alpha >= 0):
+            raise ValueError(f"label_alpha must be finite and not negative, not {self.label_alpha}")
+        _ = self.training
+
+    @property
+    def training(self) -> TrainingOptions:
+        """Of every network."""
+        return TrainingOptions(tuple(self.hidden), self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
+
+
+class PaperStrategy:
+    """See the module.
+
+    Args:
+        options: see `PaperOptions`.
+        cumulative: C-ExPriL if True, I-ExPriL if False.
+    """
+
+    def __init__(self, options: PaperOptions, *, cumulative: bool) -> None:
+        self._options = options
         self._cumulative = cumulative
-        self._rounds = rounds
-        self._reweight = reweight
-        self._bins = bins
-        self._hidden = tuple(hidden)
-        self._printed = printed
         self._asked: list[Hypothesis] = []
         self._newest: Hypothesis = Constant(predicted=1)
         self._estimate: SourceEstimate | None = None
+        self._solved: tuple[Vector, Vector] | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
         d = len(problem.source.schema.attributes)
-        queries = self._rounds + self._reweight
+        queries = self._options.rounds + self._options.reweight
         scale = problem.scale(d * queries)
-        if self._printed:
+        if self._options.printed:
             kinds = ["paper_ratio"] * queries
-        elif self._reweight:
-            kinds = ["mass"] + ["signed_error"] * self._rounds
+        elif self._options.reweight:
+            kinds = ["mass"] + ["signed_error"] * self._options.rounds
         else:
-            kinds = ["error_correct"] * self._rounds
+            kinds = ["error_correct"] * self._options.rounds
         return Plan(
             queries=tuple(PlannedQuery(kind="counts", release=kind, partitions=d, scale=scale) for kind in kinds)
         )
@@ -102,32 +154,39 @@ class PaperStrategy:
         """The bins with no hypothesis (masses), or with the newest one."""
         if not answers:
             scale = self.plan(problem).queries[0].scale.fraction
-            bins = self._bins or paper_bin_count(problem.target_size, scale)
-            self._partitions = tuple(even_bins(problem.source, bins))
+            self._bins = self._options.bins or paper_bin_count(problem.target_size, scale)
             self._features = standardising_map(problem.source)
             self._check_network(problem)
-            self._R = _bin_matrix(self._partitions, problem.source)
-        if self._reweight and not answers:
-            return CountsBody(partitions=self._partitions, hypothesis=None)
+            self._first = _Workload.of(problem, self._bins)
+            if self._options.reweight:
+                return CountsBody(partitions=self._first.partitions, hypothesis=None)
+        if not self._asked:
+            self._of_errors = self._first
+            if self._options.reweight:
+                self._of_errors = _Workload.of(problem, self._bins, self._weights(problem, answers[0]))
         self._asked.append(self._newest)
-        return CountsBody(partitions=self._partitions, hypothesis=self._newest)
+        return CountsBody(partitions=self._of_errors.partitions, hypothesis=self._newest)
 
     def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> NetworkModel | None:
         """Solve Pb. 1 and Pb. 2 and train the next hypothesis; None after the masses."""
-        weights, masses = self._weights(problem, answers)
+        answered = answers[self._options.reweight :]
+        if not answered:
+            return None
+        if self._options.reweight:
+            weights = self._weights(problem, answers[0])
+            masses = self._of_errors.R @ weights
+        else:
+            weights, masses = self._equal_weights(problem, answered)
         systems = [
             self._system(problem, weights, masses, answer, hypothesis)
-            for answer, hypothesis in zip(answers[self._reweight :], self._asked, strict=False)
+            for answer, hypothesis in zip(answered, self._asked, strict=True)
         ]
-        if not systems:
-            return None
         chosen = systems if self._cumulative else systems[-1:]
-        relaxed = solve_labels(chosen, alpha=LABEL_ALPHA, prior=0.5).x
+        relaxed = solve_labels(chosen, alpha=self._label_alpha(problem, answered[0]), prior=0.5).x
         points = coordinates(self._features, problem.source)
-        labels = (relaxed > 0.5).astype(np.float64)
-        network = train_network(
-            points, labels, hidden=self._hidden, weights=weights + 1e-6 * weights.mean() + 1e-12, seed=problem.seed
-        )
+        labels = relaxed if self._options.soft_labels else (relaxed > 0.5).astype(np.float64)
+        weighted = weights + 1e-6 * weights.mean() + 1e-12
+        network = problem.train(TrainingSet(points, labels, weighted, problem.seed), self._options.training)
         model = NetworkModel(Mlp.of(self._features, list(network.layers)))
         self._newest = model.hypothesis
         self._estimate = SourceEstimate(weights, relaxed)
@@ -135,7 +194,7 @@ class PaperStrategy:
 
     def _check_network(self, problem: Problem) -> None:
         """Raise ConfigurationError where the networks to come are larger than a curator evaluates."""
-        sizes = [self._features.width, *self._hidden, 1]
+        sizes = [self._features.width, *self._options.training.hidden, 1]
         parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
         if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
             raise ConfigurationError(
@@ -150,34 +209,42 @@ class PaperStrategy:
             raise RuntimeError("nothing was answered yet")
         return self._estimate
 
-    def _weights(
-        self, problem: Problem, answers: Sequence[CountsAnswer]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Pb. 1: weights of the source records, in records, and the masses per bin."""
-        n = len(problem.source)
-        if self._printed and self._reweight:
-            masses = answers[0].values[:, 0] * problem.target_size
-        elif self._printed:
-            weights = np.full(n, problem.target_size / n)
-            return weights, self._R @ weights
+    def _weights(self, problem: Problem, answer: CountsAnswer) -> Vector:
+        """Pb. 1: weights of the source records, in records, from the masses."""
+        if self._solved is not None and np.array_equal(self._solved[0], answer.values):
+            return self._solved[1]
+        if self._options.printed:
+            masses = answer.values[:, 0] * problem.target_size
         else:
-            counted = [answers[0]] if self._reweight else list(answers)
-            values = np.mean([answer.values.sum(axis=1) for answer in counted], axis=0)
-            blocks = np.split(values, np.cumsum(answers[0].sizes)[:-1])
-            variances = np.full(len(blocks), max(answers[0].noise_variance, 1e-12))
-            masses = np.concatenate(make_nonnegative(make_consistent(blocks, variances)).blocks)
-        total = max(masses.sum() / len(self._partitions), 1.0)
-        if not self._reweight:
-            return np.full(n, total / n), masses
-        alpha = max(answers[0].noise_variance / 2, 1e-6)
-        solution = solve_weights(self._R, masses, alpha=alpha, prior=total / n)
-        return solution.x, masses
+            masses = _consistent_masses(answer.values[:, 0], answer)
+        total = max(float(masses.sum()) / len(self._first.partitions), 1.0)
+        alpha = max(answer.noise_variance / 2, LEAST_WEIGHT_ALPHA)
+        weights = solve_weights(self._first.R, masses, alpha=alpha, prior=total / len(problem.source)).x
+        self._solved = answer.values, weights
+        return weights
+
+    def _equal_weights(self, problem: Problem, answers: Sequence[CountsAnswer]) -> tuple[Vector, Vector]:
+        """Without Pb. 1: the same weight for every source record, and the masses per bin, in records."""
+        n = len(problem.source)
+        if self._options.printed:
+            weights = np.full(n, problem.target_size / n)
+            return weights, self._of_errors.R @ weights
+        counted = np.mean([answer.values.sum(axis=1) for answer in answers], axis=0)
+        masses = _consistent_masses(counted, answers[0])
+        return np.full(n, max(float(masses.sum()) / len(self._of_errors.partitions), 1.0) / n), masses
+
+    def _label_alpha(self, problem: Problem, answer: CountsAnswer) -> float:
+        """Weight of Pb. 2's regularisation, for the variance of a bin's number of errors: of noise and of sampling."""
+        if self._options.label_alpha is not None:
+            return self._options.label_alpha
+        noise = answer.noise_variance * _ERROR_VARIANCE[answer.release]
+        return SHRINKAGE * (noise + problem.target_size / (4 * self._bins))
 
     def _system(
         self,
         problem: Problem,
-        weights: NDArray[np.float64],
-        masses: NDArray[np.float64],
+        weights: Vector,
+        masses: Vector,
         answer: CountsAnswer,
         hypothesis: Hypothesis,
     ) -> LabelSystem:
@@ -191,20 +258,15 @@ class PaperStrategy:
             signed = np.concatenate(make_consistent(blocks, variances).blocks)
             wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
         predicted = hypothesis.predict(problem.source).astype(np.float64)
-        return label_system(self._R, weights, predicted, np.clip(wrong, 0, 1))
+        return label_system(self._of_errors.R, weights, predicted, np.clip(wrong, 0, 1))
 
 
 def _counts(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _bin_matrix(partitions: Sequence[FeatureBins], source: Records) -> scipy.sparse.csr_matrix:
-    """R: (K, n) with a 1 where record i falls in bin k; every column has d ones."""
-    sizes = [partition.cell_count(source.schema) for partition in partitions]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    rows = np.concatenate(
-        [start + partition.cells(source) for start, partition in zip(starts, partitions, strict=False)]
-    )
-    columns = np.tile(np.arange(len(source)), len(partitions))
-    ones = np.ones(len(rows))
-    return scipy.sparse.csr_matrix((ones, (rows, columns)), shape=(int(starts[-1]), len(source)))
+def _consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:
+    """The nearest values that can be masses: one total for all partitions, none negative."""
+    blocks = np.split(values, np.cumsum(answer.sizes)[:-1])
+    variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
+    return np.concatenate(make_nonnegative(make_consistent(blocks, variances)).blocks)

@@ -1,0 +1,262 @@
+"""Certified solvers of the two convex problems of ExPriL: source weights (Pb. 1) and source labels (Pb. 2).
+
+Both are one problem, `min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over a box, with a sparse `A` of few rows and
+many columns. A few accelerated projected gradient steps solve it where `alpha` is large, as the paper's noise makes it.
+Otherwise semismooth Newton goes on, on the dual, which has one unknown per row of `A`. Should it miss the tolerance,
+more gradient steps follow. No method is believed: every returned `Solution` carries the residual of its optimality
+conditions, computed from `x` alone, and a residual above the tolerance raises `NotConvergedError`.
+
+Building bins, asking for answers and making the answers consistent are not handled here. The equations are those of
+`expril_full_paper`, sections 3.2 and 3.3.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+
+from learner_node.solvers.box_problem import BoxProblem, Vector
+from learner_node.solvers.gradient import expected_steps, solve_by_gradient
+from learner_node.solvers.newton import solve_by_newton
+
+DEFAULT_TOLERANCE = 1e-12
+"""Largest accepted `Solution.kkt_residual`. At 1e-10 a small `alpha` may still be without effect on `x`."""
+
+NEWTON_ROWS = 2_000
+"""Above this many rows of `A` the dense dual systems cost more than gradient steps, which are then tried first."""
+
+EASY_STEPS = 60
+"""A problem that gradient steps are expected to solve in so many is left to them: they cost a few Newton steps."""
+
+WARM_UP_ITERATIONS = 30
+"""Gradient steps before Newton where that many do not suffice; they find most of the bounds that are met."""
+
+
+class NotConvergedError(ArithmeticError):
+    """No method reached the tolerance.
+
+    Attributes:
+        kkt_residual: the smallest residual that was reached.
+        tolerance: the residual that was asked for.
+    """
+
+    def __init__(self, kkt_residual: float, tolerance: float) -> None:
+        super().__init__(f"KKT residual {kkt_residual:.3g} stays above the tolerance {tolerance:.3g}")
+        self.kkt_residual = kkt_residual
+        self.tolerance = tolerance
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A minimiser with the evidence that it is one.
+
+    Attributes:
+        x: (n,) float64, inside the bounds exactly.
+        objective: value of the printed objective at `x`, regularisation included.
+        kkt_residual: at most the tolerance that was asked for. With the gradient g of the objective and the row
+            sums c of |A|'|A| + 2 alpha I, which dominate the Hessian, it is the largest c |x - clip(x - g / c)|
+            relative to the largest of |A|'|b|, c |x| and 2 alpha |prior|, the terms that g is a sum of. It does not
+            change when the data, the unknowns or the objective are rescaled, and is 0 exactly at the minimisers.
+        iterations: iterations of all the methods that ran.
+        method: "newton" or "gradient", the one that reached the tolerance.
+    """
+
+    x: Vector
+    objective: float
+    kkt_residual: float
+    iterations: int
+    method: str
+
+
+@dataclass(frozen=True)
+class LabelSystem:
+    """One answered hypothesis as linear equations `A y = b` on the labels (Eq. 5).
+
+    Attributes:
+        A: (K, n) CSR float64, `R diag(w) diag(sign(h - 1/2))`.
+        b: (K,) float64, `R diag(w) h - (R diag(w) 1) * q`.
+    """
+
+    A: scipy.sparse.csr_matrix
+    b: Vector
+
+
+def solve_weights(
+    R: scipy.sparse.csr_matrix,
+    p: ArrayLike,
+    *,
+    alpha: float,
+    prior: ArrayLike,
+    row_weights: ArrayLike | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> Solution:
+    """Solve Pb. 1: `w = argmin_{w >= 0} 1/2 ||R w - p||^2 + alpha ||w - prior||^2` (Eq. 2).
+
+    Args:
+        R: (K, n) sparse matrix; row k marks the source records in bin k.
+        p: (K,) noisy masses of the bins. Negative and inconsistent values are allowed.
+        alpha: regularisation, finite and >= 0. With 0 the minimiser is not unique and one of them is returned.
+        prior: scalar or (n,); the paper takes 1/n, or n'/n where `p` are counts of n' records.
+        row_weights: (K,) positive factors of the rows of `R w - p`, the inverse noise deviations; None is 1.
+        tolerance: largest accepted KKT residual.
+
+    Returns:
+        The weights `x` >= 0 and their certificate.
+
+    Raises:
+        ValueError: on wrong shapes, non-finite values, a negative `alpha` or a `row_weights` that is not positive.
+        NotConvergedError: when the tolerance is not reached.
+    """
+    A, b = _weighted_rows(_as_matrix(R, "R"), p, row_weights, "p")
+    return _solve(A, b, alpha=alpha, prior=prior, upper=np.inf, tolerance=tolerance)
+
+
+def label_system(
+    R: scipy.sparse.csr_matrix,
+    w: ArrayLike,
+    h: ArrayLike,
+    q: ArrayLike,
+    *,
+    row_weights: ArrayLike | None = None,
+) -> LabelSystem:
+    """Build the equations that one answered hypothesis puts on the labels (Eq. 5).
+
+    Args:
+        R: (K, n) sparse matrix; row k marks the source records in bin k.
+        w: (n,) weights >= 0 of the source records.
+        h: (n,) predictions of the hypothesis on the source records, each 0 or 1.
+        q: (K,) noisy fractions of errors in each bin; not clipped here.
+        row_weights: (K,) positive factors of the equations, the inverse noise deviations; None is 1.
+
+    Returns:
+        The system `A y = b`.
+
+    Raises:
+        ValueError: on wrong shapes, non-finite values, a negative weight, or a prediction other than 0 and 1.
+    """
+    matrix = _as_matrix(R, "R")
+    n = matrix.shape[1]
+    weights, predictions = _as_vector(w, n, "w"), _as_vector(h, n, "h")
+    fractions = _as_vector(q, matrix.shape[0], "q")
+    if np.any(weights < 0):
+        raise ValueError("w must not be negative")
+    if not np.all((predictions == 0) | (predictions == 1)):
+        raise ValueError("h must hold only 0 and 1")
+    signed = weights * np.where(predictions > 0.5, 1.0, -1.0)
+    A = scipy.sparse.csr_matrix(matrix @ scipy.sparse.diags(signed))
+    b = matrix @ (weights * predictions) - (matrix @ weights) * fractions
+    return LabelSystem(*_weighted_rows(A, b, row_weights, "b"))
+
+
+def solve_labels(
+    systems: Sequence[LabelSystem],
+    *,
+    alpha: float,
+    prior: ArrayLike = 0.5,
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> Solution:
+    """Solve Pb. 2: `y = argmin_{y in [0,1]^n} 1/2 sum_t ||A_t y - b_t||^2 + alpha ||y - prior||^2` (Eq. 5 and 6).
+
+    Args:
+        systems: the answered hypotheses. One is I-ExPriL (Eq. 5), all so far is C-ExPriL (Eq. 6).
+        alpha: regularisation, finite and >= 0. With 0 the minimiser is not unique and one of them is returned.
+        prior: scalar or (n,); the labels towards which `alpha` pulls.
+        tolerance: largest accepted KKT residual.
+
+    Returns:
+        The labels `x` in [0, 1] and their certificate.
+
+    Raises:
+        ValueError: without a system, on wrong shapes, non-finite values or a negative `alpha`.
+        NotConvergedError: when the tolerance is not reached.
+    """
+    if not systems:
+        raise ValueError("at least one system is needed")
+    if len({system.A.shape[1] for system in systems}) != 1:
+        raise ValueError("all systems must have the same number of records")
+    blocks = [_as_matrix(system.A, "A") for system in systems]
+    b = np.concatenate([_as_vector(system.b, system.A.shape[0], "b") for system in systems])
+    A = scipy.sparse.csr_matrix(scipy.sparse.vstack(blocks))
+    return _solve(A, b, alpha=alpha, prior=prior, upper=1.0, tolerance=tolerance)
+
+
+def _solve(
+    A: scipy.sparse.csr_matrix,
+    b: Vector,
+    *,
+    alpha: float,
+    prior: ArrayLike,
+    upper: float,
+    tolerance: float,
+) -> Solution:
+    if not (np.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"alpha must be finite and not negative, got {alpha}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must lie between 0 and 1, got {tolerance}")
+    n = A.shape[1]
+    centre = np.asarray(prior, dtype=np.float64)
+    centre = _as_vector(np.full(n, centre) if centre.ndim == 0 else centre, n, "prior")
+    problem = BoxProblem.of(A, b, alpha=alpha, prior=centre, lower=0.0, upper=upper)
+    # A record of weight 0 has an all-zero column: the regularisation alone decides about it, and wants its prior.
+    used = np.zeros(n, dtype=bool)
+    used[A.indices[A.data != 0]] = True
+    if not used.any():
+        used[:] = True
+    part = problem if used.all() else problem.columns(used)
+    best, residual, iterations = problem.clip(centre), np.inf, 0
+    for name, method in _methods(part, tolerance):
+        x = best.copy()
+        x[used], steps = method(part, best[used], tolerance)
+        iterations += steps
+        Ax = A @ x
+        reached = problem.kkt_residual(x, Ax)
+        if reached < residual:
+            best, residual = x, reached
+        if residual <= tolerance:
+            return Solution(best, problem.objective(best, A @ best), residual, iterations, name)
+    raise NotConvergedError(residual, tolerance)
+
+
+Method = Callable[[BoxProblem, Vector, float], tuple[Vector, int]]
+
+
+def _methods(problem: BoxProblem, tolerance: float) -> tuple[tuple[str, Method], ...]:
+    """The methods to try in turn, each from the best point so far."""
+    if len(problem.b) > NEWTON_ROWS:
+        return ("gradient", solve_by_gradient), ("newton", solve_by_newton)
+    easy = expected_steps(problem, tolerance) <= EASY_STEPS
+    few = partial(solve_by_gradient, limit=2 * EASY_STEPS if easy else WARM_UP_ITERATIONS)
+    return ("gradient", few), ("newton", solve_by_newton), ("gradient", solve_by_gradient)
+
+
+def _as_matrix(matrix: scipy.sparse.csr_matrix, name: str) -> scipy.sparse.csr_matrix:
+    if not scipy.sparse.issparse(matrix) or matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"{name} must be a two-dimensional sparse matrix with rows and columns")
+    result = scipy.sparse.csr_matrix(matrix, dtype=np.float64)
+    if not np.all(np.isfinite(result.data)):
+        raise ValueError(f"{name} must be finite")
+    return result
+
+
+def _as_vector(values: ArrayLike, length: int, name: str) -> Vector:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape != (length,):
+        raise ValueError(f"{name} must have shape ({length},), got {vector.shape}")
+    if not np.all(np.isfinite(vector)):
+        raise ValueError(f"{name} must be finite")
+    return vector
+
+
+def _weighted_rows(
+    A: scipy.sparse.csr_matrix, b: ArrayLike, row_weights: ArrayLike | None, name: str
+) -> tuple[scipy.sparse.csr_matrix, Vector]:
+    vector = _as_vector(b, A.shape[0], name)
+    if row_weights is None:
+        return A, vector
+    factors = _as_vector(row_weights, A.shape[0], "row_weights")
+    if np.any(factors <= 0):
+        raise ValueError("row_weights must be positive")
+    return scipy.sparse.csr_matrix(scipy.sparse.diags(factors) @ A), factors * vector

@@ -1,0 +1,204 @@
+"""`expril reproduce`: run what is missing, then write every file of the folder anew from the finished cells."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+from simulations.reproduction.experiments import Setup
+from simulations.reproduction.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
+from simulations.reproduction.findings import standing
+from simulations.reproduction.markdown import build_markdown
+from simulations.reproduction.model import Closure, Provenance, Reproduction
+from simulations.reproduction.page import build_page
+from simulations.reproduction.problems import PAPER_DATASETS
+from simulations.reproduction.runner import Progress, run_experiment
+from simulations.reproduction.settings import CLOSURES, SETTINGS
+from simulations.reproduction.store import Finished, Store, read_finished
+from simulations.reproduction.summary import closures, learning_curves, table_cells, wilcoxon_tests
+
+TABLE, FIGURE, PAGE, MARKDOWN, PROVENANCE = "table2", "figure1", "report.html", "README.md", "provenance.json"
+CELLS = "cells"
+"""Folder of the finished cells, one file per experiment and setting."""
+LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "torch")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for.
+
+    Attributes:
+        experiment: key of `EXPERIMENTS`.
+        datasets: keys of `PAPER_DATASETS`.
+        runs: per data set.
+        jobs: processes.
+        seed: of the first run.
+        setting: key of `SETTINGS`, "" for the paper's own.
+        noise_seed: of the curators' noise; None takes OpenDP's.
+        out: folder of results.
+        command: as typed, for the report.
+    """
+
+    experiment: str
+    datasets: Sequence[str]
+    runs: int
+    jobs: int
+    seed: int
+    setting: str
+    noise_seed: int | None
+    out: Path
+    command: str
+
+    @property
+    def name(self) -> str:
+        """Of the file of finished cells."""
+        return f"{self.experiment}-{self.setting}" if self.setting else self.experiment
+
+
+def parse_datasets(text: str) -> tuple[str, ...]:
+    """Comma-separated names, or all of them for "all".
+
+    Raises:
+        ConfigurationError: an unknown name.
+    """
+    if text.strip().lower() == "all":
+        return tuple(PAPER_DATASETS)
+    known = {name.lower(): name for name in PAPER_DATASETS}
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        if part.lower() not in known:
+            names = ", ".join(PAPER_DATASETS)
+            raise ConfigurationError(
+                f"unknown data set {part!r}{suggest(part, list(PAPER_DATASETS))}; there are {names}"
+            )
+        found.append(known[part.lower()])
+    if not found:
+        raise ConfigurationError(f"name at least one data set: {', '.join(PAPER_DATASETS)}, or all")
+    return tuple(dict.fromkeys(found))
+
+
+def reproduce(request: Request, progress: Progress) -> Reproduction:
+    """Compute the missing cells, then write the tables, the curves and the report.
+
+    Raises:
+        ConfigurationError: an unknown setting, or a folder that was begun with other settings.
+        DataUnavailableError: the CTG records are not to be had.
+    """
+    setups = _setups(request.setting, request.noise_seed)
+    store = Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups))
+    chosen = {name: setups[name] for name in request.datasets}
+    for setup in chosen.values():
+        setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
+    missing = any((name, run) not in store.finished for name in chosen for run in range(request.runs))
+    start = time.monotonic()
+    try:
+        run_experiment(
+            request.experiment,
+            chosen,
+            runs=request.runs,
+            seed=request.seed,
+            jobs=request.jobs,
+            store=store,
+            progress=progress,
+        )
+    finally:
+        if missing:
+            _note_provenance(request, time.monotonic() - start)
+    return write_results(request.out)
+
+
+def write_results(out: Path) -> Reproduction:
+    """Write the CSV files, the Markdown and the page of a folder from its finished cells."""
+    found = gather(out)
+    files: dict[str, str] = {MARKDOWN: build_markdown(found), PAGE: build_page(found)}
+    if found.table:
+        files |= {f"{TABLE}.csv": table_csv(found.table), "wilcoxon.csv": wilcoxon_csv(found.wilcoxon)}
+    if found.closures:
+        files["closures.csv"] = closures_csv(found.closures)
+    if found.curves:
+        files[f"{FIGURE}.csv"] = curves_csv(found.curves)
+    for name, text in files.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return found
+
+
+def gather(out: Path) -> Reproduction:
+    """All that a folder of results holds."""
+    setups = _setups("", None)
+
+    def finished(name: str) -> list[Finished]:
+        path = out / CELLS / f"{name}.jsonl"
+        return read_finished(path) if path.exists() else []
+
+    table, figure = finished(TABLE), finished(FIGURE)
+    cells = table_cells(table)
+    outside = {(cell.dataset, cell.column) for cell in cells if standing(cell) in {"above", "below"}}
+    changed: list[Closure] = []
+    for setting in SETTINGS:
+        made = closures(setting, finished(f"{TABLE}-{setting}"), CLOSURES)
+        changed += [closure for closure in made if (closure.dataset, closure.column) in outside]
+    provenance = _read_provenance(out)
+    return Reproduction(
+        table=cells,
+        table_provenance=provenance.get(TABLE),
+        wilcoxon=wilcoxon_tests(table),
+        closures=tuple(changed),
+        curves=learning_curves(figure, setups),
+        curves_provenance=provenance.get(FIGURE),
+        settings={name: setup.shown() for name, setup in setups.items()},
+    )
+
+
+def _setups(setting: str, noise_seed: int | None) -> dict[str, Setup]:
+    if setting and setting not in SETTINGS:
+        known = ", ".join(SETTINGS)
+        raise ConfigurationError(f"unknown setting {setting!r}{suggest(setting, list(SETTINGS))}; there are {known}")
+    change: Callable[[Setup], Setup] = SETTINGS[setting].change if setting else lambda setup: setup
+    return {name: change(Setup.of(name, noise_seed)) for name in PAPER_DATASETS}
+
+
+def _identity(request: Request, setups: Mapping[str, Setup]) -> dict[str, object]:
+    return {
+        "experiment": request.experiment,
+        "setting": request.setting,
+        "seed": request.seed,
+        "noise_seed": request.noise_seed,
+        "setups": {name: setup.shown() for name, setup in setups.items()},
+    }
+
+
+def _read_provenance(out: Path) -> dict[str, Provenance]:
+    path = out / PROVENANCE
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Provenance]) if path.exists() else {}
+
+
+def _note_provenance(request: Request, seconds: float) -> None:
+    """Add this session's time to what made the file; versions and command are the newest session's."""
+    known = _read_provenance(request.out)
+    before = known[request.name].seconds if request.name in known else 0.0
+    known[request.name] = Provenance(
+        command=request.command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=request.seed,
+        seconds=round(before + seconds, 1),
+        jobs=request.jobs,
+        versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        noise="OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private",
+    )
+    encoded = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
+    path = request.out / PROVENANCE
+    path.with_suffix(".new").write_bytes(encoded + b"\n")
+    path.with_suffix(".new").replace(path)
+
+
+def default_jobs() -> int:
+    """One process per core this command may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,119 @@
+"""Trains the networks of several studies together: each study runs in a thread of its own and waits for the others.
+
+A study stops where it needs a network. Once every study that still runs has stopped, whoever came last trains all the
+networks at once. Which networks share a computation is then settled by the studies alone, not by timing.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+@dataclass
+class _Order:
+    data: TrainingSet
+    options: TrainingOptions
+    network: TrainedNetwork | None = None
+    error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.network is not None or self.error is not None
+
+
+class Lockstep:
+    """The meeting point of `parties` threads.
+
+    Args:
+        parties: threads that will train; each must call `leave` once at its end.
+    """
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+        self._waiting: dict[int, _Order] = {}
+        self._met = threading.Condition()
+
+    def trainer(self, party: int) -> Callable[[TrainingSet, TrainingOptions], TrainedNetwork]:
+        """A `Trainer` for one thread; its number settles the order in which networks are stacked."""
+
+        def train(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
+            order = _Order(data, options)
+            with self._met:
+                self._waiting[party] = order
+                self._train_if_all_wait()
+                self._met.wait_for(lambda: order.done)
+            if order.error is not None:
+                raise RuntimeError("networks that were trained together failed") from order.error
+            if order.network is None:
+                raise AssertionError("an order is done when it has a network or an error")
+            return order.network
+
+        return train
+
+    def leave(self) -> None:
+        """One thread will train no more."""
+        with self._met:
+            self._parties -= 1
+            self._train_if_all_wait()
+
+    def _train_if_all_wait(self) -> None:
+        if not self._waiting or len(self._waiting) < self._parties:
+            return
+        orders = [self._waiting[party] for party in sorted(self._waiting)]
+        self._waiting = {}
+        groups: dict[TrainingOptions, list[_Order]] = {}
+        for order in orders:
+            groups.setdefault(order.options, []).append(order)
+        for options, group in groups.items():
+            try:
+                networks = train_networks([order.data for order in group], options)
+            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+                for order in group:
+                    order.error = error
+            else:
+                for order, network in zip(group, networks, strict=True):
+                    order.network = network
+        self._met.notify_all()
+
+
+def run_together(
+    items: Sequence[Item], work: Callable[[Item, Callable[[TrainingSet, TrainingOptions], TrainedNetwork]], Found]
+) -> list[Found]:
+    """`work(item, train)` for every item, each in a thread; networks are trained together.
+
+    Args:
+        items: what to work on.
+        work: a function of an item and of its trainer.
+
+    Returns:
+        The results, in the order of the items.
+
+    Raises:
+        Exception: of the first item that failed; the others are finished first.
+    """
+    meeting = Lockstep(len(items))
+    found: dict[int, Found] = {}
+    failed: dict[int, BaseException] = {}
+
+    def run(party: int) -> None:
+        try:
+            found[party] = work(items[party], meeting.trainer(party))
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
+            failed[party] = error
+        finally:
+            meeting.leave()
+
+    threads = [threading.Thread(target=run, args=(party,), name=f"study {party}") for party in range(len(items))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[min(failed)]
+    return [found[party] for party in range(len(items))]

@@ -1,0 +1,174 @@
+"""The short form of a reproduction for readers of a repository: GitHub-flavoured Markdown, tables and words only."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from simulations.report.page import moment
+from simulations.reproduction import findings
+from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Provenance, Reproduction
+from simulations.reproduction.plots import by_style, curve_title, point_text
+from simulations.reproduction.published import TABLE_2
+
+_READING = (
+    "Percent, mean ± standard deviation over the runs; in brackets the paper's. "
+    "= within two standard errors of the paper, ▲ above, ▼ below, with the number of standard errors."
+)
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+
+
+def plain(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line, in a table cell, too."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _fence(text: str) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}\n{text}\n{ticks}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def build_markdown(found: Reproduction) -> str:
+    """Return the headline, the verdict and the tables; parts that were not run are left out."""
+    parts = [f"# ExPriL reproduced: {findings.headline(found)}"]
+    if sentences := findings.verdict(found):
+        parts.append(" ".join(plain(sentence) for sentence in sentences))
+    parts += [*_accuracies(found), *_privacy(found), *_tests(found), *_gaps(found), *_curves(found), *_origin(found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _accuracies(found: Reproduction) -> list[str]:
+    cells = {(cell.dataset, cell.column): cell for cell in found.table}
+    datasets = findings.in_order(dataset for dataset, column in cells if column in findings.TABLE_COLUMNS)
+    if not datasets:
+        return []
+    columns = [column for column in findings.TABLE_COLUMNS if any((name, column) in cells for name in datasets)]
+    rows = [
+        [f"**{plain(dataset)}**", *(_cell(dataset, column, cells.get((dataset, column))) for column in columns)]
+        for dataset in datasets
+    ]
+    return [
+        "## Table 2: accuracy",
+        _READING,
+        _table(["", *(plain(COLUMNS[column]) for column in columns)], rows),
+    ]
+
+
+def _cell(dataset: str, column: str, cell: Cell | None) -> str:
+    published = TABLE_2.get((dataset, column))
+    text = "–" if cell is None else findings.spread(column, cell)
+    if published is not None:
+        text += f" ({findings.spread(column, published)})"
+    side = None if cell is None else findings.standing(cell)
+    if cell is not None and side is not None:
+        text += f" {findings.MARKS[side]} {findings.errors(cell)}"
+    return text
+
+
+def _privacy(found: Reproduction) -> list[str]:
+    cells = {(cell.dataset, cell.column): cell for cell in found.table if cell.column in findings.EPSILON_COLUMNS}
+    if not cells:
+        return []
+    head = ["", "claimed", "true, worst case", "true, at the records of each run", "the query for the masses alone"]
+    rows = [
+        [
+            f"**{plain(name)}**",
+            *(findings.epsilon_summary(cells.get((name, column))) for column in findings.EPSILON_COLUMNS),
+        ]
+        for name in findings.in_order(dataset for dataset, _ in cells)
+    ]
+    texts = (findings.EPSILON_MEANING, findings.WHY_NOT_PRIVATE, findings.VALID_INSTEAD)
+    return ["## Privacy of the printed mechanism", *map(plain, texts), _table(head, rows)]
+
+
+def _tests(found: Reproduction) -> list[str]:
+    if not found.wilcoxon:
+        return []
+    datasets, noises = findings.in_order(row.dataset for row in found.wilcoxon), list(NOISE_TITLES)
+    rows = [
+        [
+            f"**{plain(row.dataset)}**",
+            NOISE_TITLES[row.noise],
+            findings.signed(row.difference),
+            plain(findings.probability(row.p_value)),
+            findings.we_say(row),
+            findings.paper_says(row),
+            findings.agreement(row),
+        ]
+        for row in sorted(found.wilcoxon, key=lambda row: (datasets.index(row.dataset), noises.index(row.noise)))
+    ]
+    return [
+        "## C-ExPriL against I-ExPriL",
+        "Wilcoxon signed-rank test over paired runs, two-sided, at 95 %; the difference is C minus I in points.",
+        _table(["", "noise", "C − I", "p value", "ours", "paper", "verdict"], rows),
+    ]
+
+
+def _gaps(found: Reproduction) -> list[str]:
+    rows = []
+    for gap in findings.gaps(found):
+        published = TABLE_2.get((gap.dataset, gap.column))
+        rows.append(
+            [
+                f"**{plain(gap.dataset)}**",
+                plain(COLUMNS.get(gap.column, gap.column)),
+                "–" if published is None else findings.spread(gap.column, published),
+                "–" if gap.default is None else findings.spread(gap.column, gap.default),
+                "–" if gap.closure is None else plain(gap.closure.setting),
+                "–" if gap.closure is None else findings.spread(gap.column, gap.closure),
+                gap.outcome,
+            ]
+        )
+    if not rows:
+        return []
+    head = ["", "column", "paper", "ours", "setting changed", "with it", "outcome"]
+    return ["## Cells that differ, and what closes them", _table(head, rows)]
+
+
+def _curves(found: Reproduction) -> list[str]:
+    drawn = [curve for curve in found.curves if curve.points]
+    rows = [
+        _ends(curve)
+        for dataset in findings.in_order(curve.dataset for curve in drawn)
+        for curve in by_style(each for each in drawn if each.dataset == dataset)
+    ]
+    if not rows:
+        return []
+    return [
+        "## Figure 1: first and last points of the learning curves",
+        "Percentage points from h\\*, the model trained on the target itself; epsilon by the mechanism's own claim.",
+        _table(["", "curve", "first t", "points", "last t", "points", "epsilon claimed there"], rows),
+    ]
+
+
+def _ends(curve: Curve) -> list[str]:
+    points = sorted(curve.points, key=lambda point: point.rounds)
+    first, last = points[0], points[-1]
+    cost = "–" if curve.noise == "none" else findings.epsilon(last.epsilon)
+    ends = [str(first.rounds), point_text(first), str(last.rounds), point_text(last)]
+    return [f"**{plain(curve.dataset)}**", curve_title(curve), *ends, cost]
+
+
+def _origin(found: Reproduction) -> list[str]:
+    both = (("Table 2", found.table_provenance), ("Figure 1", found.curves_provenance))
+    parts = [text for title, where in both if where is not None for text in _provenance(title, where)]
+    if found.settings:
+        datasets = findings.in_order(found.settings)
+        names = dict.fromkeys(name for dataset in datasets for name in found.settings[dataset])
+        rows = [[plain(name), *(plain(found.settings[each].get(name, "–")) for each in datasets)] for name in names]
+        parts += ["### Settings by data set", _table(["", *map(plain, datasets)], rows)]
+    return ["## Where the numbers come from", *parts] if parts else []
+
+
+def _provenance(title: str, where: Provenance) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(where.versions.items()))
+    facts = (
+        f"{title}: made {moment(where.created)}, seed {where.seed}, {where.seconds / 60:.1f} minutes, "
+        f"{where.jobs} processes, noise: {where.noise}. Versions: {versions or 'not recorded'}."
+    )
+    return [plain(facts), _fence(where.command)]

@@ -1,0 +1,139 @@
+"""Runs an experiment over data sets and runs, in several processes, and keeps every finished cell."""
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing import get_context
+
+from threadpoolctl import threadpool_limits
+
+from curator_node.dataset import StewardWarning
+from learner_node.strategies.base import Trainer
+from simulations.reproduction.experiments import EXPERIMENTS, Setup
+from simulations.reproduction.lockstep import run_together
+from simulations.reproduction.store import Finished, Store
+
+STACKED_PARAMETERS = 40_000
+"""Networks of more parameters gain nothing from being stacked by the dozen, and are trained with few runs at a time."""
+MANY_RUNS, FEW_RUNS = 20, 5
+Progress = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Runs of one data set that are computed together."""
+
+    experiment: str
+    dataset: str
+    setup: Setup
+    runs: tuple[int, ...]
+    seed: int
+
+
+def compute(chunk: Chunk) -> list[Finished]:
+    """All runs of a chunk, their networks trained together."""
+    warnings.simplefilter("ignore", StewardWarning)  # of the CTG records, which its steward's schema explains
+    measure = EXPERIMENTS[chunk.experiment].measure
+
+    def work(run: int, train: Trainer) -> dict[str, float]:
+        return measure(chunk.setup.laboratory(run, chunk.seed, train), chunk.setup)
+
+    start = time.monotonic()
+    with threadpool_limits(1):
+        found = run_together(chunk.runs, work)
+    seconds = (time.monotonic() - start) / len(chunk.runs)
+    return [
+        Finished(chunk.dataset, run, {name: _stored(value) for name, value in values.items()}, round(seconds, 3))
+        for run, values in zip(chunk.runs, found, strict=True)
+    ]
+
+
+def run_experiment(
+    experiment: str,
+    setups: Mapping[str, Setup],
+    *,
+    runs: int,
+    seed: int,
+    jobs: int,
+    store: Store,
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> None:
+    """Compute what the store lacks.
+
+    Args:
+        experiment: key of `EXPERIMENTS`.
+        setups: data set -> setup.
+        runs: per data set.
+        seed: of the first run's records and networks; run r takes `seed + r`.
+        jobs: processes; with 1, everything happens in this one.
+        store: where finished cells are, and are added.
+        progress: called with (data set, finished work, all work), in the units of `work_of`.
+    """
+    chunks = [
+        Chunk(experiment, name, setup, part, seed)
+        for name, setup in setups.items()
+        for part in _parts([run for run in range(runs) if (name, run) not in store.finished], setup)
+    ]
+    total = sum(_work(chunk) for chunk in chunks)
+    done = 0.0
+    progress("", done, total)
+    # The dearest first, so that no process is left with a long one at the end.
+    for chunk, cells in _computed(sorted(chunks, key=_work, reverse=True), jobs):
+        for cell in cells:
+            store.add(cell)
+        done += _work(chunk)
+        progress(chunk.dataset, done, total)
+
+
+def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, list[Finished]]]:
+    if jobs == 1:
+        for chunk in chunks:
+            yield chunk, compute(chunk)
+        return
+    # Fresh processes: a fork would copy threads' locks. One BLAS thread each, set before numpy starts.
+    before = {name: os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    os.environ.update(dict.fromkeys(before, "1"))
+    try:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            pending: dict[Future[list[Finished]], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
+            try:
+                while pending:
+                    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        yield pending.pop(future), future.result()
+            finally:
+                for future in pending:
+                    future.cancel()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _parts(runs: Sequence[int], setup: Setup) -> list[tuple[int, ...]]:
+    """Runs that are computed together; the same whatever the number of processes."""
+    size = MANY_RUNS if _parameters(setup) <= STACKED_PARAMETERS else FEW_RUNS
+    return [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
+
+
+def _parameters(setup: Setup) -> int:
+    sizes = [setup.problem.dimensions, *setup.problem.hidden, 1]
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
+
+
+def _work(chunk: Chunk) -> float:
+    """Roughly proportional to time: training steps times parameters, and a constant for all else of a network."""
+    problem = chunk.setup.problem
+    trained = problem.training.epochs * problem.target_size * (_parameters(chunk.setup) + 2000)
+    return len(chunk.runs) * EXPERIMENTS[chunk.experiment].networks(chunk.setup) * float(trained)
+
+
+def _stored(value: float) -> float | str:
+    return "inf" if math.isinf(value) else round(value, 6)
