@@ -269,7 +269,7 @@ def laboratory(*, reweight=True, noise_seed=None, train=train_alone):
 def test_without_noise_the_paper_learns_what_one_attribute_decides(learner, reweight):
     lab = laboratory(reweight=reweight)
 
-    accuracies = lab.study(StudySettings(learner, "none", 2, Fraction(6), 6))
+    accuracies = lab.study(StudySettings(learner, "none", 2, Fraction(6), 6)).accuracies
 
     assert len(accuracies) == 2
     assert accuracies[-1] > 0.85
@@ -295,21 +295,26 @@ def test_the_valid_studies_cost_exactly_what_they_claim(reweight):
 def test_the_same_noise_gives_the_same_accuracies():
     """Also where the networks are trained beside those of another study."""
     settings = StudySettings("C", "printed", 2, Fraction(9), 4)
-    alone = laboratory(noise_seed=5).study(settings)
+    alone = laboratory(noise_seed=5).study(settings).accuracies
 
-    beside = run_together([0, 1], lambda _, train: laboratory(noise_seed=5, train=train).study(settings))
+    beside = run_together([0, 1], lambda _, train: laboratory(noise_seed=5, train=train).study(settings).accuracies)
 
     assert beside[0] == beside[1]
     np.testing.assert_allclose(beside[0], alone, atol=0.02)
-    assert laboratory(noise_seed=6).study(settings) != alone
+    assert laboratory(noise_seed=6).study(settings).accuracies != alone
 
 
-def test_exact_bins_hold_every_private_record_once_per_attribute():
-    lab = laboratory()
+@pytest.mark.parametrize("reweight", [False, True])
+def test_exact_bins_of_every_query_hold_every_private_record_once_per_attribute(reweight):
+    lab = laboratory(reweight=reweight)
+    workloads = lab.study(StudySettings("C", "printed", 2, Fraction(9), 5)).workloads
 
-    for counts in lab.bin_records(5):
-        assert counts.sum() == 120
-        assert len(counts) == 5
+    assert len(workloads) == 2 + reweight
+    assert workloads[-1] == workloads[-2]
+    for workload in workloads:
+        counts = lab.bin_records(workload)
+        assert len(counts) == 3
+        assert all(bins.sum() == 120 and len(bins) == 5 for bins in counts)
 
 
 # --- what a run consists of -------------------------------------------------------------------------------
@@ -325,9 +330,11 @@ def test_table_studies_follow_table_1(name):
         f"{prefix}{learner}-ExPriL" for prefix in ("", "1DP-", "valid-1DP-") for learner in ("C", "I")
     ]
     assert {each.scale for each in studies.values()} == {PAPER_DATASETS[name].dimensions * queries}
-    assert len({each.bins for each in studies.values()}) == 1
-    per_deviation = PAPER_DATASETS[name].target_size / studies["C-ExPriL"].bins / float(studies["C-ExPriL"].scale)
+    noisy = studies["1DP-C-ExPriL"]
+    assert {each.bins for each in studies.values() if each.noise != "none"} == {noisy.bins}
+    per_deviation = PAPER_DATASETS[name].target_size / noisy.bins / float(noisy.scale)
     assert 2.5 < per_deviation / 2**0.5 < 5.5
+    assert studies["C-ExPriL"].bins == studies["I-ExPriL"].bins == max(noisy.bins, 16)
 
 
 @pytest.mark.parametrize("name", PAPER_DATASETS)

@@ -35,8 +35,8 @@ DATASETS = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B")
 RUNS = 100
 
 
-def make_cell(dataset, column, mean, std, runs=RUNS, median=None):
-    return Cell(dataset, column, mean, std, runs, mean if median is None else median)
+def make_cell(dataset, column, mean, std, runs=RUNS, median=None, infinite_runs=0):
+    return Cell(dataset, column, mean, std, runs, mean if median is None else median, infinite_runs)
 
 
 def made_up(seed=0, datasets=DATASETS):
@@ -324,8 +324,14 @@ def test_signed_rank_tests_are_compared_with_the_papers_claim(row, ours, paper, 
         (findings.probability(0.0412), "0.041"),
         (findings.epsilon_summary(None), "–"),
         (findings.epsilon_summary(make_cell("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
-        (findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0)), "infinite in at least half of the runs"),
-        (findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0, median=2)), "median 2, infinite in some runs"),
+        (
+            findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0, infinite_runs=100)),
+            "infinite in 100 of 100 runs",
+        ),
+        (
+            findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
+            "median 2, infinite in 3 of 100 runs",
+        ),
         (findings.epsilon_summary(make_cell("A", "epsilon_printed_worst", math.inf, 0.0)), "infinite"),
         (findings.epsilon_summary(make_cell("A", "x", 3.0, 0.0, median=2)), "median 2, mean 3"),
         (findings.in_order(["heart", "CTG-A", "A", "A"]), ("A", "CTG-A", "heart")),

@@ -28,7 +28,8 @@ from learner_fakes import (
 )
 
 from learner_node.learn import learn
-from learner_node.strategies import STRATEGIES, PaperStrategy
+from learner_node.strategies import STRATEGIES
+from learner_node.strategies.paper import PaperOptions, PaperStrategy
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
@@ -163,7 +164,7 @@ def test_pooled_sums_are_over_those_that_answered_all_rounds(monkeypatch):
             seen.append([(answer.sites, answer.values.sum()) for answer in answers])
             return super().absorb(problem, answers)
 
-    monkeypatch.setitem(STRATEGIES, "spy", Spy)
+    monkeypatch.setitem(STRATEGIES, "spy", lambda **options: Spy(PaperOptions(**options), cumulative=True))
     curators = {name: open_curator(name, ring(50 * (i + 1)), noise=NoNoise()) for i, name in enumerate(NAMES)}
     federation = federate(curators, {"chur": silent_from(2)})
     learn(federation, SOURCE, strategy="spy", options={"rounds": 1}, epsilon=Fraction(1))
@@ -358,7 +359,7 @@ def test_a_strategy_that_fails_leaves_nothing_reserved(monkeypatch, method, call
         return getattr(PaperStrategy, method)(self, *args)
 
     setattr(Fails, method, failing)
-    monkeypatch.setitem(STRATEGIES, "fails", Fails)
+    monkeypatch.setitem(STRATEGIES, "fails", lambda **options: Fails(PaperOptions(**options), cumulative=True))
     curators = three()
     with pytest.raises(_FailsError):
         learn(federate(curators), SOURCE, strategy="fails", options={"rounds": 1}, epsilon=Fraction(1))

@@ -1,5 +1,6 @@
 """Table 2 and Figure 1: which studies each run makes, and the numbers it keeps of them."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -30,6 +31,7 @@ class Setup:
         problem: the data set and its networks.
         queries: that set the scale l = d queries / epsilon of Table 2.
         ratio: records per bin over the noise's standard deviation (section 4.2).
+        silent_bins: least bins per attribute without noise, which the ratio does not bound.
         options: of the strategy, beside the problem's.
         noise_seed: of the curators' noise; None takes OpenDP's.
     """
@@ -37,6 +39,7 @@ class Setup:
     problem: PaperDataset
     queries: int
     ratio: float = 4.0
+    silent_bins: int = 16
     options: Options = field(default_factory=dict)
     noise_seed: int | None = None
 
@@ -63,9 +66,10 @@ class Setup:
         """L = d queries / epsilon (Eq. 14)."""
         return self.problem.dimensions * queries / EPSILON
 
-    def bins(self, scale: Fraction) -> int:
-        """Bins per attribute: n' / (q sqrt(2) l) near 4 (section 4.2)."""
-        return paper_bin_count(self.problem.target_size, scale, ratio=self.ratio, most=MOST_BINS)
+    def bins(self, scale: Fraction, noise: Noise) -> int:
+        """Bins per attribute: n' / (q sqrt(2) l) near 4 (section 4.2); without noise at least `silent_bins`."""
+        bins = paper_bin_count(self.problem.target_size, scale, ratio=self.ratio, most=MOST_BINS)
+        return max(bins, self.silent_bins) if noise == "none" else bins
 
     def laboratory(self, run: int, seed: int, train: Trainer) -> Laboratory:
         """The records and curators of one run."""
@@ -88,17 +92,19 @@ class Setup:
             "hypotheses T": str(self.problem.rounds),
             "masses asked": "yes" if self.problem.reweight else "no",
             "scale l": str(scale),
-            "bins": str(self.bins(scale)),
+            "bins": f"{self.bins(scale, 'printed')}, without privacy {self.bins(scale, 'none')}",
             **options,
         }
 
 
 def table_studies(setup: Setup) -> dict[str, StudySettings]:
-    """Column -> study, for one run of Table 2. Without privacy the bins are those of the private columns."""
+    """Column -> study, for one run of Table 2."""
     scale = setup.scale(setup.queries)
     prefixes: tuple[tuple[str, Noise], ...] = (("", "none"), ("1DP-", "printed"), ("valid-1DP-", "valid"))
     return {
-        f"{prefix}{learner}-ExPriL": StudySettings(learner, noise, setup.problem.rounds, scale, setup.bins(scale))
+        f"{prefix}{learner}-ExPriL": StudySettings(
+            learner, noise, setup.problem.rounds, scale, setup.bins(scale, noise)
+        )
         for prefix, noise in prefixes
         for learner in LEARNERS
     }
@@ -106,24 +112,21 @@ def table_studies(setup: Setup) -> dict[str, StudySettings]:
 
 def table_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
     """The columns of Table 2 for one run: accuracies in percent, `ratio` and the epsilons as plain numbers."""
-    found = {"h_star": 100 * laboratory.in_site(), "h0_star": 100 * laboratory.majority()}
+    accuracies = {"h_star": 100 * laboratory.in_site(), "h0_star": 100 * laboratory.majority()}
+    workloads = {}
     for column, settings in table_studies(setup).items():
-        found[column] = 100 * laboratory.study(settings)[-1]
-    found["ratio"] = (found["h_star"] - found["C-ExPriL"]) / found["h_star"]
-    found |= _epsilons(laboratory, setup)
-    return found
-
-
-def _epsilons(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
-    """Of one study with the printed mechanism; the claim is what each of the two valid studies really spent."""
-    scale = setup.scale(setup.queries)
-    bins = laboratory.bin_records(setup.bins(scale))
-    asked = setup.problem.rounds + setup.problem.reweight
-    return {
+        found = laboratory.study(settings)
+        accuracies[column] = 100 * found.accuracies[-1]
+        workloads[column] = [laboratory.bin_records(workload) for workload in found.workloads]
+    ratio = (accuracies["h_star"] - accuracies["C-ExPriL"]) / accuracies["h_star"]
+    printed, scale = workloads["1DP-C-ExPriL"], setup.scale(setup.queries)
+    return accuracies | {
+        "ratio": ratio,
+        # What each of the two valid studies spent by its curator's ledger.
         "epsilon_claimed": float(laboratory.spent(simulation=False) / len(LEARNERS)),
-        "epsilon_printed_worst": float("inf"),
-        "epsilon_printed_at_data": asked * loss_at_bins(bins, scale),
-        "epsilon_printed_masses": mass_ratio_epsilon(bins, scale) if setup.problem.reweight else 0.0,
+        "epsilon_printed_worst": math.inf,
+        "epsilon_printed_at_data": math.fsum(loss_at_bins(bins, scale) for bins in printed),
+        "epsilon_printed_masses": mass_ratio_epsilon(printed[0], scale) if setup.problem.reweight else 0.0,
     }
 
 
@@ -163,11 +166,11 @@ def curve_studies(setup: Setup) -> Iterator[tuple[CurveKey, StudySettings]]:
     for key in CURVES:
         if key.fixed or key.noise == "none":
             scale = setup.scale(FIXED_QUERIES)
-            yield key, StudySettings(key.learner, key.noise, MOST_ROUNDS, scale, setup.bins(scale))
+            yield key, StudySettings(key.learner, key.noise, MOST_ROUNDS, scale, setup.bins(scale, key.noise))
             continue
         for rounds in PLAN_LENGTHS:
             scale = curve_scale(setup, key, rounds)
-            yield key, StudySettings(key.learner, key.noise, rounds, scale, setup.bins(scale))
+            yield key, StudySettings(key.learner, key.noise, rounds, scale, setup.bins(scale, key.noise))
 
 
 def curve_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
@@ -175,7 +178,7 @@ def curve_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
     reference = laboratory.in_site()
     found = {}
     for key, settings in curve_studies(setup):
-        accuracies = laboratory.study(settings)
+        accuracies = laboratory.study(settings).accuracies
         whole = key.fixed or key.noise == "none"
         points = enumerate(accuracies, 1) if whole else [(settings.rounds, accuracies[-1])]
         for rounds, accuracy in points:

@@ -6,6 +6,7 @@ direct calls (`simulations.direct`) because a round takes less time than a carri
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -23,11 +24,12 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from learner_node.learn import POOLED, learn
 from learner_node.networks import TrainingOptions, TrainingSet
-from learner_node.source import coordinates, even_bins, standardising_map
+from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Mlp
+from protocol.partitions import FeatureBins, Partition
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST
 from protocol.records import encode_frame
@@ -38,6 +40,7 @@ from simulations.reproduction.draws import Draw
 from simulations.reproduction.model import Noise
 from simulations.seeded_noise import SeededNoise
 
+ORACLE = "oracle"
 LABEL, CLASSES = "label", ("0", "1")
 BOUND = 32.0
 """Declared bounds of all attributes: the records are standardised by the source, or lie in [0, 1]."""
@@ -64,6 +67,19 @@ class StudySettings:
     rounds: int
     scale: Fraction
     bins: int
+
+
+@dataclass(frozen=True)
+class StudyFound:
+    """What one study gave.
+
+    Attributes:
+        accuracies: of h_1 .. h_T on the test records, in [0, 1].
+        workloads: the bins of each query, in order.
+    """
+
+    accuracies: list[float]
+    workloads: list[tuple[FeatureBins, ...]]
 
 
 class Laboratory:
@@ -113,8 +129,8 @@ class Laboratory:
             for simulation, ledger in self._ledgers.items()
         }
 
-    def study(self, settings: StudySettings) -> list[float]:
-        """Accuracy on the test records of h_1 .. h_T, in [0, 1].
+    def study(self, settings: StudySettings) -> StudyFound:
+        """Make one study.
 
         The valid mechanism is asked of a curator that refuses the printed one and, unless its noise is seeded,
         signs as any curator in use does.
@@ -124,7 +140,7 @@ class Laboratory:
         curator = self._curators[settings.noise != "valid"]
         learned = learn(
             Federation(
-                curators={"oracle": curator.identity},
+                curators={ORACLE: curator.identity},
                 key=self._key,
                 carrier=DirectCarrier({curator.identity: curator.handle}),
                 clock=_now,
@@ -145,7 +161,10 @@ class Laboratory:
             train=self._train,
         )
         answered = [model for model in learned.models[POOLED] if model is not None]
-        return [self._accuracy(model.probability(self._test) > 0.5) for model in answered]
+        return StudyFound(
+            [self._accuracy(model.probability(self._test) > 0.5) for model in answered],
+            [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
+        )
 
     def in_site(self) -> float:
         """Test accuracy of h*: the same network, trained on the private records with their labels."""
@@ -158,15 +177,12 @@ class Laboratory:
         """Test accuracy of h0*: the private records' more frequent class."""
         return self._accuracy(np.full(len(self._test), self._private_labels.mean() > 0.5))
 
-    def bin_records(self, bins: int) -> list[NDArray[np.int64]]:
+    def bin_records(self, workload: Sequence[FeatureBins]) -> list[NDArray[np.int64]]:
         """Exact numbers of private records per bin of each attribute; for a harness's eyes only.
 
         The bin of missing values is left out: the paper has none, and no record of these data sets is in it.
         """
-        return [
-            np.bincount(partition.cells(self._private), minlength=len(partition.edges) + 1)
-            for partition in even_bins(self._source_records, bins)
-        ]
+        return [np.bincount(bins.cells(self._private), minlength=len(bins.edges) + 1) for bins in workload]
 
     def spent(self, *, simulation: bool) -> Fraction:
         """Exact epsilon that the learner spent at the valid curator, or at the one of the printed mechanism."""
@@ -174,6 +190,10 @@ class Laboratory:
 
     def _accuracy(self, predicted: NDArray[np.bool_]) -> float:
         return float(np.mean(predicted == self._test_labels))
+
+
+def _feature_bins(partitions: Sequence[Partition]) -> tuple[FeatureBins, ...]:
+    return tuple(partition for partition in partitions if isinstance(partition, FeatureBins))
 
 
 def training_options(options: Options) -> TrainingOptions:
@@ -185,7 +205,7 @@ def training_options(options: Options) -> TrainingOptions:
 def _policy(learner: SigningKey, *, simulation: bool, printed: bool) -> Policy:
     kinds = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private or printed)
     return Policy(
-        name="oracle",
+        name=ORACLE,
         cap=MOST,
         learners=(LearnerPolicy(name="learner", key=learner.public.hex(), cap=MOST),),
         limits=Limits(release_kinds=kinds),
