@@ -173,14 +173,45 @@ def solve_labels(
         ValueError: without a system, on wrong shapes, non-finite values or a negative `alpha`.
         NotConvergedError: when the tolerance is not reached.
     """
+    A, b = _stacked(systems)
+    return _solve(A, b, alpha=alpha, prior=prior, upper=1.0, tolerance=tolerance)
+
+
+def descend_labels(systems: Sequence[LabelSystem], *, steps: int, start: float = 0.5) -> Vector:
+    """Approach Pb. 2 without regularisation by a fixed number of projected gradient steps (Eq. 5 and 6).
+
+    What the paper does, which does not say how far it goes; `solve_labels` solves the problem. The step size of each
+    coordinate is the inverse of its curvature.
+
+    Args:
+        systems: the answered hypotheses.
+        steps: of plain gradient descent, >= 0.
+        start: every label before the first step, in [0, 1].
+
+    Returns:
+        (n,) labels in [0, 1], no minimiser.
+
+    Raises:
+        ValueError: without a system, on wrong shapes or non-finite values, or a negative number of steps.
+    """
+    if steps < 0:
+        raise ValueError(f"steps must not be negative, got {steps}")
+    A, b = _stacked(systems)
+    x = np.full(A.shape[1], start)
+    problem = BoxProblem.of(A, b, alpha=0.0, prior=x, lower=0.0, upper=1.0)
+    for _ in range(steps):
+        x = problem.clip(x - problem.gradient(x, A @ x) / problem.curvature)
+    return x
+
+
+def _stacked(systems: Sequence[LabelSystem]) -> tuple[scipy.sparse.csr_matrix, Vector]:
     if not systems:
         raise ValueError("at least one system is needed")
     if len({system.A.shape[1] for system in systems}) != 1:
         raise ValueError("all systems must have the same number of records")
     blocks = [_as_matrix(system.A, "A") for system in systems]
     b = np.concatenate([_as_vector(system.b, system.A.shape[0], "b") for system in systems])
-    A = scipy.sparse.csr_matrix(scipy.sparse.vstack(blocks))
-    return _solve(A, b, alpha=alpha, prior=prior, upper=1.0, tolerance=tolerance)
+    return scipy.sparse.csr_matrix(scipy.sparse.vstack(blocks)), b
 
 
 def _solve(

@@ -18,7 +18,7 @@ from scipy.special import expit
 from learner_node.consistency import make_consistent, make_nonnegative
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
-from learner_node.solvers import LabelSystem, label_system, solve_labels, solve_weights
+from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
 from protocol.errors import ConfigurationError
@@ -83,6 +83,7 @@ class PaperOptions:
         bins: bins per attribute; None takes the paper's rule.
         label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
             variance of noise and sampling.
+        label_steps: approach Pb. 2 by so many plain gradient steps, as the paper may have; None solves it.
         soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
         hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
         printed: use `paper_ratio`, whose claim is wrong; simulations only.
@@ -95,6 +96,7 @@ class PaperOptions:
     reweight: bool = True
     bins: int | None = None
     label_alpha: float | None = None
+    label_steps: int | None = None
     soft_labels: bool = False
     hidden: Sequence[int] = (32, 32)
     epochs: int = 40
@@ -104,9 +106,11 @@ class PaperOptions:
     printed: bool = False
 
     def __post_init__(self) -> None:
-        counts = [self.rounds, *self.hidden, self.epochs, self.batch_size, 1 if self.bins is None else self.bins]
-        if not all(map(_counts, counts)):
-            raise ValueError("rounds, bins, hidden, epochs and batch_size must be whole numbers of at least 1")
+        optional = [value for value in (self.bins, self.label_steps) if value is not None]
+        if not all(map(_counts, [self.rounds, *self.hidden, self.epochs, self.batch_size, *optional])):
+            raise ValueError(
+                "rounds, bins, label_steps, hidden, epochs and batch_size must be whole numbers of at least 1"
+            )
         if self.rounds >= MOST_QUERIES:
             raise ValueError(f"rounds must be below {MOST_QUERIES}")
         if self.label_alpha is not None and not (np.isfinite(self.label_alpha) and self.label_alpha >= 0):
@@ -182,7 +186,10 @@ class PaperStrategy:
             for answer, hypothesis in zip(answered, self._asked, strict=True)
         ]
         chosen = systems if self._cumulative else systems[-1:]
-        relaxed = solve_labels(chosen, alpha=self._label_alpha(problem, answered[0]), prior=0.5).x
+        if self._options.label_steps is None:
+            relaxed = solve_labels(chosen, alpha=self._label_alpha(problem, answered[0]), prior=0.5).x
+        else:
+            relaxed = descend_labels(chosen, steps=self._options.label_steps)
         points = coordinates(self._features, problem.source)
         labels = relaxed if self._options.soft_labels else (relaxed > 0.5).astype(np.float64)
         weighted = weights + 1e-6 * weights.mean() + 1e-12

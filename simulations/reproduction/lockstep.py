@@ -1,11 +1,13 @@
 """Trains the networks of several studies together: each study runs in a thread of its own and waits for the others.
 
 A study stops where it needs a network. Once every study that still runs has stopped, whoever came last trains all the
-networks at once. Which networks share a computation is then settled by the studies alone, not by timing.
+networks at once. Which networks share a computation is then settled by the studies alone, not by timing. One thread
+works at a time, so that they do not fight over the interpreter.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,7 +33,7 @@ class Lockstep:
     """The meeting point of `parties` threads.
 
     Args:
-        parties: threads that will train; each must call `leave` once at its end.
+        parties: threads that will train, each within its `turn`.
     """
 
     def __init__(self, parties: int) -> None:
@@ -44,10 +46,9 @@ class Lockstep:
 
         def train(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
             order = _Order(data, options)
-            with self._met:
-                self._waiting[party] = order
-                self._train_if_all_wait()
-                self._met.wait_for(lambda: order.done)
+            self._waiting[party] = order
+            self._train_if_all_wait()
+            self._met.wait_for(lambda: order.done)
             if order.error is not None:
                 raise RuntimeError("networks that were trained together failed") from order.error
             if order.network is None:
@@ -56,11 +57,15 @@ class Lockstep:
 
         return train
 
-    def leave(self) -> None:
-        """One thread will train no more."""
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """All that one thread does, while no other one works; at its end it trains no more."""
         with self._met:
-            self._parties -= 1
-            self._train_if_all_wait()
+            try:
+                yield
+            finally:
+                self._parties -= 1
+                self._train_if_all_wait()
 
     def _train_if_all_wait(self) -> None:
         if not self._waiting or len(self._waiting) < self._parties:
@@ -102,12 +107,11 @@ def run_together(
     failed: dict[int, BaseException] = {}
 
     def run(party: int) -> None:
-        try:
-            found[party] = work(items[party], meeting.trainer(party))
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
-            failed[party] = error
-        finally:
-            meeting.leave()
+        with meeting.turn():
+            try:
+                found[party] = work(items[party], meeting.trainer(party))
+            except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
+                failed[party] = error
 
     threads = [threading.Thread(target=run, args=(party,), name=f"study {party}") for party in range(len(items))]
     for thread in threads:
