@@ -89,9 +89,11 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
     """Compute the missing cells, then write the tables, the curves and the report.
 
     Raises:
-        ConfigurationError: an unknown setting, or a folder that was begun with other settings.
+        ConfigurationError: an unknown setting, one for Figure 1, or a folder that was begun with other settings.
         DataUnavailableError: the CTG records are not to be had.
     """
+    if request.setting and request.experiment != TABLE:
+        raise ConfigurationError(f"settings change {TABLE}; leave --setting out for {request.experiment}")
     setups = _setups(request.setting, request.noise_seed)
     store = Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups))
     chosen = {name: setups[name] for name in request.datasets}
@@ -101,7 +103,7 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
     start = time.monotonic()
     try:
         run_experiment(
-            request.experiment,
+            "settings" if request.setting else request.experiment,
             chosen,
             runs=request.runs,
             seed=request.seed,
@@ -154,6 +156,7 @@ def gather(out: Path) -> Reproduction:
         curves=learning_curves(figure, setups),
         curves_provenance=provenance.get(FIGURE),
         settings={name: setup.shown() for name, setup in setups.items()},
+        changes={name: setting.title for name, setting in SETTINGS.items()},
     )
 
 

@@ -261,15 +261,17 @@ def _privacy(table: Sequence[Cell]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell outside two standard errors, or one that was made again with a changed setting.
+    """A cell outside two standard errors, or one that was made again with a changed setting, and the nearest attempt.
 
-    `default` is None where the table has no such cell, `closure` where no setting was tried.
+    `default` is None where the table has no such cell, `closure` where no setting was tried; `change` says what was
+    set.
     """
 
     dataset: str
     column: str
     default: Cell | None
     closure: Closure | None
+    change: str
 
     @property
     def outcome(self) -> str:
@@ -280,22 +282,34 @@ class Gap:
 
 
 def gaps(found: Reproduction) -> tuple[Gap, ...]:
-    """Return the cells outside and every attempt at closing one, in the order of the table."""
+    """Return the cells outside, each with the attempt that came nearest to the paper, in the order of the table."""
     cells = {(cell.dataset, cell.column): cell for cell in found.table}
-    tried: dict[tuple[str, str], list[Closure | None]] = {}
+    tried: dict[tuple[str, str], list[Closure]] = {
+        place: [] for place, cell in cells.items() if standing(cell) in ("above", "below")
+    }
     for closure in found.closures:
         tried.setdefault((closure.dataset, closure.column), []).append(closure)
-    for place, cell in cells.items():
-        if standing(cell) in ("above", "below"):
-            tried.setdefault(place, [None])
     sets, columns = in_order(dataset for dataset, _ in tried), list(COLUMNS)
 
     def rank(place: tuple[str, str]) -> tuple[int, int]:
         return sets.index(place[0]), columns.index(place[1]) if place[1] in columns else len(columns)
 
+    nearest = {place: min(tried[place], key=_distance, default=None) for place in sorted(tried, key=rank)}
     return tuple(
-        Gap(*place, cells.get(place), closure) for place in sorted(tried, key=rank) for closure in tried[place]
+        Gap(*place, cells.get(place), closure, "" if closure is None else _change(found, closure))
+        for place, closure in nearest.items()
     )
+
+
+def _change(found: Reproduction, closure: Closure) -> str:
+    meaning = found.changes.get(closure.setting, "")
+    return f"{closure.setting}: {meaning}" if meaning else closure.setting
+
+
+def _distance(closure: Closure) -> float:
+    """How far a changed setting ends from the paper, in standard errors."""
+    errors = as_cell(closure).standard_errors
+    return math.inf if errors is None or math.isnan(errors) else abs(errors)
 
 
 def epsilon_summary(cell: Cell | None) -> str:

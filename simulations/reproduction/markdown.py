@@ -119,7 +119,7 @@ def _gaps(found: Reproduction) -> list[str]:
                 plain(COLUMNS.get(gap.column, gap.column)),
                 "–" if published is None else findings.spread(gap.column, published),
                 "–" if gap.default is None else findings.spread(gap.column, gap.default),
-                "–" if gap.closure is None else plain(gap.closure.setting),
+                plain(gap.change) if gap.change else "–",
                 "–" if gap.closure is None else findings.spread(gap.column, gap.closure),
                 gap.outcome,
             ]

@@ -148,3 +148,5 @@ class Reproduction(msgspec.Struct, frozen=True):
     curves_provenance: Provenance | None = None
     settings: dict[str, dict[str, str]] = {}
     """Data set -> name of a setting -> value, as shown in the report."""
+    changes: dict[str, str] = {}
+    """Name of a change (of `Closure.setting`) -> what it is."""

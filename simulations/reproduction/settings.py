@@ -22,12 +22,29 @@ class Setting:
     change: Callable[[Setup], Setup]
 
 
+def _finer(setup: Setup, factor: float) -> Setup:
+    """So many times the bins, with and without noise."""
+    floor = max(2, round(setup.silent_bins * factor))
+    return replace(setup, ratio=setup.ratio / factor, silent_bins=floor)
+
+
 SETTINGS: dict[str, Setting] = {
+    "descent-1": Setting("labels after 1 step of gradient descent", lambda setup: changed(setup, label_steps=1)),
+    "descent-3": Setting("labels after 3 steps of gradient descent", lambda setup: changed(setup, label_steps=3)),
+    "descent-10": Setting("labels after 10 steps of gradient descent", lambda setup: changed(setup, label_steps=10)),
+    "descent-100": Setting("labels after 100 steps of gradient descent", lambda setup: changed(setup, label_steps=100)),
+    "unshrunk": Setting("labels with next to no regularisation", lambda setup: changed(setup, label_alpha=1e-3)),
     "three-queries": Setting(
-        "noise for three queries everywhere (section 4.2)", lambda setup: replace(setup, queries=FIXED_QUERIES)
+        "noise for three queries everywhere (section 4.2), labels after 1 step",
+        lambda setup: changed(replace(setup, queries=FIXED_QUERIES), label_steps=1),
     ),
-    "long-training": Setting(
-        "three times as many epochs", lambda setup: changed(setup, epochs=3 * setup.problem.training.epochs)
+    "coarse-bins": Setting(
+        "a quarter of the bins, next to no regularisation",
+        lambda setup: changed(_finer(setup, 0.25), label_alpha=1e-3),
+    ),
+    "fine-bins": Setting(
+        "four times the bins, next to no regularisation",
+        lambda setup: changed(_finer(setup, 4), label_alpha=1e-3),
     ),
 }
 """Name, as `--setting` takes it -> change."""
