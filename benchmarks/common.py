@@ -36,7 +36,7 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 
 RESULTS = Path(__file__).parent / "results"
-LIBRARIES = ("numpy", "scipy", "flwr", "opendp", "cryptography", "msgspec", "sqlalchemy", "polars")
+LIBRARIES = ("numpy", "scipy", "torch", "flwr", "opendp", "cryptography", "msgspec", "sqlalchemy", "polars")
 NOW = 1_700_000_000
 
 

@@ -7,7 +7,17 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("counting", "query_overhead", "study", "curators_1000", "ledger", "solvers", "networks")
+NAMES = (
+    "counting",
+    "query_overhead",
+    "study",
+    "carriers",
+    "curators_1000",
+    "ledger",
+    "solvers",
+    "networks",
+    "reproduction",
+)
 
 
 def main(names: list[str]) -> int:

@@ -25,7 +25,7 @@ from learner_node.solvers.newton import solve_by_newton
 DEFAULT_TOLERANCE = 1e-12
 """Largest accepted `Solution.kkt_residual`. At 1e-10 a small `alpha` may still be without effect on `x`."""
 
-NEWTON_ROWS = 2_000
+NEWTON_ROWS = 1_000
 """Above this many rows of `A` the dense dual systems cost more than gradient steps, which are then tried first."""
 
 EASY_STEPS = 60

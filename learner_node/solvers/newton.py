@@ -178,6 +178,11 @@ def _solve_positive(system: Vector, ridge: float, right: Vector) -> Vector:
     return solution
 
 
+_DENSE_RATIO = 12
+"""Columns with more than one entry in so many are multiplied as a dense matrix; measured."""
+_DENSE_BLOCK = 1024
+
+
 class _FreeGram:
     """`A_F A_F'` for a changing set F: only the columns that enter or leave are multiplied again."""
 
@@ -200,7 +205,14 @@ class _FreeGram:
 
     def _product(self, chosen: NDArray[np.bool_]) -> Vector:
         rows = self._At[chosen]
-        product: Vector = (rows.T @ rows).toarray()
+        count, width = rows.shape
+        if rows.nnz * _DENSE_RATIO < count * width:
+            sparse: Vector = (rows.T @ rows).toarray()
+            return sparse
+        product = np.zeros((width, width))
+        for start in range(0, count, _DENSE_BLOCK):
+            block = rows[start : start + _DENSE_BLOCK].toarray()
+            product += block.T @ block
         return product
 
 

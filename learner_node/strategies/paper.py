@@ -31,6 +31,8 @@ from protocol.records import Records
 
 SHRINKAGE = 0.1
 """Weight of Pb. 2's regularisation, relative to the variance of a bin's number of errors."""
+LABEL_TOLERANCE = 1e-8
+"""Largest KKT residual of Pb. 2: far below what regularisation and noise decide, and cheap for many stacked systems."""
 _ERROR_VARIANCE = {"paper_ratio": 1.0, "signed_error": 0.25, "error_correct": 0.5}
 """Variance of the number of errors that a release gives, relative to that of its noise: errors are (n - S) / 2."""
 LEAST_WEIGHT_ALPHA = 1.0
@@ -187,7 +189,8 @@ class PaperStrategy:
         ]
         chosen = systems if self._cumulative else systems[-1:]
         if self._options.label_steps is None:
-            relaxed = solve_labels(chosen, alpha=self._label_alpha(problem, answered[0]), prior=0.5).x
+            alpha = self._label_alpha(problem, answered[0])
+            relaxed = solve_labels(chosen, alpha=alpha, prior=0.5, tolerance=LABEL_TOLERANCE).x
         else:
             relaxed = descend_labels(chosen, steps=self._options.label_steps)
         points = coordinates(self._features, problem.source)
