@@ -79,7 +79,7 @@ def run() -> list[Result]:
             median(taken) / ROUNDS * 1e3,
             "ms",
             spread=spread(taken, 1e3 / ROUNDS),
-            note=f"{median(taken) / ROUNDS * MANY / 60:.0f} minutes for 1e5 rounds; card, plan and close are shared out",
+            note=f"{median(taken) / ROUNDS * MANY / 60:.0f} minutes for 1e5 rounds; card, plan, close shared out",
         )
         for name, taken in zip(names, times, strict=True)
     ]

@@ -1,6 +1,7 @@
 """Every solver of `learner_node.solvers` against solvers that share nothing with it."""
 
 import itertools
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -402,6 +403,29 @@ def test_the_objective_is_no_worse_than_that_of_two_methods_of_scipy(seed):
             quasi_newton_objective(matrix, right, weight, centre, upper),
         )
         assert solution.objective <= theirs * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("shape", ["instantaneous", "cumulative", "more equations than records", "zero weights"])
+def test_plain_descent_goes_down_step_by_step_to_the_optimum(shape):
+    systems, _ = LABEL_SHAPES[shape]
+    A = scipy.sparse.vstack([system.A for system in systems])
+    b = np.concatenate([system.b for system in systems])
+    objectives = []
+    for steps in (0, 1, 2, 5, 20, 20_000):
+        x = solvers.descend_labels(systems, steps=steps)
+        assert ((x >= 0) & (x <= 1)).all()
+        objectives.append(0.5 * np.sum((A @ x - b) ** 2))
+    np.testing.assert_array_equal(solvers.descend_labels(systems, steps=0), 0.5)
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(objectives))
+    optimum = solve_labels(systems, alpha=0.0).objective
+    assert objectives[-1] == pytest.approx(optimum, rel=1e-4, abs=1e-4)
+
+
+def test_plain_descent_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="at least one system"):
+        solvers.descend_labels([], steps=1)
+    with pytest.raises(ValueError, match="steps must not be negative"):
+        solvers.descend_labels(LABEL_SHAPES["cumulative"][0], steps=-1)
 
 
 def quasi_newton_objective(A, b, alpha, prior, upper):

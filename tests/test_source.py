@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from learner_fakes import NoNoise, federate, key, open_curator, ring, steward
 
 from curator_node.dataset import PrivateDataset
@@ -17,6 +19,27 @@ from protocol.records import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 N = 400
+
+
+@given(
+    values=st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=60, unique=True),
+    bins=st.integers(2, 8),
+    seed=st.integers(0, 2**16),
+)
+def test_weighted_bins_hold_even_shares_of_the_weight(values, bins, seed):
+    """Each share is within the largest single weight of even: no record can be split."""
+    weights = np.random.default_rng(seed).gamma(0.7, size=len(values))
+    source = records({"x": values}, [wide()])
+    (partition,) = even_bins(source, bins, weights)
+    cells = partition.cells(source)
+    shares = np.bincount(cells, weights, minlength=len(partition.edges) + 1)
+    assert shares.sum() == pytest.approx(weights.sum())
+    assert shares.max() <= weights.sum() / bins + 2 * weights.max() * (1 + 1e-9)
+
+
+def test_weights_that_say_nothing_leave_the_bins_as_they_are():
+    source = records({"x": list(range(20))}, [wide()])
+    assert even_bins(source, 4, np.zeros(20)) == even_bins(source, 4)
 
 
 def records(columns, attributes):

@@ -3,10 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pytest
 from learner_fakes import NoNoise, federate, open_curator, ring, steward
 
 from learner_node.learn import learn
+from learner_node.source import even_bins
 from learner_node.strategies import STRATEGIES, Problem, make_strategy
 from learner_node.strategies import paper as paper_module
 from learner_node.study import NoCuratorError
@@ -120,6 +122,42 @@ def test_instantaneous_uses_the_newest_system_and_cumulative_all(name, used, mon
     assert [done.bodies["basel"].hypothesis for done in learned.study.rounds[2:]] == [
         model.hypothesis for model in models[1:3]
     ]
+
+
+def test_errors_are_asked_in_bins_of_even_mass_of_the_weighted_source():
+    curators = {"basel": open_curator("basel", ring(1200, seed=1).filter(pl.col("x") > -0.5), noise=NoNoise())}
+    source = ring(300, seed=3).drop("sick")
+    learned = learn(
+        federate(curators), source, strategy="paper-c", options={"rounds": 2, "bins": 5}, epsilon=Fraction(1)
+    )
+    masses, *errors = [done.bodies["basel"].partitions for done in learned.study.rounds]
+    weights = learned.estimates[""].weights
+    assert masses == tuple(even_bins(learned.source, 5))
+    assert errors[0] == errors[1] == tuple(even_bins(learned.source, 5, weights))
+    assert errors[0] != masses
+
+
+@pytest.mark.parametrize(("reweight", "share"), [(True, 0.25), (False, 0.5)])
+def test_labels_are_regularised_by_the_variance_of_a_bins_errors(reweight, share, monkeypatch):
+    """Errors are (n - S) / 2: a quarter of the noise variance of S, and S of a pair has twice that of a count."""
+    alphas = []
+    solve = paper_module.solve_labels
+
+    def spying(chosen, *, alpha, **options):
+        alphas.append(alpha)
+        return solve(chosen, alpha=alpha, **options)
+
+    monkeypatch.setattr(paper_module, "solve_labels", spying)
+    options = {"rounds": 1, "bins": 4, "reweight": reweight}
+    curators = {"basel": open_curator("basel", noise=NoNoise())}
+    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    scale = float(learned.study.plan.queries[-1].scale.fraction)
+    decay = np.exp(-1 / scale)
+    size = learned.study.sessions["basel"].card.round_size or 60
+    assert alphas == [pytest.approx(0.1 * (share * 2 * decay / (1 - decay) ** 2 + size / 16))]
+    options |= {"label_alpha": 7.0}
+    learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    assert alphas[1:] == [7.0]
 
 
 @pytest.mark.parametrize("name", ["paper-c", "paper-i"])
