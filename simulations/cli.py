@@ -151,9 +151,9 @@ def reproduce(
 
             _print_json(msgspec.to_builtins(found))
             return
-        from simulations.reproduction.tables import found_table
+        from simulations.reproduction.tables import LEAST_WIDTH, found_table
 
-        wide_console().print(found_table(found, request.experiment, request.setting))
+        wide_console(LEAST_WIDTH).print(found_table(found, request.experiment, request.setting))
         sys.stdout.write(f"report: {out / PAGE}\n")
 
 

@@ -15,10 +15,10 @@ from simulations.verification import Verdict
 LEAST_WIDTH = 100
 
 
-def wide_console() -> Console:
-    """A console that never squeezes a table below `LEAST_WIDTH` columns."""
+def wide_console(least: int = LEAST_WIDTH) -> Console:
+    """A console that never squeezes a table below `least` columns."""
     console = Console()
-    return console if console.width >= LEAST_WIDTH else Console(width=LEAST_WIDTH)
+    return console if console.width >= least else Console(width=least)
 
 
 def result_table(report: RunReport) -> Table:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from simulations.reproduction.experiments import FIXED_QUERIES, Setup, changed
 
-CLOSURES = ("C-ExPriL", "I-ExPriL", "1DP-C-ExPriL", "1DP-I-ExPriL")
+CLOSURES = ("h_star", "C-ExPriL", "I-ExPriL", "1DP-C-ExPriL", "1DP-I-ExPriL")
 """The columns that a setting can change and that the paper has."""
 
 
@@ -20,6 +20,10 @@ class Setting:
 
     title: str
     change: Callable[[Setup], Setup]
+
+
+def _epochs(setup: Setup, factor: float) -> Setup:
+    return changed(setup, epochs=round(setup.problem.training.epochs * factor))
 
 
 def _finer(setup: Setup, factor: float) -> Setup:
@@ -42,6 +46,8 @@ SETTINGS: dict[str, Setting] = {
         "a quarter of the bins, next to no regularisation",
         lambda setup: changed(_finer(setup, 0.25), label_alpha=1e-3),
     ),
+    "longer-training": Setting("a third more epochs", lambda setup: _epochs(setup, 4 / 3)),
+    "shorter-training": Setting("a quarter fewer epochs", lambda setup: _epochs(setup, 3 / 4)),
     "fine-bins": Setting(
         "four times the bins, next to no regularisation",
         lambda setup: changed(_finer(setup, 4), label_alpha=1e-3),

@@ -37,10 +37,12 @@ def wilcoxon_tests(finished: Iterable[Finished]) -> tuple[Wilcoxon, ...]:
 
 
 def closures(setting: str, finished: Iterable[Finished], columns: Sequence[str]) -> tuple[Closure, ...]:
-    """The columns of Table 2, made with one setting changed."""
+    """Those of the columns that were made with one setting changed."""
     found = []
     for dataset, cells in _by_dataset(finished).items():
         for column in columns:
+            if any(column not in each.values for each in cells):
+                continue
             cell = _cell(dataset, column, [each.value(column) for each in cells])
             found.append(Closure(dataset, column, setting, cell.mean, cell.std, cell.runs))
     return tuple(found)

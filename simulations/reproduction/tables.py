@@ -5,6 +5,7 @@ from rich.table import Table
 
 from simulations.reproduction.model import COLUMNS, Cell, Reproduction
 
+LEAST_WIDTH = 132
 SHORT = {
     "h_star": "h*",
     "C-ExPriL": "C",
