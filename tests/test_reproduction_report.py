@@ -270,7 +270,7 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
     assert (counts.above_closed, counts.below_closed) == (len(above & shut), len(below & shut))
     text = " ".join(findings.verdict(found))
     if distances:
-        assert findings.headline(found).startswith(f"{counts.within} of {counts.compared} ")
+        assert findings.headline(found).startswith(f"Of {counts.compared} published accuracies, {counts.within} reproduced ")
         assert f"{counts.within} of ours lie within two standard errors" in text
     if above | below:
         assert f"closes the gap of {len(shut & (above | below))} of the {len(above | below)} outside" in text

@@ -173,7 +173,10 @@ def headline(found: Reproduction) -> str:
     """Return the result in one line."""
     counts = tally(found)
     if counts.compared:
-        return f"{counts.within} of {counts.compared} published accuracies reproduced within two standard errors"
+        return (
+            f"Of {counts.compared} published accuracies, {counts.within} reproduced within two standard errors, "
+            f"{counts.above} exceeded, {counts.below} missed"
+        )
     if found.table:
         return "Table 2 run again; none of its cells can be compared"
     return "Figure 1 run again" if found.curves else "Nothing has been run yet"
