@@ -147,9 +147,9 @@ def reproduce(
         with _work_bar(json_) as tick:
             found = run(request, tick)
         if json_:
-            import msgspec
+            from simulations.reproduction.files import as_object
 
-            _print_json(msgspec.to_builtins(found))
+            _print_json(as_object(found))
             return
         from simulations.reproduction.tables import LEAST_WIDTH, found_table
 
@@ -300,7 +300,7 @@ def _work_bar(silent: bool) -> Iterator[Callable[[str, float, float], None]]:
 
 
 def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _command(scenario: str, changes: dict[str, int]) -> str:

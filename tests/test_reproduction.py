@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -32,11 +33,11 @@ from simulations.reproduction.experiments import (
     table_studies,
 )
 from simulations.reproduction.laboratory import Laboratory, StudySettings
-from simulations.reproduction.lockstep import run_together
+from simulations.reproduction.lockstep import Lockstep, StoppedError, run_together
 from simulations.reproduction.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
 from simulations.reproduction.problems import PAPER_DATASETS
-from simulations.reproduction.runner import Chunk, run_experiment
-from simulations.reproduction.store import Finished, Store
+from simulations.reproduction.runner import Chunk, FailedRunsError, run_experiment
+from simulations.reproduction.store import Finished, Store, read_finished, read_settings
 from simulations.reproduction.summary import table_cells, wilcoxon_tests
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)
@@ -56,8 +57,10 @@ def test_studies_that_need_different_numbers_of_networks_all_finish():
     def work(item, train):
         return [train(training_set(100 * item + k), SMALL) for k in range(item)]
 
-    found = run_together([3, 0, 1, 2], work)
+    results, failed = run_together([3, 0, 1, 2], work)
+    found = [results[place] for place in range(4)]
 
+    assert not failed
     for item, networks in zip([3, 0, 1, 2], found, strict=True):
         assert len(networks) == item
         for k, network in enumerate(networks):
@@ -68,9 +71,9 @@ def test_studies_that_need_different_numbers_of_networks_all_finish():
 
 def test_networks_of_different_options_may_meet():
     other = TrainingOptions(hidden=(2, 2), epochs=1)
-    found = run_together([SMALL, other, SMALL], lambda options, train: train(training_set(1), options))
+    found, _ = run_together([SMALL, other, SMALL], lambda options, train: train(training_set(1), options))
 
-    assert [len(network.layers) for network in found] == [2, 3, 2]
+    assert [len(found[place].layers) for place in range(3)] == [2, 3, 2]
 
 
 def test_a_study_that_fails_holds_nobody_up_and_is_reported():
@@ -83,9 +86,26 @@ def test_a_study_that_fails_holds_nobody_up_and_is_reported():
         train(training_set(item + 10), SMALL)
         finished.append(item)
 
-    with pytest.raises(KeyError, match="study 1"):
-        run_together([0, 1, 2], work)
-    assert sorted(finished) == [0, 2]
+    found, failed = run_together([0, 1, 2], work)
+    assert sorted(found) == sorted(finished) == [0, 2]
+    assert isinstance(failed[1], KeyError)
+
+
+def test_an_interrupt_stops_every_study_at_its_next_network(monkeypatch):
+    begun = []
+
+    def interrupted(sets, options):
+        begun.append(len(sets))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulations.reproduction.lockstep.train_networks", interrupted)
+    meeting = Lockstep(1)
+    with pytest.raises(KeyboardInterrupt), meeting.turn():
+        meeting.trainer(0)(training_set(0), SMALL)
+    meeting.stop()
+    with pytest.raises(StoppedError), meeting.turn():
+        raise AssertionError("no turn begins after a stop")
+    assert begun == [1]
 
 
 def test_an_error_of_training_reaches_every_study_that_waited():
@@ -95,7 +115,7 @@ def test_an_error_of_training_reaches_every_study_that_waited():
             train(bad, SMALL)
         return item
 
-    assert run_together([0, 1], work) == [0, 1]
+    assert run_together([0, 1], work) == ({0: 0, 1: 1}, {})
 
 
 def test_networks_are_trained_together_whatever_the_timing(monkeypatch):
@@ -134,36 +154,57 @@ cells = st.builds(
 @given(written=st.lists(cells, max_size=5), torn=st.integers(0, 400))
 def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path_factory, written, torn):
     path = tmp_path_factory.mktemp("store") / "cells.jsonl"
-    store = Store(path, {"seed": 1})
-    for cell in written:
-        store.add(cell)
+    with Store(path, {"seed": 1}) as store:
+        for cell in written:
+            store.add(cell)
     content = path.read_bytes()
     kept = content[: max(len(content) - torn, 0)]
     path.write_bytes(kept)
 
-    again = Store(path, {"seed": 1})
-
-    whole = max(kept.count(b"\n") - 1, 0)
-    assert again.finished == {(cell.dataset, cell.run): cell for cell in written[:whole]}
-    again.add(Finished("A", 1000, {"x": 1.0}, 0.0))
-    assert Store(path, {"seed": 1}).finished["A", 1000].value("x") == 1.0
+    with Store(path, {"seed": 1}) as again:
+        whole = max(kept.count(b"\n") - 1, 0)
+        assert again.finished == {(cell.dataset, cell.run): cell for cell in written[:whole]}
+        again.add(Finished("A", 1000, {"x": 1.0}, 0.0))
+    with Store(path, {"seed": 1}) as reopened:
+        assert reopened.finished["A", 1000].value("x") == 1.0
+    assert {(cell.dataset, cell.run) for cell in read_finished(path)} == set(reopened.finished)
+    assert len(read_finished(path)) == len(reopened.finished)
 
 
 def test_a_store_of_other_settings_is_refused_and_kept(tmp_path):
     path = tmp_path / "cells.jsonl"
-    Store(path, {"seed": 1}).add(Finished("A", 0, {"x": "inf"}, 0.0))
+    with Store(path, {"seed": 1}) as store:
+        store.add(Finished("A", 0, {"x": "inf"}, 0.0))
     before = path.read_bytes()
 
     with pytest.raises(ConfigurationError, match=r"begun with other settings.*--out"):
         Store(path, {"seed": 2})
 
     assert path.read_bytes() == before
-    assert math.isinf(Store(path, {"seed": 1}).finished["A", 0].value("x"))
+    with Store(path, {"seed": 1}) as store:
+        assert math.isinf(store.finished["A", 0].value("x"))
+    assert read_settings(path) == {"seed": 1}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
+def test_two_processes_cannot_work_on_one_file(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    with Store(path, {}), pytest.raises(ConfigurationError, match="another process works on"):
+        Store(path, {})
+    with Store(path, {}):
+        pass
+
+
+def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"cannot be written: .*--out"):
+        Store(tmp_path / "file" / "cells.jsonl", {})
 
 
 def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / "cells.jsonl"
-    Store(path, {})
+    with Store(path, {}):
+        pass
     path.write_text(path.read_text() + '{"dataset": 3}\n')
 
     with pytest.raises(ConfigurationError, match=r"line 2 of .* is no finished cell"):
@@ -297,7 +338,7 @@ def test_the_same_noise_gives_the_same_accuracies():
     settings = StudySettings("C", "printed", 2, Fraction(9), 4)
     alone = laboratory(noise_seed=5).study(settings).accuracies
 
-    beside = run_together([0, 1], lambda _, train: laboratory(noise_seed=5, train=train).study(settings).accuracies)
+    beside, _ = run_together([0, 1], lambda _, train: laboratory(noise_seed=5, train=train).study(settings).accuracies)
 
     assert beside[0] == beside[1]
     np.testing.assert_allclose(beside[0], alone, atol=0.02)
@@ -385,14 +426,14 @@ def test_a_run_that_was_stopped_goes_on_and_computes_nothing_twice(quick, tmp_pa
         if done > total / 2:
             raise StopError
 
-    with pytest.raises(StopError):
-        run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=Store(path, {}), progress=stop_at_half)
-    kept = set(Store(path, {}).finished)
+    with pytest.raises(StopError), Store(path, {}) as store:
+        run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=stop_at_half)
+    kept = set(store.finished)
     assert 0 < len(kept) < 60
     before = len(quick)
     ticks = []
-    store = Store(path, {})
-    run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=lambda *tick: ticks.append(tick))
+    with Store(path, {}) as store:
+        run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=lambda *tick: ticks.append(tick))
 
     assert len(quick) == len(set(quick)) == 60
     assert len(quick) - before == 60 - len(kept)
@@ -405,11 +446,35 @@ def test_a_run_that_was_stopped_goes_on_and_computes_nothing_twice(quick, tmp_pa
 
 
 def test_finished_runs_start_nothing(quick, tmp_path):
-    store = Store(tmp_path / "quick.jsonl", {})
-    run_experiment("quick", {"C": Setup.of("C")}, runs=3, seed=0, jobs=1, store=store)
-    run_experiment("quick", {"C": Setup.of("C")}, runs=2, seed=0, jobs=8, store=store)
+    with Store(tmp_path / "quick.jsonl", {}) as store:
+        run_experiment("quick", {"C": Setup.of("C")}, runs=3, seed=0, jobs=1, store=store)
+        run_experiment("quick", {"C": Setup.of("C")}, runs=2, seed=0, jobs=8, store=store)
 
     assert len(quick) == 3
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_kept(quick, tmp_path, monkeypatch):
+    def fails(laboratory, setup):
+        if laboratory == 3:
+            raise ArithmeticError("no tolerance")
+        return {"x": float(laboratory)}
+
+    monkeypatch.setitem(EXPERIMENTS, "quick", replace(EXPERIMENTS["table2"], measure=fails))
+    with Store(tmp_path / "quick.jsonl", {}) as store:
+        with pytest.raises(FailedRunsError, match=r"run 3 of C: ArithmeticError: no tolerance"):
+            run_experiment("quick", {"C": Setup.of("C")}, runs=6, seed=0, jobs=1, store=store)
+        assert {run for _, run in store.finished} == {0, 1, 2, 4, 5}
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path):
+    setup = {"C": Setup.of("C", noise_seed=1)}
+    found = []
+    for jobs in (1, 2):
+        with Store(tmp_path / f"{jobs}.jsonl", {}) as store:
+            run_experiment("table2", setup, runs=22, seed=0, jobs=jobs, store=store)
+            found.append({key: cell.values for key, cell in store.finished.items()})
+    assert found[0] == found[1]
 
 
 def test_chunks_travel_between_processes():
@@ -492,6 +557,7 @@ def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
     again = CliRunner().invoke(app, [*arguments[:-2], "--json", "--out", str(out)])
     assert again.exit_code == 0, again.output
     assert (out / "cells" / "table2.jsonl").read_bytes() == stamp
+    assert "Infinity" not in again.stdout
     assert len(json.loads(again.stdout)["table"]) == len(experiments_columns())
 
     other = CliRunner().invoke(app, [*arguments, "--seed", "1"])
@@ -500,8 +566,8 @@ def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
 
 
 def test_an_unknown_setting_is_named_before_anything_is_made(tmp_path):
-    request = Request("table2", ("C",), 1, 1, 0, "three-querys", None, tmp_path / "x", "")
-    with pytest.raises(ConfigurationError, match="three-queries"):
+    request = Request("table2", ("C",), 1, 1, 0, "unshrunken", None, tmp_path / "x", "")
+    with pytest.raises(ConfigurationError, match="unshrunk"):
         reproduce(request, lambda *_: None)
     assert not (tmp_path / "x").exists()
     assert gather(tmp_path / "x").table == ()

@@ -180,12 +180,12 @@ def solve_labels(
 def descend_labels(systems: Sequence[LabelSystem], *, steps: int, start: float = 0.5) -> Vector:
     """Approach Pb. 2 without regularisation by a fixed number of projected gradient steps (Eq. 5 and 6).
 
-    What the paper does, which does not say how far it goes; `solve_labels` solves the problem. The step size of each
-    coordinate is the inverse of its curvature.
+    The paper descends too, and does not say how far or by which steps; `solve_labels` solves the problem. The step of
+    each coordinate is scaled by its curvature, so after one step the rounded labels are the signs of the gradient.
 
     Args:
         systems: the answered hypotheses.
-        steps: of plain gradient descent, >= 0.
+        steps: of gradient descent without momentum, >= 0.
         start: every label before the first step, in [0, 1].
 
     Returns:

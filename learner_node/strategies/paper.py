@@ -85,7 +85,7 @@ class PaperOptions:
         bins: bins per attribute; None takes the paper's rule.
         label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
             variance of noise and sampling.
-        label_steps: approach Pb. 2 by so many plain gradient steps, as the paper may have; None solves it.
+        label_steps: approach Pb. 2 by so many gradient steps (`descend_labels`), as the paper may have; None solves it.
         soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
         hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
         printed: use `paper_ratio`, whose claim is wrong; simulations only.

@@ -15,14 +15,13 @@ from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 from simulations.reproduction.experiments import Setup
 from simulations.reproduction.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
-from simulations.reproduction.findings import standing
 from simulations.reproduction.markdown import build_markdown
 from simulations.reproduction.model import Closure, Provenance, Reproduction
 from simulations.reproduction.page import build_page
 from simulations.reproduction.problems import PAPER_DATASETS
 from simulations.reproduction.runner import Progress, run_experiment
 from simulations.reproduction.settings import CLOSURES, SETTINGS
-from simulations.reproduction.store import Finished, Store, read_finished
+from simulations.reproduction.store import Finished, Store, read_finished, read_settings
 from simulations.reproduction.summary import closures, learning_curves, table_cells, wilcoxon_tests
 
 TABLE, FIGURE, PAGE, MARKDOWN, PROVENANCE = "table2", "figure1", "report.html", "README.md", "provenance.json"
@@ -95,25 +94,24 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
     if request.setting and request.experiment != TABLE:
         raise ConfigurationError(f"settings change {TABLE}; leave --setting out for {request.experiment}")
     setups = _setups(request.setting, request.noise_seed)
-    store = Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups))
     chosen = {name: setups[name] for name in request.datasets}
     for setup in chosen.values():
         setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
-    missing = any((name, run) not in store.finished for name in chosen for run in range(request.runs))
-    start = time.monotonic()
-    try:
-        run_experiment(
-            "settings" if request.setting else request.experiment,
-            chosen,
-            runs=request.runs,
-            seed=request.seed,
-            jobs=request.jobs,
-            store=store,
-            progress=progress,
-        )
-    finally:
-        if missing:
-            _note_provenance(request, time.monotonic() - start)
+    with Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups)) as store:
+        before, start = len(store.finished), time.monotonic()
+        try:
+            run_experiment(
+                "settings" if request.setting else request.experiment,
+                chosen,
+                runs=request.runs,
+                seed=request.seed,
+                jobs=request.jobs,
+                store=store,
+                progress=progress,
+            )
+        finally:
+            if len(store.finished) > before:
+                _note_provenance(request, time.monotonic() - start)
     return write_results(request.out)
 
 
@@ -128,7 +126,7 @@ def write_results(out: Path) -> Reproduction:
     if found.curves:
         files[f"{FIGURE}.csv"] = curves_csv(found.curves)
     for name, text in files.items():
-        (out / name).write_text(text, encoding="utf-8")
+        (out / name).write_text(text, encoding="utf-8", newline="\n")
     return found
 
 
@@ -140,13 +138,17 @@ def gather(out: Path) -> Reproduction:
         path = out / CELLS / f"{name}.jsonl"
         return read_finished(path) if path.exists() else []
 
+    def of_the_same_seeds(name: str) -> bool:
+        both = [
+            read_settings(path) for path in (out / CELLS / f"{each}.jsonl" for each in (TABLE, name)) if path.exists()
+        ]
+        return len({(each.get("seed"), each.get("noise_seed")) for each in both}) < 2
+
     table, figure = finished(TABLE), finished(FIGURE)
     cells = table_cells(table)
-    outside = {(cell.dataset, cell.column) for cell in cells if standing(cell) in {"above", "below"}}
     changed: list[Closure] = []
-    for setting in SETTINGS:
-        made = closures(setting, finished(f"{TABLE}-{setting}"), CLOSURES)
-        changed += [closure for closure in made if (closure.dataset, closure.column) in outside]
+    for setting in filter(lambda name: of_the_same_seeds(f"{TABLE}-{name}"), SETTINGS):
+        changed += closures(setting, finished(f"{TABLE}-{setting}"), CLOSURES)
     provenance = _read_provenance(out)
     return Reproduction(
         table=cells,

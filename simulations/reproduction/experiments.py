@@ -8,6 +8,7 @@ from typing import Literal
 
 from learner_node.source import paper_bin_count
 from learner_node.strategies.base import Trainer
+from learner_node.strategies.paper import SHRINKAGE
 from simulations.reproduction.laboratory import Laboratory, Options, StudySettings
 from simulations.reproduction.model import Noise
 from simulations.reproduction.printed_privacy import loss_at_bins, mass_ratio_epsilon
@@ -93,6 +94,7 @@ class Setup:
             "masses asked": "yes" if self.problem.reweight else "no",
             "scale l": str(scale),
             "bins": f"{self.bins(scale, 'printed')}, without privacy {self.bins(scale, 'none')}",
+            "label regularisation (ours, the paper has none)": f"{SHRINKAGE} x variance of noise and sampling",
             **options,
         }
 
@@ -174,7 +176,7 @@ def curve_studies(setup: Setup) -> Iterator[tuple[CurveKey, StudySettings]]:
     """
     for key in CURVES:
         if key.fixed or key.noise == "none":
-            scale = setup.scale(FIXED_QUERIES)
+            scale = setup.scale(FIXED_QUERIES if key.fixed else setup.queries)
             yield key, StudySettings(key.learner, key.noise, MOST_ROUNDS, scale, setup.bins(scale, key.noise))
             continue
         for rounds in PLAN_LENGTHS:

@@ -6,10 +6,14 @@ decimals, epsilons and p values have 4 significant digits. Infinite values are w
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from simulations.reproduction.findings import EPSILON_COLUMNS
-from simulations.reproduction.model import Cell, Closure, Curve, Wilcoxon
+from simulations.reproduction.model import Cell, Closure, Curve, Reproduction, Wilcoxon
 
 TABLE_HEADER = ("dataset", "column", "mean", "std", "runs")
 CURVES_HEADER = ("dataset", "learner", "noise", "scale", "rounds", "mean", "std", "runs", "epsilon")
@@ -86,3 +90,16 @@ def closures_csv(rows: Sequence[Closure]) -> str:
         CLOSURES_HEADER,
         ((r.dataset, r.column, r.setting, _number(r.column, r.mean), _number(r.column, r.std), r.runs) for r in rows),
     )
+
+
+def as_object(found: Reproduction) -> object:
+    """The reproduction as JSON values; an infinite number is the text "inf", as in the CSV files."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(inner) for inner in value]
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return plain(msgspec.to_builtins(found))

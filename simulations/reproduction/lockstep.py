@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.strategies.base import Trainer
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -29,6 +30,10 @@ class _Order:
         return self.network is not None or self.error is not None
 
 
+class StoppedError(Exception):
+    """The whole was stopped from outside."""
+
+
 class Lockstep:
     """The meeting point of `parties` threads.
 
@@ -39,16 +44,19 @@ class Lockstep:
     def __init__(self, parties: int) -> None:
         self._parties = parties
         self._waiting: dict[int, _Order] = {}
+        self._stopped = False
         self._met = threading.Condition()
 
-    def trainer(self, party: int) -> Callable[[TrainingSet, TrainingOptions], TrainedNetwork]:
+    def trainer(self, party: int) -> Trainer:
         """A `Trainer` for one thread; its number settles the order in which networks are stacked."""
 
         def train(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
             order = _Order(data, options)
             self._waiting[party] = order
             self._train_if_all_wait()
-            self._met.wait_for(lambda: order.done)
+            self._met.wait_for(lambda: order.done or self._stopped)
+            if self._stopped:
+                raise StoppedError
             if order.error is not None:
                 raise RuntimeError("networks that were trained together failed") from order.error
             if order.network is None:
@@ -57,18 +65,29 @@ class Lockstep:
 
         return train
 
+    def stop(self) -> None:
+        """Let no thread train or begin any more. May be called while another thread works."""
+        self._stopped = True
+        if self._met.acquire(blocking=False):
+            self._met.notify_all()
+            self._met.release()
+
     @contextmanager
     def turn(self) -> Iterator[None]:
         """All that one thread does, while no other one works; at its end it trains no more."""
         with self._met:
             try:
+                if self._stopped:
+                    raise StoppedError
                 yield
             finally:
                 self._parties -= 1
                 self._train_if_all_wait()
+                if self._stopped:
+                    self._met.notify_all()
 
     def _train_if_all_wait(self) -> None:
-        if not self._waiting or len(self._waiting) < self._parties:
+        if self._stopped or not self._waiting or len(self._waiting) < self._parties:
             return
         orders = [self._waiting[party] for party in sorted(self._waiting)]
         self._waiting = {}
@@ -88,36 +107,38 @@ class Lockstep:
 
 
 def run_together(
-    items: Sequence[Item], work: Callable[[Item, Callable[[TrainingSet, TrainingOptions], TrainedNetwork]], Found]
-) -> list[Found]:
+    items: Sequence[Item], work: Callable[[Item, Trainer], Found]
+) -> tuple[dict[int, Found], dict[int, Exception]]:
     """`work(item, train)` for every item, each in a thread; networks are trained together.
+
+    An interrupt stops every study where it next needs a network.
 
     Args:
         items: what to work on.
         work: a function of an item and of its trainer.
 
     Returns:
-        The results, in the order of the items.
-
-    Raises:
-        Exception: of the first item that failed; the others are finished first.
+        The results, and the errors of the items that failed, by place.
     """
     meeting = Lockstep(len(items))
     found: dict[int, Found] = {}
-    failed: dict[int, BaseException] = {}
+    failed: dict[int, Exception] = {}
 
     def run(party: int) -> None:
-        with meeting.turn():
-            try:
+        try:
+            with meeting.turn():
                 found[party] = work(items[party], meeting.trainer(party))
-            except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
-                failed[party] = error
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            failed[party] = error
 
-    threads = [threading.Thread(target=run, args=(party,), name=f"study {party}") for party in range(len(items))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[min(failed)]
-    return [found[party] for party in range(len(items))]
+    threads = [
+        threading.Thread(target=run, args=(party,), name=f"study {party}", daemon=True) for party in range(len(items))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        meeting.stop()
+    return found, failed

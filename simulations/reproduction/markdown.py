@@ -74,7 +74,7 @@ def _privacy(found: Reproduction) -> list[str]:
     cells = {(cell.dataset, cell.column): cell for cell in found.table if cell.column in findings.EPSILON_COLUMNS}
     if not cells:
         return []
-    head = ["", "claimed", "true, worst case", "true, at the records of each run", "the query for the masses alone"]
+    head = ["", "claimed", "true, worst case", *findings.EPSILON_HEADS]
     rows = [
         [
             f"**{plain(name)}**",
@@ -83,7 +83,7 @@ def _privacy(found: Reproduction) -> list[str]:
         for name in findings.in_order(dataset for dataset, _ in cells)
     ]
     texts = (findings.EPSILON_MEANING, findings.WHY_NOT_PRIVATE, findings.VALID_INSTEAD)
-    return ["## Privacy of the printed mechanism", *map(plain, texts), _table(head, rows)]
+    return ["## Privacy of the printed mechanism", *map(plain, texts), _table(head, rows), plain(findings.EPSILON_NOTE)]
 
 
 def _tests(found: Reproduction) -> list[str]:
@@ -118,16 +118,22 @@ def _gaps(found: Reproduction) -> list[str]:
                 f"**{plain(gap.dataset)}**",
                 plain(COLUMNS.get(gap.column, gap.column)),
                 "–" if published is None else findings.spread(gap.column, published),
-                "–" if gap.default is None else findings.spread(gap.column, gap.default),
+                findings.spread(gap.column, gap.default),
                 plain(gap.change) if gap.change else "–",
                 "–" if gap.closure is None else findings.spread(gap.column, gap.closure),
+                "–" if gap.closure is None else str(gap.closure.runs),
                 gap.outcome,
             ]
         )
     if not rows:
         return []
-    head = ["", "column", "paper", "ours", "setting changed", "with it", "outcome"]
-    return ["## Cells that differ, and what closes them", _table(head, rows)]
+    head = ["", "column", "paper", "ours", "setting changed", "with it", "runs", "outcome"]
+    parts = ["## Cells that differ, and what closes them", plain(findings.CLOSING), _table(head, rows)]
+    settings = [[plain(change), *map(str, counts)] for change, *counts in findings.setting_rows(found)]
+    if settings:
+        heads = ["setting changed", "runs", "cells of the method", "within", "above", "below"]
+        parts += [plain(findings.ONE_SETTING), _table(heads, settings)]
+    return parts
 
 
 def _curves(found: Reproduction) -> list[str]:

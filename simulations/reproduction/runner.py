@@ -2,18 +2,20 @@
 
 import math
 import os
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
 from learner_node.strategies.base import Trainer
+from protocol.errors import ExprilError
 from simulations.reproduction.experiments import EXPERIMENTS, Setup
 from simulations.reproduction.lockstep import run_together
 from simulations.reproduction.store import Finished, Store
@@ -21,7 +23,15 @@ from simulations.reproduction.store import Finished, Store
 STACKED_PARAMETERS = 40_000
 """Networks of more parameters gain nothing from being stacked by the dozen, and are trained with few runs at a time."""
 MANY_RUNS, FEW_RUNS = 20, 5
+MOST_SHOWN = 3
+MANY_NETWORKS = 100
+"""Runs of so many networks are computed a fifth as many at a time, so that little is lost where one is killed."""
+_IGNORE_INTERRUPTS = (signal.SIGINT, signal.SIG_IGN)
 Progress = Callable[[str, float, float], None]
+
+
+class FailedRunsError(ExprilError):
+    """Runs failed; the text names the first."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +45,17 @@ class Chunk:
     seed: int
 
 
-def compute(chunk: Chunk) -> list[Finished]:
+@dataclass(frozen=True)
+class Computed:
+    """What a chunk gave: finished cells, and run -> why it failed. Errors travel as text: not all can be rebuilt."""
+
+    cells: list[Finished]
+    failures: dict[int, str]
+
+
+def compute(chunk: Chunk) -> Computed:
     """All runs of a chunk, their networks trained together."""
-    warnings.simplefilter("ignore", StewardWarning)  # of the CTG records, which its steward's schema explains
+    warnings.simplefilter("ignore", StewardWarning)  # a CTG attribute that is constant, values outside the bounds
     measure = EXPERIMENTS[chunk.experiment].measure
 
     def work(run: int, train: Trainer) -> dict[str, float]:
@@ -45,12 +63,13 @@ def compute(chunk: Chunk) -> list[Finished]:
 
     start = time.monotonic()
     with threadpool_limits(1):
-        found = run_together(chunk.runs, work)
+        found, failed = run_together(chunk.runs, work)
     seconds = (time.monotonic() - start) / len(chunk.runs)
-    return [
-        Finished(chunk.dataset, run, {name: _stored(value) for name, value in values.items()}, round(seconds, 3))
-        for run, values in zip(chunk.runs, found, strict=True)
+    cells = [
+        Finished(chunk.dataset, chunk.runs[place], {name: _stored(x) for name, x in values.items()}, round(seconds, 3))
+        for place, values in sorted(found.items())
     ]
+    return Computed(cells, {chunk.runs[place]: f"{type(error).__name__}: {error}" for place, error in failed.items()})
 
 
 def run_experiment(
@@ -72,43 +91,60 @@ def run_experiment(
         seed: of the first run's records and networks; run r takes `seed + r`.
         jobs: processes; with 1, everything happens in this one.
         store: where finished cells are, and are added.
-        progress: called with (data set, finished work, all work), in the units of `work_of`.
+        progress: called with (data set, finished work, all work), in units of estimated time.
+
+    Raises:
+        FailedRunsError: some runs failed; all others are finished and kept.
     """
     chunks = [
         Chunk(experiment, name, setup, part, seed)
         for name, setup in setups.items()
-        for part in _parts([run for run in range(runs) if (name, run) not in store.finished], setup)
+        for part in _parts(
+            [run for run in range(runs) if (name, run) not in store.finished],
+            setup,
+            EXPERIMENTS[experiment].networks(setup),
+        )
     ]
     total = sum(_work(chunk) for chunk in chunks)
     done = 0.0
     progress("", done, total)
     # The dearest first, so that no process is left with a long one at the end.
-    for chunk, cells in _computed(sorted(chunks, key=_work, reverse=True), jobs):
-        for cell in cells:
+    failures = []
+    for chunk, computed in _computed(sorted(chunks, key=_work, reverse=True), jobs):
+        for cell in computed.cells:
             store.add(cell)
+        failures += [f"run {run} of {chunk.dataset}: {why}" for run, why in sorted(computed.failures.items())]
         done += _work(chunk)
         progress(chunk.dataset, done, total)
+    if failures:
+        raise FailedRunsError(
+            f"{len(failures)} run(s) failed, all others are kept; the same command tries them again: "
+            + "; ".join(failures[:MOST_SHOWN])
+        )
 
 
-def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, list[Finished]]]:
+def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Computed]]:
     if jobs == 1:
         for chunk in chunks:
             yield chunk, compute(chunk)
         return
-    # Fresh processes: a fork would copy threads' locks. One BLAS thread each, set before numpy starts.
+    # Fresh processes: a fork would copy threads' locks. One BLAS thread each, set before numpy starts. They leave an
+    # interrupt to this process, which ends them: a pool would first finish what it has begun.
     before = {name: os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, "1"))
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal.signal, initargs=_IGNORE_INTERRUPTS)
     try:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            pending: dict[Future[list[Finished]], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
-            try:
-                while pending:
-                    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield pending.pop(future), future.result()
-            finally:
-                for future in pending:
-                    future.cancel()
+        pending: dict[Future[Computed], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
+        while pending:
+            finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield pending.pop(future), future.result()
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.terminate()
+        raise
     finally:
         for name, value in before.items():
             if value is None:
@@ -117,9 +153,11 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, list[
                 os.environ[name] = value
 
 
-def _parts(runs: Sequence[int], setup: Setup) -> list[tuple[int, ...]]:
+def _parts(runs: Sequence[int], setup: Setup, networks: int) -> list[tuple[int, ...]]:
     """Runs that are computed together; the same whatever the number of processes."""
     size = MANY_RUNS if _parameters(setup) <= STACKED_PARAMETERS else FEW_RUNS
+    if networks > MANY_NETWORKS:
+        size //= 5
     return [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
 
 

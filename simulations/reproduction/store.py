@@ -4,11 +4,16 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 import msgspec
 
 from protocol.errors import ConfigurationError
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing keeps two processes apart there
+    fcntl = None  # type: ignore[assignment]
 
 
 class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,31 +44,39 @@ class Store:
         settings: what the numbers depend on (seed, options). A file that was begun with other settings is refused.
 
     Raises:
-        ConfigurationError: the file was begun with other settings, or is no such file.
+        ConfigurationError: the file was begun with other settings, is no such file, or another process works on it.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self._path = path
         self.finished: dict[tuple[str, int], Finished] = {}
-        header = json.dumps({"settings": settings}, sort_keys=True)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._append(header)
-            return
+        self._file = _open_alone(path)
+        try:
+            self._read(path, json.dumps({"settings": settings}, sort_keys=True))
+        except ConfigurationError:
+            self._file.close()
+            raise
+
+    def _read(self, path: Path, header: str) -> None:
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
-            # The line that a killed run was writing.
-            os.truncate(path, len(whole))
+            self._file.truncate(len(whole))  # the line that a killed run was writing
         lines = whole.decode("utf-8").split("\n")[:-1]
         if not lines:
             self._append(header)
-            return
-        if lines[0] != header:
+        elif lines[0] != header:
             raise ConfigurationError(
                 f"{path} was begun with other settings; go on with those, or name another folder with --out"
             )
         self.finished = {(cell.dataset, cell.run): cell for cell in _decode(path, lines)}
+
+    def __enter__(self) -> Self:
+        """The store itself; leaving lets go of the file."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the file, so that another store may open it."""
+        self._file.close()
 
     def add(self, cell: Finished) -> None:
         """Keep a cell; it is on disk when this returns."""
@@ -71,21 +84,32 @@ class Store:
         self.finished[cell.dataset, cell.run] = cell
 
     def _append(self, line: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings that a file was begun with; none where it does not say."""
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        settings: dict[str, Any] = json.loads(first)["settings"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return settings
 
 
 def read_finished(path: Path) -> list[Finished]:
-    """The finished cells of a file, whatever its settings.
+    """The finished cells of a file, each run of a data set once, whatever its settings.
 
     Raises:
         ConfigurationError: a line is no finished cell.
     """
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    return _decode(path, whole.decode("utf-8").split("\n")[:-1])
+    cells = _decode(path, whole.decode("utf-8").split("\n")[:-1])
+    return list({(cell.dataset, cell.run): cell for cell in cells}.values())
 
 
 def _decode(path: Path, lines: list[str]) -> list[Finished]:
@@ -96,3 +120,19 @@ def _decode(path: Path, lines: list[str]) -> list[Finished]:
         except msgspec.MsgspecError as error:
             raise ConfigurationError(f"line {number} of {path} is no finished cell: {error}") from None
     return found
+
+
+def _open_alone(path: Path) -> IO[bytes]:
+    """The file, open for appending and locked; the system lets go of it however the process ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise ConfigurationError(f"another process works on {path}; wait for it, or choose another --out") from None
+    return file
