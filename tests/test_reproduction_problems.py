@@ -157,6 +157,25 @@ def test_values_of_seed_0(request, name, source, oracle, test):
     np.testing.assert_allclose(found, [source, oracle, test], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "ones"),
+    [
+        ("A", (1104, 1132, 1106)),
+        ("B", (1228, 1205, 1209)),
+        ("C", (2005, 2995, 2951)),
+        ("D", (2679, 2321, 2369)),
+        ("E", (2521, 2479, 2432)),
+        ("CTG-A", (555, 542, 558)),
+        ("CTG-B", (568, 550, 251)),
+    ],
+)
+def test_labels_of_seed_0(request, name, ones):
+    if name in CTG:
+        request.getfixturevalue("workbook")
+    data = draw(name, 0)
+    assert tuple(int(labels.sum()) for labels in (data.source_labels, data.oracle_labels, data.test_labels)) == ones
+
+
 # --- A and B ----------------------------------------------------------------------------------------------
 
 
