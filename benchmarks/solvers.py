@@ -1,16 +1,17 @@
 """The solvers of Pb. 1 and Pb. 2 against plain gradient descent, scipy and OSQP, their scaling, and the label model.
 
 The instance has the size of the paper's set E: 5000 source records, 25 attributes, 10 bins each, Laplace noise of
-scale 75. In Pb. 1 the regularisation of the strategies `paper-i` and `paper-c` is the squared noise scale; 1e-6 and 1e-2
-stand for none and for little. In Pb. 2 the paper has none, for which 1e-3 stands; the strategies' own is about 1,100 here.
+scale 75. In Pb. 1 the regularisation of the strategies `paper-i` and `paper-c` is the squared noise scale; 1e-6 and
+1e-2 stand for none and for little. In Pb. 2 the paper has none, for which 1e-3 stands; the strategies' own is about
+1,100 here.
 
 Plain descent takes steps of 1 / L, L the largest eigenvalue of the Hessian (given to it for free), until its objective
 is within a relative 1e-6, and then 1e-12, of ours. The first is a rough answer; ours comes with a certificate (a
 residual below 1e-12), so the second is the same objective. Where a baseline is stopped by the time limit, the ratio is
 a lower bound and the note says so. The points of all baselines are clipped to the bounds before they are compared.
 
-With the strategies' own regularisation the Hessian is well conditioned: a few dozen plain steps suffice, no method can be
-20 times faster, and most of our time buys the certificate, since a relative gap of 1e-12 needs a residual of 1e-6 only.
+With the strategies' own regularisation the Hessian is well conditioned: a few dozen plain steps suffice, no method can
+be 20 times faster, and most of our time buys the certificate: a relative gap of 1e-12 needs a residual of 1e-6 only.
 With two hypotheses plain descent comes within 1e-6 early, too; to 1e-12 it takes many times longer.
 """
 

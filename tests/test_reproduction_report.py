@@ -262,7 +262,14 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
     chosen_by = ("h_star", "h0_star")
     everywhere = {place: away(place, *numbers) for place, numbers in table.items()}
     distances = {place: z for place, z in everywhere.items() if z is not None and place[1] not in chosen_by}
-    shut = {place for place, *numbers in attempts if (z := away(place, *numbers)) is not None and abs(z) <= 2}
+    shut = {
+        place
+        for place, *numbers in attempts
+        if (z := away(place, *numbers)) is not None
+        and abs(z) <= 2
+        and place in table
+        and abs(numbers[0] - TABLE_2[place].mean) < abs(table[place][0] - TABLE_2[place].mean)
+    }
     above = {place for place, z in distances.items() if z > 2}
     below = {place for place, z in distances.items() if z < -2}
     counts = findings.tally(found)

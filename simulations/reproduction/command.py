@@ -20,7 +20,7 @@ from simulations.reproduction.model import Closure, Provenance, Reproduction
 from simulations.reproduction.page import build_page
 from simulations.reproduction.problems import PAPER_DATASETS
 from simulations.reproduction.runner import Progress, run_experiment
-from simulations.reproduction.settings import CLOSURES, SETTINGS
+from simulations.reproduction.settings import SETTINGS
 from simulations.reproduction.store import Finished, Store, read_finished, read_settings
 from simulations.reproduction.summary import closures, learning_curves, table_cells, wilcoxon_tests
 
@@ -147,8 +147,10 @@ def gather(out: Path) -> Reproduction:
     table, figure = finished(TABLE), finished(FIGURE)
     cells = table_cells(table)
     changed: list[Closure] = []
-    for setting in filter(lambda name: of_the_same_seeds(f"{TABLE}-{name}"), SETTINGS):
-        changed += closures(setting, finished(f"{TABLE}-{setting}"), CLOSURES)
+    for setting, meaning in SETTINGS.items():
+        if not of_the_same_seeds(f"{TABLE}-{setting}"):
+            continue
+        changed += closures(setting, finished(f"{TABLE}-{setting}"), meaning.columns)
     provenance = _read_provenance(out)
     return Reproduction(
         table=cells,

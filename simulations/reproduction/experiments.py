@@ -133,7 +133,7 @@ def table_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
 
 
 def printed_run(laboratory: Laboratory, setup: Setup) -> dict[str, float]:
-    """The columns of Table 2 that the paper has and a setting can change, for one run: accuracies in percent."""
+    """The columns of Table 2 that a setting may change and the paper has, for one run: accuracies in percent."""
     found = {"h_star": 100 * laboratory.in_site()}
     for column, settings in table_studies(setup).items():
         if settings.noise != "valid":

@@ -56,9 +56,15 @@ def as_cell(closure: Closure) -> Cell:
     return Cell(closure.dataset, closure.column, closure.mean, closure.std, closure.runs, closure.mean)
 
 
-def closes(closure: Closure) -> bool:
-    """Return whether the changed setting brings the cell within two standard errors of the paper."""
-    return standing(as_cell(closure)) == "within"
+def closes(closure: Closure, default: Cell) -> bool:
+    """Return whether the changed setting brings the cell nearer, and within two standard errors of the paper.
+
+    Nearer, because fewer runs alone make a standard error larger.
+    """
+    made = as_cell(closure)
+    if made.difference is None or default.difference is None:
+        return False
+    return standing(made) == "within" and abs(made.difference) < abs(default.difference)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,12 @@ class Counts:
 
 def tally(found: Reproduction) -> Counts:
     """Return the counts of a table."""
-    closed = {(closure.dataset, closure.column) for closure in found.closures if closes(closure)}
+    cells = {(cell.dataset, cell.column): cell for cell in found.table}
+    closed = {
+        place
+        for closure in found.closures
+        if (place := (closure.dataset, closure.column)) in cells and closes(closure, cells[place])
+    }
     sides = [
         (standing(cell), (cell.dataset, cell.column) in closed) for cell in found.table if cell.column not in CHOSEN
     ]
@@ -312,7 +323,7 @@ class Gap:
         """What the setting did."""
         if self.closure is None:
             return "open: no setting found"
-        return "closed" if closes(self.closure) else "not closed"
+        return "closed" if closes(self.closure, self.default) else "not closed"
 
 
 def gaps(found: Reproduction) -> tuple[Gap, ...]:
@@ -380,7 +391,7 @@ EPSILON_NOTE = (
 )
 CLOSING = (
     "The paper leaves settings open. For each cell outside two standard errors, the run with one changed setting "
-    "that came nearest to the paper stands beside ours; “closed” means within two standard errors of the paper, of "
+    "that came nearest to the paper stands beside ours; “closed” means nearer and within two standard errors of it, of "
     "which fewer runs have larger ones. Every attempt is in closures.csv. Longer or shorter training changes h* "
     "itself."
 )

@@ -43,8 +43,8 @@ from simulations.seeded_noise import SeededNoise
 ORACLE = "oracle"
 LABEL, CLASSES = "label", ("0", "1")
 BOUND = 32.0
-"""Declared bounds of all attributes: the records are standardised by the source, or lie in [0, 1]. A few CTG rows (12 in
-20 draws) have an attribute beyond; it counts as the bound."""
+"""Declared bounds of all attributes: the records are standardised by the source, or lie in [0, 1]. A few CTG rows
+(12 in 20 draws) have an attribute beyond; it counts as the bound."""
 SILENT_SCALE = Fraction(1, 1000)
 """Scale of the noise where none is wanted: a draw beyond 0.03 has a probability below 1e-13."""
 Options = dict[str, object]
