@@ -333,6 +333,13 @@ def test_the_valid_studies_cost_exactly_what_they_claim(reweight):
     assert lab.spent(simulation=True) == 1
 
 
+@pytest.mark.parametrize("noise", ["none", "printed", "valid"])
+def test_noise_from_a_seed_runs_every_mechanism(noise):
+    first, second = (laboratory(noise_seed=3).study(StudySettings("I", noise, 1, Fraction(6), 4)) for _ in range(2))
+
+    assert first == second
+
+
 def test_the_same_noise_gives_the_same_accuracies():
     """Also where the networks are trained beside those of another study."""
     settings = StudySettings("C", "printed", 2, Fraction(9), 4)

@@ -64,7 +64,7 @@ class Setup:
         return trained | self.options
 
     def scale(self, queries: int) -> Fraction:
-        """L = d queries / epsilon (Eq. 14)."""
+        """The scale l = d queries / epsilon (Eq. 14)."""
         return self.problem.dimensions * queries / EPSILON
 
     def bins(self, scale: Fraction, noise: Noise) -> int:

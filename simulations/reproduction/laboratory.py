@@ -27,6 +27,7 @@ from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer
 from learner_node.study import Federation
+from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition
@@ -41,7 +42,7 @@ from simulations.reproduction.model import Noise
 from simulations.seeded_noise import SeededNoise
 
 ORACLE = "oracle"
-LABEL, CLASSES = "label", ("0", "1")
+LABEL_COLUMN, CLASSES = "label", ("0", "1")
 BOUND = 32.0
 """Declared bounds of all attributes: the records are standardised by the source, or lie in [0, 1]. A few CTG rows
 (12 in 20 draws) have an attribute beyond; it counts as the bound."""
@@ -106,9 +107,8 @@ class Laboratory:
     ) -> None:
         self._reweight, self._options, self._seed, self._train = reweight, options, seed, train
         self._steward = _steward(draw)
-        frame = _frame(draw, draw.oracle).with_columns(pl.Series(LABEL, draw.oracle_labels).cast(pl.String))
-        self._source = _frame(draw, draw.source)
-        self._source_records = encode_frame(self._source, self._steward.schema)
+        frame = _frame(draw, draw.oracle).with_columns(pl.Series(LABEL_COLUMN, draw.oracle_labels).cast(pl.String))
+        self._source = encode_frame(_frame(draw, draw.source), self._steward.schema)
         self._private = encode_frame(frame, self._steward.schema)
         self._private_labels = draw.oracle_labels.astype(np.float64)
         self._test = encode_frame(_frame(draw, draw.test), self._steward.schema)
@@ -145,9 +145,9 @@ class Laboratory:
                 carrier=DirectCarrier({curator.identity: curator.handle}),
                 clock=_now,
                 entropy=secrets.token_bytes,
-                allow_not_private=settings.noise != "valid" or not curator.policy.private,
+                allow_not_private=curator.label != PRODUCTION,
             ),
-            lambda _schema: self._source_records,
+            lambda _schema: self._source,
             strategy=f"paper-{settings.learner.lower()}",
             options={
                 **self._options,
@@ -216,7 +216,7 @@ def _policy(learner: SigningKey, *, simulation: bool, printed: bool) -> Policy:
 def _steward(draw: Draw) -> StewardFile:
     """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit."""
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
-    return StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(draw.oracle))
+    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=len(draw.oracle))
 
 
 def _frame(draw: Draw, records: NDArray[np.float64]) -> pl.DataFrame:
