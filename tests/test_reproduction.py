@@ -20,7 +20,7 @@ from learner_node.networks import TrainingOptions, TrainingSet, train_network
 from learner_node.strategies.base import train_alone
 from protocol.errors import ConfigurationError
 from simulations.cli import app
-from simulations.reproduction import experiments
+from simulations.reproduction import experiments, summary
 from simulations.reproduction.command import Request, gather, parse_datasets, reproduce
 from simulations.reproduction.draws import Draw
 from simulations.reproduction.experiments import (
@@ -403,6 +403,38 @@ def test_curves_have_every_point_once_and_a_plan_costs_at_most_epsilon(name):
             assert claimed == Fraction(rounds + masses) * d / scale
             assert key.fixed or claimed <= 1
     assert curve_epsilon(setup, CURVES[-1], 10) == Fraction(10 + masses, 3)
+
+
+def test_curves_of_two_rounds_from_studies_to_points(monkeypatch):
+    """Each point is the mean over runs of what the run measured; a plan-scaled one is a study of its own."""
+    asked = []
+    study = Laboratory.study
+
+    def spying(self, settings):
+        asked.append(settings)
+        return study(self, settings)
+
+    monkeypatch.setattr(Laboratory, "study", spying)
+    for module in (experiments, summary):
+        monkeypatch.setattr(module, "PLAN_LENGTHS", range(1, 3))
+    monkeypatch.setattr(experiments, "MOST_ROUNDS", 2)
+    setup = Setup.of("C")
+    runs = [Finished("C", run, experiments.curve_run(laboratory(), setup), 1.0) for run in range(2)]
+
+    assert len(asked) == 2 * 2 * (1 + 2 + 2 + 1)
+    curves = summary.learning_curves(runs, {"C": setup})
+    assert len(curves) == 8
+    for curve in curves:
+        key = experiments.CurveKey(curve.learner, curve.noise, curve.fixed)
+        for point in curve.points:
+            values = [run.value(f"{key} {point.rounds}") for run in runs]
+            assert point.mean == pytest.approx(np.mean(values))
+            assert point.std == pytest.approx(np.std(values, ddof=1))
+            assert -100 < point.mean < 100
+    costs = {(c.noise, c.fixed): [point.epsilon for point in c.points] for c in curves}
+    assert costs["printed", False] == costs["valid", False] == [1.0, 1.0]
+    assert costs["printed", True] == pytest.approx([2 / 3, 1.0])
+    assert costs["none", False] == [math.inf, math.inf]
 
 
 # --- runs that are killed and go on -----------------------------------------------------------------------
