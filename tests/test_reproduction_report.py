@@ -292,7 +292,7 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
 
 def test_the_verdict_says_what_it_finds():
     text = " ".join(findings.verdict(FULL))
-    assert "Table 2 (100 runs, 7 data sets) and Figure 1 (7 data sets) of the paper were run again" in text
+    assert "Table 2 (100 runs, 7 data sets) and Figure 1 (100 runs, 7 data sets) of the paper were run again" in text
     assert "about 1 would lie outside by chance alone" in text
     assert "its worst case is infinite" in text
     valid, printed = ([c.mean for c in FULL.table if c.column.startswith(start)] for start in ("valid", "1DP"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simulations.report.page import count
-from simulations.reproduction.model import CHOSEN, COLUMNS, Cell, Closure, Reproduction, Wilcoxon
+from simulations.reproduction.model import CHOSEN, COLUMNS, Cell, Closure, Point, Reproduction, Wilcoxon
 from simulations.reproduction.published import NOT_SIGNIFICANT, TABLE_2, Published
 
 LIMIT = 2.0
@@ -229,7 +229,9 @@ def _scope(found: Reproduction) -> str:
     if found.table:
         parts.append(f"Table 2 ({_runs(found.table)}, {_sets(cell.dataset for cell in found.table)})")
     if found.curves:
-        parts.append(f"Figure 1 ({_sets(curve.dataset for curve in found.curves)})")
+        points = [point for curve in found.curves for point in curve.points]
+        runs = f"{_runs(points)}, " if points else ""
+        parts.append(f"Figure 1 ({runs}{_sets(curve.dataset for curve in found.curves)})")
     if not parts:
         return ""
     verb = "were" if len(parts) > 1 else "was"
@@ -240,7 +242,7 @@ def _sets(names: Iterable[str]) -> str:
     return count(len(set(names)), "data set")
 
 
-def _runs(cells: Sequence[Cell]) -> str:
+def _runs(cells: Sequence[Cell | Point]) -> str:
     low, high = min(cell.runs for cell in cells), max(cell.runs for cell in cells)
     return f"{low} to {high} runs" if low < high else count(high, "run")
 
