@@ -3,13 +3,14 @@
 import math
 import os
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +27,6 @@ MANY_RUNS, FEW_RUNS = 20, 5
 MOST_SHOWN = 3
 MANY_NETWORKS = 100
 """Runs of so many networks are computed a fifth as many at a time, so that little is lost where one is killed."""
-_IGNORE_INTERRUPTS = (signal.SIGINT, signal.SIG_IGN)
 Progress = Callable[[str, float, float], None]
 
 
@@ -132,7 +132,7 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Compu
     # interrupt to this process, which ends them: a pool would first finish what it has begun.
     before = {name: os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, "1"))
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal.signal, initargs=_IGNORE_INTERRUPTS)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_worker)
     try:
         pending: dict[Future[Computed], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
         while pending:
@@ -151,6 +151,19 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Compu
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _begin_worker() -> None:
+    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _parts(runs: Sequence[int], setup: Setup, networks: int) -> list[tuple[int, ...]]:

@@ -49,10 +49,6 @@ SETTINGS: dict[str, Setting] = {
     "unshrunk": Setting("labels with next to no regularisation", lambda setup: changed(setup, label_alpha=1e-3)),
     "weakly-shrunk": Setting("labels with a weak regularisation", lambda setup: changed(setup, label_alpha=80.0)),
     "rule-bins": Setting("bins by the rule for noise also without it", lambda setup: replace(setup, silent_bins=2)),
-    "finest-bins": Setting(
-        "sixteen times the bins, next to no regularisation",
-        lambda setup: changed(_finer(setup, 16), label_alpha=1e-3),
-    ),
     "longer-training": Setting("a third more epochs", lambda setup: _epochs(setup, 4 / 3), True),
     "shorter-training": Setting("a quarter fewer epochs", lambda setup: _epochs(setup, 3 / 4), True),
     "fine-bins": Setting(
