@@ -30,6 +30,10 @@ class _Order:
         return self.network is not None or self.error is not None
 
 
+LISTEN_SECONDS = 0.5
+"""An interrupt may reach another thread; the one that waits only hears of it when it wakes."""
+
+
 class StoppedError(Exception):
     """The whole was stopped from outside."""
 
@@ -138,7 +142,8 @@ def run_together(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                thread.join(LISTEN_SECONDS)
     finally:
         meeting.stop()
     return found, failed

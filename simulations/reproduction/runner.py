@@ -18,7 +18,7 @@ from curator_node.dataset import StewardWarning
 from learner_node.strategies.base import Trainer
 from protocol.errors import ExprilError
 from simulations.reproduction.experiments import EXPERIMENTS, Setup
-from simulations.reproduction.lockstep import run_together
+from simulations.reproduction.lockstep import LISTEN_SECONDS, run_together
 from simulations.reproduction.store import Finished, Store
 
 STACKED_PARAMETERS = 40_000
@@ -136,7 +136,7 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Compu
     try:
         pending: dict[Future[Computed], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
         while pending:
-            finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+            finished, _ = wait(pending, timeout=LISTEN_SECONDS, return_when=FIRST_COMPLETED)
             for future in finished:
                 yield pending.pop(future), future.result()
         pool.shutdown()
