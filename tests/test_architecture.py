@@ -31,7 +31,7 @@ PINNED = {
     },
     "pooch": {"simulations/datasets/files.py"},
     "safetensors": {"protocol/hypotheses.py"},
-    "jinja2": {"simulations/report/page.py", "simulations/reproduction/page.py"},
+    "jinja2": {"simulations/report/templates.py"},
 }
 IMPURE = {"time", "datetime", "os", "random", "secrets", "socket", "pathlib", "subprocess", "requests", "uuid"}
 NEVER = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}

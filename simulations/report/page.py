@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import cache
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from statistics import median, quantiles
 
-import jinja2
 from markupsafe import Markup
 
 from simulations.report import plots
@@ -32,7 +30,9 @@ from simulations.report.model import (
     SiteScore,
     exact,
 )
+from simulations.report.templates import Template, asset, page_template
 
+PACKAGE = "simulations.report"
 FEW = 20
 """With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
 
@@ -366,24 +366,16 @@ def _indices(report: RunReport) -> dict[str, int]:
 
 
 @cache
-def _asset(name: str) -> str:
-    return resources.files("simulations.report").joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+def _template() -> Template:
+    return page_template(
+        PACKAGE,
+        {
+            "plain": plots.plain,
+            "budget": lambda text: number(exact(text)),
+            "count": count,
+            "runs": runs,
+        },
     )
-    environment.filters["plain"] = plots.plain
-    environment.filters["budget"] = lambda text: number(exact(text))
-    environment.filters["count"] = count
-    environment.filters["runs"] = runs
-    return environment.from_string(_asset("template.html.j2"))
 
 
 def build_page(report: RunReport) -> str:
@@ -397,7 +389,7 @@ def build_page(report: RunReport) -> str:
     groups = _site_groups(report, axis)
     crowded = len(groups) > FEW
     budget_rows = _budget_rows(report, indices, budget_axis)
-    script, style = _asset("page.js"), _asset("page.css")
+    script, style = asset(PACKAGE, "page.js"), asset(PACKAGE, "page.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _template().render(
         report=report,

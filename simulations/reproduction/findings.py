@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simulations.report.page import count
-from simulations.reproduction.model import CHOSEN, COLUMNS, Cell, Closure, Point, Reproduction, Wilcoxon
+from simulations.reproduction.model import CHOSEN, COLUMNS, NOISE_TITLES, Cell, Closure, Point, Reproduction, Wilcoxon
 from simulations.reproduction.published import NOT_SIGNIFICANT, TABLE_2, Published
 
 LIMIT = 2.0
@@ -358,6 +358,19 @@ def _distance(closure: Closure) -> float:
     """How far a changed setting ends from the paper, in standard errors."""
     errors = as_cell(closure).standard_errors
     return math.inf if errors is None or math.isnan(errors) else abs(errors)
+
+
+def ordered_tests(found: Reproduction) -> list[Wilcoxon]:
+    """Return the tests by data set, then by noise."""
+    datasets, noises = in_order(row.dataset for row in found.wilcoxon), list(NOISE_TITLES)
+    return sorted(found.wilcoxon, key=lambda row: (datasets.index(row.dataset), noises.index(row.noise)))
+
+
+def settings_by_dataset(found: Reproduction) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
+    """Return the data sets, and each setting's name with its value for each of them."""
+    datasets = in_order(found.settings)
+    names = dict.fromkeys(name for dataset in datasets for name in found.settings[dataset])
+    return datasets, [(name, tuple(found.settings[each].get(name, "–") for each in datasets)) for name in names]
 
 
 def epsilon_summary(cell: Cell | None) -> str:

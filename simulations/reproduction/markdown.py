@@ -89,7 +89,6 @@ def _privacy(found: Reproduction) -> list[str]:
 def _tests(found: Reproduction) -> list[str]:
     if not found.wilcoxon:
         return []
-    datasets, noises = findings.in_order(row.dataset for row in found.wilcoxon), list(NOISE_TITLES)
     rows = [
         [
             f"**{plain(row.dataset)}**",
@@ -100,7 +99,7 @@ def _tests(found: Reproduction) -> list[str]:
             findings.paper_says(row),
             findings.agreement(row),
         ]
-        for row in sorted(found.wilcoxon, key=lambda row: (datasets.index(row.dataset), noises.index(row.noise)))
+        for row in findings.ordered_tests(found)
     ]
     return [
         "## C-ExPriL against I-ExPriL",
@@ -164,9 +163,8 @@ def _origin(found: Reproduction) -> list[str]:
     both = (("Table 2", found.table_provenance), ("Figure 1", found.curves_provenance))
     parts = [text for title, where in both if where is not None for text in _provenance(title, where)]
     if found.settings:
-        datasets = findings.in_order(found.settings)
-        names = dict.fromkeys(name for dataset in datasets for name in found.settings[dataset])
-        rows = [[plain(name), *(plain(found.settings[each].get(name, "–")) for each in datasets)] for name in names]
+        datasets, settings = findings.settings_by_dataset(found)
+        rows = [[plain(name), *map(plain, values)] for name, values in settings]
         parts += ["### Settings by data set", _table(["", *map(plain, datasets)], rows)]
     return ["## Where the numbers come from", *parts] if parts else []
 

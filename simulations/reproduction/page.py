@@ -7,16 +7,17 @@ with autoescape. The style is the one of a run's report, with a sheet of its own
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
-import jinja2
 from markupsafe import Markup
 
 from simulations.report.page import count, moment
 from simulations.report.plots import SHAPES
+from simulations.report.templates import Template, asset, page_template
 from simulations.reproduction import findings, plots
-from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Noise, Point, Reproduction, Wilcoxon
+from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Noise, Point, Reproduction
 from simulations.reproduction.published import TABLE_2, Published
+
+PACKAGE = "simulations.reproduction"
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,6 @@ def _epsilons(cells: dict[tuple[str, str], Cell]) -> list[EpsilonRow]:
     ]
 
 
-def _tests(rows: Sequence[Wilcoxon]) -> list[Wilcoxon]:
-    datasets, noises = findings.in_order(row.dataset for row in rows), list(NOISE_TITLES)
-    return sorted(rows, key=lambda row: (datasets.index(row.dataset), noises.index(row.noise)))
-
-
 @dataclass(frozen=True)
 class NumbersRow:
     """One curve in the table under its figure: a point for each t of the head, or None; costs for those with noise."""
@@ -113,45 +109,29 @@ def _keys(curves: Sequence[Curve]) -> list[Key]:
     return [Key(*style) for style in dict.fromkeys(plots.STYLES[c.noise, c.fixed] for c in plots.by_style(curves))]
 
 
-def _settings(found: Reproduction) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]]:
-    datasets = findings.in_order(found.settings)
-    names = dict.fromkeys(name for dataset in datasets for name in found.settings[dataset])
-    return datasets, [(name, tuple(found.settings[dataset].get(name, "–") for dataset in datasets)) for name in names]
-
-
 def _noise(name: Noise) -> str:
     return NOISE_TITLES[name]
 
 
 @cache
-def _asset(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+def _template() -> Template:
+    return page_template(
+        PACKAGE,
+        {
+            "count": count,
+            "moment": moment,
+            "noise": _noise,
+            "epsilon": findings.epsilon,
+            "signed": findings.signed,
+            "probability": findings.probability,
+            "point": plots.point_text,
+            "difference": findings.difference,
+            "errors": findings.errors,
+            "paper_says": findings.paper_says,
+            "we_say": findings.we_say,
+            "agreement": findings.agreement,
+        },
     )
-    environment.filters |= {
-        "count": count,
-        "moment": moment,
-        "noise": _noise,
-        "epsilon": findings.epsilon,
-        "signed": findings.signed,
-        "probability": findings.probability,
-        "point": plots.point_text,
-        "difference": findings.difference,
-        "errors": findings.errors,
-        "paper_says": findings.paper_says,
-        "we_say": findings.we_say,
-        "agreement": findings.agreement,
-    }
-    return environment.from_string(_asset("simulations.reproduction", "template.html.j2"))
 
 
 def build_page(found: Reproduction) -> str:
@@ -163,8 +143,8 @@ def build_page(found: Reproduction) -> str:
     datasets = findings.in_order(dataset for dataset, column in cells if column in findings.TABLE_COLUMNS)
     columns = [column for column in findings.TABLE_COLUMNS if any((name, column) in cells for name in datasets)]
     curve_sets = findings.in_order(curve.dataset for curve in found.curves if curve.points)
-    setting_sets, settings = _settings(found)
-    style = _asset("simulations.report", "page.css") + _asset("simulations.reproduction", "page.css")
+    setting_sets, settings = findings.settings_by_dataset(found)
+    style = asset("simulations.report", "page.css") + asset(PACKAGE, "page.css")
     return _template().render(
         found=found,
         headline=findings.headline(found),
@@ -180,7 +160,7 @@ def build_page(found: Reproduction) -> str:
         meaning=findings.EPSILON_MEANING,
         why=findings.WHY_NOT_PRIVATE,
         instead=findings.VALID_INSTEAD,
-        tests=_tests(found.wilcoxon),
+        tests=findings.ordered_tests(found),
         gaps=findings.gaps(found),
         setting_rows=findings.setting_rows(found),
         closing=findings.CLOSING,

@@ -128,10 +128,8 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Compu
         for chunk in chunks:
             yield chunk, compute(chunk)
         return
-    # Fresh processes: a fork would copy threads' locks. One BLAS thread each, set before numpy starts. They leave an
-    # interrupt to this process, which ends them: a pool would first finish what it has begun.
-    before = {name: os.environ.get(name) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
-    os.environ.update(dict.fromkeys(before, "1"))
+    # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
+    # would first finish what it has begun.
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_worker)
     try:
         pending: dict[Future[Computed], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
@@ -145,12 +143,6 @@ def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Compu
         for process in active_children():
             process.terminate()
         raise
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _begin_worker() -> None:

@@ -58,17 +58,15 @@ class Store:
 
     def _read(self, path: Path, header: str) -> None:
         content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            self._file.truncate(len(whole))  # the line that a killed run was writing
-        lines = whole.decode("utf-8").split("\n")[:-1]
+        self._file.truncate(content.rfind(b"\n") + 1)
+        lines = _whole_lines(content)
         if not lines:
             self._append(header)
         elif lines[0] != header:
             raise ConfigurationError(
                 f"{path} was begun with other settings; go on with those, or name another folder with --out"
             )
-        self.finished = {(cell.dataset, cell.run): cell for cell in _decode(path, lines)}
+        self.finished = _decode(path, lines)
 
     def __enter__(self) -> Self:
         """The store itself; leaving lets go of the file."""
@@ -106,19 +104,22 @@ def read_finished(path: Path) -> list[Finished]:
     Raises:
         ConfigurationError: a line is no finished cell.
     """
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    cells = _decode(path, whole.decode("utf-8").split("\n")[:-1])
-    return list({(cell.dataset, cell.run): cell for cell in cells}.values())
+    return list(_decode(path, _whole_lines(path.read_bytes())).values())
 
 
-def _decode(path: Path, lines: list[str]) -> list[Finished]:
-    found = []
+def _whole_lines(content: bytes) -> list[str]:
+    """The lines that end; what follows them is one that a killed run was writing."""
+    return content[: content.rfind(b"\n") + 1].decode("utf-8").split("\n")[:-1]
+
+
+def _decode(path: Path, lines: list[str]) -> dict[tuple[str, int], Finished]:
+    found = {}
     for number, line in enumerate(lines[1:], 2):
         try:
-            found.append(msgspec.json.decode(line, type=Finished))
+            cell = msgspec.json.decode(line, type=Finished)
         except msgspec.MsgspecError as error:
             raise ConfigurationError(f"line {number} of {path} is no finished cell: {error}") from None
+        found[cell.dataset, cell.run] = cell
     return found
 
 
