@@ -6,6 +6,7 @@ point, cell and prediction are the same to the last bit alone or among a million
 """
 
 import math
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -25,6 +26,8 @@ COORDINATE_COST = 100
 """Scaling and rounding a coordinate takes about as long as this many multiply-adds of a matrix product."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
+BLOCK_ENTRIES = 262_144
+"""Numbers of one array that are worked on at once (2 MB): it stays in the second-level cache between steps."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -96,6 +99,18 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 points[np.arange(len(records)), start + hot] = to_grid(np.float64(feature.factor))
                 start += len(feature.levels) + 1
         return points
+
+    def blocks(self, records: Records, width: int = 1) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """The points block by block: (rows of the block, their points), covering every record once, in order.
+
+        Args:
+            records: n records.
+            width: of the widest array that is made of a point; blocks are as many rows as keep it small.
+        """
+        rows = max(1, BLOCK_ENTRIES // max(width, self.width))
+        for start in range(0, len(records), rows):
+            block = slice(start, start + rows)
+            yield block, self.points(records.take(block))
 
 
 def to_grid(values: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
