@@ -62,9 +62,8 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         centres = self.grid
         # One matrix product [z, 1] [2 c, -|c|^2]' gives |z|^2 - |z - c|^2, greatest for the nearest centre.
         weights = np.column_stack([2.0 * centres, -np.einsum("kw,kw->k", centres, centres)])
-        tiles = [
-            np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in range(0, len(weights), MOST_TILE)
-        ]
+        starts = range(0, len(weights), MOST_TILE)
+        tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
         found = np.zeros(len(records), np.intp)
         for block, points in self.features.blocks(records, min(len(centres), MOST_TILE)):
             extended = np.column_stack([points, np.ones(len(points))])
