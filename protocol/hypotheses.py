@@ -102,13 +102,15 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         ]
         found = np.empty(len(records))
         for block, points in self.features.blocks(records, max(len(bias) for _, bias in layers)):
-            activations = points
+            sums = points
             for index, (weight, bias) in enumerate(layers):
-                sums = activations @ weight + bias
+                sums = sums @ weight
+                sums += bias
                 if index < len(layers) - 1:
-                    activations = np.clip(np.rint(sums / STEPS), 0.0, MOST_ACTIVATION * STEPS)
-                else:
-                    found[block] = sums[:, 0]
+                    sums /= STEPS
+                    np.rint(sums, out=sums)
+                    np.clip(sums, 0.0, MOST_ACTIVATION * STEPS, out=sums)
+            found[block] = sums[:, 0]
         return found
 
     def predict(self, records: Records) -> NDArray[np.bool_]:

@@ -15,6 +15,8 @@ PRODUCT_STEPS = STEPS * STEPS
 """Steps per unit of a product of two grid numbers: 2^24."""
 MOST_EDGE = 2.0**27
 """Beyond every logit (below 2^26 + 2^6) and every projection (at most 2^25); 2^51 steps, exact in float64."""
+COMPARISON_COST = 200
+"""A comparison of a binary search, where the edges are many, takes as long as this many multiply-adds."""
 
 GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
 """Edges e_1 < ... < e_b in units; b + 1 bins, bin j holding e_j <= v < e_{j+1} after rounding to steps of 2^-24."""
@@ -39,9 +41,9 @@ def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp
     return np.searchsorted(_steps(edges), values, side="right")
 
 
-def comparisons(edges: Sequence[float]) -> int:
-    """Comparisons per value (a binary search), counted as multiply-adds."""
-    return max(1, len(edges).bit_length())
+def search_cost(edges: Sequence[float]) -> int:
+    """What a binary search among the edges costs for one value, in multiply-adds of a matrix product."""
+    return COMPARISON_COST * max(1, len(edges).bit_length())
 
 
 def _steps(edges: Sequence[float]) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ Exact by construction: points and centres are whole numbers of grid steps, so th
 2 z.c - |c|^2 is a whole number below 2^53 in every partial sum, whatever a BLAS does with the order.
 """
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -65,11 +66,15 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         starts = range(0, len(weights), MOST_TILE)
         tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
         found = np.zeros(len(records), np.intp)
+        memory = np.empty(0)
         for block, points in self.features.blocks(records, min(len(centres), MOST_TILE)):
             extended = np.column_stack([points, np.ones(len(points))])
             best = np.full(len(points), -np.inf)
             for start, tile in zip(starts, tiles, strict=True):
-                nearness = extended @ tile
+                shape = (len(points), tile.shape[1])
+                if memory.size < math.prod(shape):
+                    memory = np.empty(math.prod(shape))
+                nearness = np.matmul(extended, tile, out=memory[: math.prod(shape)].reshape(shape))
                 nearest = np.argmax(nearness, axis=1)
                 value = np.take_along_axis(nearness, nearest[:, None], axis=1)[:, 0]
                 nearer = value > best

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap, to_grid
-from protocol.partitions.grid_edges import GridEdges, bins, check_edges, comparisons
+from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
@@ -71,7 +71,7 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
 
     def multiply_adds(self) -> int:
         """Multiply-adds per record: r x width, the map, and a binary search for each direction."""
-        return len(self.directions) // 4 + self.features.multiply_adds() + sum(map(comparisons, self.edges))
+        return len(self.directions) // 4 + self.features.multiply_adds() + sum(map(search_cost, self.edges))
 
     def projections(self, records: Records) -> NDArray[np.float64]:
         """Exact projections in steps of 2^-24: (n, r) float64 holding whole numbers."""

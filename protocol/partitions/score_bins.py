@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.hypotheses import Mlp
-from protocol.partitions.grid_edges import GridEdges, bins, check_edges, comparisons
+from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -34,7 +34,7 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
 
     def multiply_adds(self) -> int:
         """Multiply-adds per record: the network's, the map's, and a binary search."""
-        return self.hypothesis.multiply_adds() + comparisons(self.edges)
+        return self.hypothesis.multiply_adds() + search_cost(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The bin of each record's exact logit, shape (n,)."""

@@ -18,7 +18,7 @@ from protocol.schema import Schema
 MOST_NODES = 500_000
 MOST_DEPTH = 64
 """Most splits between the root and a leaf: a chain of nodes cannot make every record walk through all of them."""
-LEVEL_COST = 200
+LEVEL_COST = 300
 """One level of one record takes a few scattered reads, about as long as this many multiply-adds of a matrix product."""
 NODE_BYTES = 16
 
