@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.records import MISSING_CODE, Records
-from protocol.schema import CategoricalAttribute, NumericAttribute
+from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute
 
 LEAST_SPREAD = 1e-9
 """Least standard deviation of an attribute that is not constant, relative to its largest magnitude."""
@@ -68,24 +68,28 @@ def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = 
         bins: per numeric attribute, at least 1.
         weights: (n,) of the records, >= 0 and not all 0; None is 1.
     """
-    partitions = []
-    for attribute in source.schema.attributes:
-        edges: tuple[float, ...] = ()
-        if isinstance(attribute, NumericAttribute):
-            column = source.column(attribute.name)
-            there = ~np.isnan(column)
-            known = np.asarray(column[there], dtype=np.float64)
-            if len(known):
-                cuts = _quantiles(known, np.linspace(0, 1, bins + 1)[1:-1], None if weights is None else weights[there])
-                edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
-        partitions.append(FeatureBins(attribute=attribute.name, edges=edges))
-    return partitions
+    return [attribute_bins(source, attribute, bins, weights) for attribute in source.schema.attributes]
 
 
-def _quantiles(
+def attribute_bins(
+    source: Records, attribute: Attribute, bins: int, weights: NDArray[np.float64] | None = None
+) -> FeatureBins:
+    """Of `even_bins`, those of one attribute."""
+    edges: tuple[float, ...] = ()
+    if isinstance(attribute, NumericAttribute):
+        column = source.column(attribute.name)
+        there = ~np.isnan(column)
+        known = np.asarray(column[there], dtype=np.float64)
+        if len(known):
+            cuts = quantiles(known, np.linspace(0, 1, bins + 1)[1:-1], None if weights is None else weights[there])
+            edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
+    return FeatureBins(attribute=attribute.name, edges=edges)
+
+
+def quantiles(
     values: NDArray[np.float64], shares: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """With weights, the least value with at least that share of the weight at or below it."""
+    """Quantiles of at least one value, (shares,); with weights, the least value with that share at or below it."""
     if weights is None or not weights.any():
         return np.asarray(np.quantile(values, shares), dtype=np.float64)
     return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"), dtype=np.float64)
