@@ -9,6 +9,7 @@ from pathlib import Path
 
 NAMES = (
     "counting",
+    "partitions",
     "query_overhead",
     "study",
     "carriers",

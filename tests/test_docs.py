@@ -13,6 +13,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.paper import PaperOptions
+from protocol.partitions import PARTITION_KINDS
 from protocol.queries.limits import Limits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
@@ -120,6 +121,13 @@ def test_every_word_that_a_key_may_hold_is_in_its_row():
         ("`[data]`", "name", DATASETS),
     ):
         assert set(re.findall(r'"([\w-]+)"', rows(SCENARIOS, title)[key][0])) == set(words)
+
+
+def test_every_kind_of_partition_has_a_row_and_a_section():
+    page = (DOCS / "partitions.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == PARTITION_KINDS.keys()
+    for kind in PARTITION_KINDS:
+        assert len(section(page, f"`{kind}`")) > 300
 
 
 @pytest.mark.parametrize("page", [SCENARIOS, POLICY], ids=["scenarios", "policy"])
