@@ -227,7 +227,7 @@ def test_levels_of_an_attribute_are_one_attribute():
 @pytest.mark.parametrize("multiplier", [0.7, 2.0, 10.0])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_delta_is_the_integral_of_the_excess_privacy_loss(multiplier, epsilon):
-    """By definition E[(1 - e^(epsilon - L))+]; the loss L is normal of mean mu^2 / 2, variance mu^2, mu = 1/multiplier."""
+    """By definition E[(1 - e^(epsilon - L))+]; L is normal of mean mu^2 / 2 and variance mu^2, mu = 1/multiplier."""
     mu = 1 / multiplier
     loss = norm(mu**2 / 2, mu)
     top = loss.mean() + 12 * mu
