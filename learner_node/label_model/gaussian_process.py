@@ -6,6 +6,8 @@ with the greatest evidence are averaged by it. Drawing the cells, asking the que
 network on the result are done elsewhere.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
@@ -23,6 +25,7 @@ from learner_node.label_model.likelihood import (
     site_table,
 )
 from learner_node.label_model.mixture import Component, LabelModel, checked_features
+from learner_node.label_model.observations import Observation, UsedCells
 from learner_node.label_model.random_features import (
     CellAverages,
     Kernel,
@@ -40,7 +43,6 @@ _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
 _SMALLEST_WEIGHT = 0.01
 _JITTER = 1e-6
-_LARGEST_COUNT = 1e12
 _FEWEST_CELLS = 6
 _SIGNED_COUNT_DEVIATIONS = 8.0
 _SOURCE_RECORDS_PER_CELL = 3
@@ -71,19 +73,15 @@ def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 40
     return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
 
 
-def fit_label_model(
-    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, sites: int, seed: int
-) -> LabelModel:
-    """Infer the label signal from the noisy label counts of cells.
+def fit_label_model(features: Floats, observations: Sequence[Observation], *, seed: int) -> LabelModel:
+    """Infer the label signal from the noisy label counts of one or more partitions.
+
+    Several partitions are taken as independent given f. Those of one query count the same records, so their
+    sampling errors are not independent; their noises are.
 
     Args:
         features: Source records, standardised, float64 (n_s, d), n_s >= 2, d >= 1, finite.
-        cells: Cell of each source record, integer (n_s,), in [0, K). Cells without one are left out.
-        counts: Noisy counts, float64 (K, 2), finite: target records of label 0 (column 0) and of label 1
-            (column 1), summed over the sites. Integers; others are rounded where it matters.
-        scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
-            0 is no noise.
-        sites: Number of independent noises in each count, at least 1.
+        observations: The answered partitions, at least one.
         seed: Seed of the random features, non-negative.
 
     Returns:
@@ -93,23 +91,14 @@ def fit_label_model(
         ValueError: A shape, type or range is not as above.
     """
     rows = checked_features(features, None)
-    cells, counts = _checked_counts(cells, counts, len(rows))
-    if not (np.isfinite(scale) and scale >= 0) or sites < 1:
-        raise ValueError("need a finite scale >= 0 and sites >= 1")
-    used, compact = np.unique(cells, return_inverse=True)
-    source_counts = np.bincount(compact).astype(np.float64)
+    if not observations:
+        raise ValueError("at least one observation is needed")
+    observed = [observation.checked(len(rows)) for observation in observations]
+    cells = UsedCells.of(observed)
     frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, compact, frequencies, _LENGTH_SCALES)
-    total = max(float(counts.sum()), float(len(used)))
-    prior = fit_mass_prior(
-        source_counts,
-        counts[used].sum(axis=1),
-        averages.centres,
-        total=max(float(counts[used].sum()), float(len(used))),
-        variance=2.0 * noise_variance(scale, sites),
-    )
-    table = site_table(counts[used], prior, scale=scale, sites=sites)
-    posteriors = _search_kernels(averages, source_counts, table)
+    averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES)
+    table = _stacked_tables(observed, cells, averages)
+    posteriors = _search_kernels(averages, cells.source_counts, table)
     evidence = np.array([posterior.log_evidence for _, posterior in posteriors])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
@@ -117,11 +106,29 @@ def fit_label_model(
     weights /= weights.sum()
     chosen = [(float(weight), *posteriors[i]) for weight, i in zip(weights, order, strict=True)]
     return LabelModel(
-        source_mass=(_posterior_mass(table, chosen) / source_counts)[compact],
-        total=total,
+        source_mass=_source_mass(observed, cells, _posterior_mass(table, chosen)),
+        total=_total(observed),
         log_evidence=float(logsumexp(evidence) - np.log(len(evidence))),
         _frequencies=frequencies,
-        _components=tuple(_component(averages, *choice) for choice in chosen),
+        _components=tuple(_component(averages, cells.spans, *choice) for choice in chosen),
+    )
+
+
+def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, averages: CellAverages) -> SiteTable:
+    """Site tables of all used cells; each observation has a mass prior and a noise of its own."""
+    tables = []
+    for observation, span in zip(observations, cells.spans, strict=True):
+        counts, source_counts = cells.counts[span], cells.source_counts[span]
+        prior = fit_mass_prior(
+            source_counts,
+            counts.sum(axis=1),
+            averages.centres[span],
+            total=max(float(counts.sum()), float(len(counts))),
+            variance=2.0 * noise_variance(observation.scale, observation.sites),
+        )
+        tables.append(site_table(counts, prior, scale=observation.scale, sites=observation.sites))
+    return SiteTable(
+        np.concatenate([table.log_likelihood for table in tables]), np.concatenate([table.mass for table in tables])
     )
 
 
@@ -156,20 +163,24 @@ def _search_kernels(
     return results
 
 
-def _component(averages: CellAverages, weight: float, kernel: Kernel, posterior: NormalPosterior) -> Component:
+def _component(
+    averages: CellAverages, spans: Sequence[slice], weight: float, kernel: Kernel, posterior: NormalPosterior
+) -> Component:
+    """The posterior as weights; a "cell" of its probabilities is one of the finest observation."""
     linear = kernel.linear / averages.centres.shape[1]
     rows = kernel.amplitude * np.concatenate(
         [averages.stationary[kernel.length_scale], linear * averages.centres], axis=1
     )
     features = np.concatenate([averages.stationary[kernel.length_scale], averages.centres], axis=1)
     within = kernel_diagonal(kernel, averages.square) - np.einsum("kj,kj->k", rows, features)
+    finest = min(spans, key=lambda span: float(within[span].mean()))
     return Component(
         kernel,
         weight,
         mean=rows.T @ posterior.coefficients,
         reduction=rows.T @ posterior.whitener.T,
-        within=max(float(within.mean()), 0.0),
-        least_variance=float(posterior.variance.min()),
+        within=max(float(within[finest].mean()), 0.0),
+        least_variance=float(posterior.variance[finest].min()),
     )
 
 
@@ -185,14 +196,21 @@ def _posterior_mass(table: SiteTable, chosen: list[tuple[float, Kernel, NormalPo
     return result
 
 
-def _checked_counts(cells: NDArray[np.int64], counts: Floats, n_source: int) -> tuple[NDArray[np.int64], Floats]:
-    cells, counts = np.asarray(cells), np.asarray(counts, dtype=np.float64)
-    if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2:
-        raise ValueError(f"counts must have shape (K, 2), not {counts.shape}")
-    if not np.isfinite(counts).all():
-        raise ValueError("counts must be finite")
-    if cells.shape != (n_source,) or not np.issubdtype(cells.dtype, np.integer):
-        raise ValueError(f"cells must be integers of shape ({n_source},)")
-    if cells.min() < 0 or cells.max() >= len(counts):
-        raise ValueError(f"cells must lie in [0, {len(counts)})")
-    return cells.astype(np.int64), np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
+def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Floats) -> Floats:
+    """Target records that each source record stands for, float64 (n_s,): a mean over the observations.
+
+    Their weights are the inverse variances of one count: of its noise, and one record of sampling.
+    """
+    precision = [1.0 / (1.0 + noise_variance(item.scale, item.sites)) for item in observations]
+    each = mass / cells.source_counts
+    terms = [weight / sum(precision) * each[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)]
+    result: Floats = np.sum(terms, axis=0)
+    return result
+
+
+def _total(observations: Sequence[Observation]) -> float:
+    """Target records in all cells: a mean over the observations, weighted by the inverse variance of their noise."""
+    precision = [1.0 / (len(item.counts) * noise_variance(item.scale, item.sites)) for item in observations]
+    totals = [float(item.counts.sum()) for item in observations]
+    mean = sum(weight / sum(precision) * total for weight, total in zip(precision, totals, strict=True))
+    return max(mean, float(len(np.unique(observations[0].cells))))

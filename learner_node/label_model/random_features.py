@@ -5,7 +5,7 @@ kernel's, so that edges between labels need not be smooth. Random Fourier featur
 "Random Features for Large-Scale Kernel Machines" (2007), cosine and sine pairs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,28 +98,37 @@ def kernel_diagonal(kernel: Kernel, square: Floats) -> Floats:
 
 
 def average_over_cells(
-    features: Floats, cells: NDArray[np.int64], frequencies: Floats, length_scales: tuple[float, ...]
+    features: Floats,
+    cells: Sequence[NDArray[np.int64]],
+    frequencies: Floats,
+    length_scales: tuple[float, ...],
 ) -> CellAverages:
-    """Average instances and their features over the cells.
+    """Average instances and their features over the cells of one or more partitions.
 
     Args:
         features: Instances, float64 (n_s, d), bounded.
-        cells: Cell of each instance, int64 (n_s,); every number in [0, K) occurs.
+        cells: Per partition, the cell of each instance, int64 (n_s,); every number in [0, K) occurs, in one
+            partition only.
         frequencies: From `draw_frequencies`.
         length_scales: Those to average at.
     """
-    counts = np.bincount(cells)
+    counts = np.bincount(np.concatenate(cells))
     size, dimensions = len(counts), features.shape[1]
-    weight = 1.0 / counts[cells]
+    weights = [1.0 / counts[numbers] for numbers in cells]
     centres = np.zeros((size, dimensions))
     stationary = {scale: np.zeros((size, 2 * frequencies.shape[1] + 1)) for scale in length_scales}
-    for block in blocks(len(cells)):
+    square = np.zeros(size)
+    for block in blocks(len(features)):
         rows = features[block]
-        position = np.arange(len(rows))
-        average = csr_matrix((weight[block], (cells[block], position)), shape=(size, len(rows)))
+        position = np.tile(np.arange(len(rows)), len(cells))
+        numbers = np.concatenate([one[block] for one in cells])
+        weight = np.concatenate([one[block] for one in weights])
+        average = csr_matrix((weight, (numbers, position)), shape=(size, len(rows)))
         centres += average @ rows
         phases = rows @ frequencies
         for scale in length_scales:
             stationary[scale] += average @ stationary_features(phases / scale)
-    square: Floats = np.bincount(cells, weights=weight * np.mean(features**2, axis=1)).astype(np.float64)
+    squares = np.mean(features**2, axis=1)
+    for numbers, weight in zip(cells, weights, strict=True):
+        square += np.bincount(numbers, weights=weight * squares, minlength=size)
     return CellAverages(centres, stationary, square)
