@@ -424,7 +424,7 @@ def test_one_observation_gives_the_numbers_of_the_model_for_one_partition():
 
 def test_partitions_add_what_each_alone_does_not_show():
     """Bins of either attribute together tell the ring's corners; a partition of four cells alone does not."""
-    source, cells, counts, test, labels = ring_problem(4, n_source=600, epsilon=50.0)
+    source, _, _, test, labels = ring_problem(4, n_source=600, epsilon=50.0)
     rng = np.random.default_rng(0)
     target, truth = test[:3000], labels[:3000]
     observations = []
