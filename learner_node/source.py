@@ -19,6 +19,9 @@ LEAST_SPREAD = 1e-9
 LEAST_SCALE = 1e-11
 """Least standard deviation in absolute terms: the factor of a feature stays below the protocol's 1e15."""
 
+MOST_CLUSTERED = 20_000
+CLUSTERED_PER_CELL = 30
+
 
 def standardising_map(source: Records) -> FeatureMap:
     """Zero mean and unit variance on the source, per attribute.
@@ -97,7 +100,15 @@ def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most
 
 
 def kmeans_cells(source: Records, features: FeatureMap, cells: int, seed: int) -> NearestCentre:
-    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless."""
+    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless.
+
+    Of more than 20,000 records, and than 30 a cell, a random sample of that size is clustered: more records move
+    the centres less than another seed does.
+    """
+    most = max(MOST_CLUSTERED, CLUSTERED_PER_CELL * cells)
+    if len(source) > most:
+        sample = np.random.default_rng(seed).choice(len(source), most, replace=False)
+        source = source.take(np.sort(sample))
     points = coordinates(features, source)
     distinct = len(np.unique(points, axis=0))
     means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32).fit(points)

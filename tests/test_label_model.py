@@ -418,8 +418,8 @@ def test_one_observation_gives_the_numbers_of_the_model_for_one_partition():
     model = fit(source, cells, counts, scale=1.0, sites=3, seed=5)
     assert model.total == 1489.0
     assert model.log_evidence == pytest.approx(-416.4455, abs=0.02)
-    assert_allclose(model.probability(test[:4]), [0.95752, 0.65953, 0.97684, 0.35598], atol=2e-3)
-    assert_allclose(model.source_mass[:3], [1.02714, 1.65711, 2.00513], rtol=2e-3)
+    assert_allclose(model.probability(test[:4]), [0.95752, 0.65953, 0.97684, 0.35598], atol=5e-3)
+    assert_allclose(model.source_mass[:3], [1.02714, 1.65711, 2.00513], rtol=5e-3)
 
 
 def test_partitions_add_what_each_alone_does_not_show():

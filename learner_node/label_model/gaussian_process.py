@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from learner_node.label_model.expectation_propagation import (
+    FittedSites,
     NormalPosterior,
-    NormalSites,
-    approximate_posterior,
+    fit_sites,
+    normal_posterior,
 )
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
@@ -36,12 +37,13 @@ from learner_node.label_model.random_features import (
 
 Floats = NDArray[np.float64]
 
-_LENGTH_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+_LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
 _LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 _AMPLITUDES = (0.25, 4.0)
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
 _SMALLEST_WEIGHT = 0.01
+_HOPELESS = 8.0
 _JITTER = 1e-6
 _FEWEST_CELLS = 6
 _SIGNED_COUNT_DEVIATIONS = 8.0
@@ -96,15 +98,18 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
     observed = [observation.checked(len(rows)) for observation in observations]
     cells = UsedCells.of(observed)
     frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES)
+    averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES, seed=seed)
     table = _stacked_tables(observed, cells, averages)
-    posteriors = _search_kernels(averages, cells.source_counts, table)
-    evidence = np.array([posterior.log_evidence for _, posterior in posteriors])
+    covariances = _Covariances(averages)
+    tried = _search_kernels(covariances, table)
+    evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
     order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
     weights /= weights.sum()
-    chosen = [(float(weight), *posteriors[i]) for weight, i in zip(weights, order, strict=True)]
+    chosen = []
+    for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
+        chosen.append((float(weight), kernel, normal_posterior(covariances.of(kernel), fitted)))
     return LabelModel(
         source_mass=_source_mass(observed, cells, _posterior_mass(table, chosen)),
         total=_total(observed),
@@ -132,53 +137,73 @@ def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, avera
     )
 
 
-def _search_kernels(
-    averages: CellAverages, source_counts: Floats, table: SiteTable
-) -> list[tuple[Kernel, NormalPosterior]]:
-    """Posteriors at amplitude 1 for all kernels, and at the others for the best two length-scales."""
-    grams = {scale: rows @ rows.T for scale, rows in averages.stationary.items()}
-    linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
-    results: list[tuple[Kernel, NormalPosterior]] = []
+class _Covariances:
+    """Prior covariances of the cells' means of f, as the target's records see them."""
+
+    def __init__(self, averages: CellAverages) -> None:
+        self._averages = averages
+        self._linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
+        self._grams: dict[float, Floats] = {}
+
+    def of(self, kernel: Kernel) -> Floats:
+        """A new float64 (U, U)."""
+        if kernel.length_scale not in self._grams:
+            rows = self._averages.stationary[kernel.length_scale].astype(np.float64)
+            self._grams[kernel.length_scale] = rows @ rows.T
+        covariance: Floats = kernel.amplitude * (self._grams[kernel.length_scale] + kernel.linear * self._linear_gram)
+        # The cell's own mean is estimated from its few source records.
+        within = np.maximum(kernel_diagonal(kernel, self._averages.square) - np.diag(covariance), 0.0)
+        covariance[np.diag_indices_from(covariance)] += within / self._averages.counts + _JITTER
+        return covariance
+
+
+def _search_kernels(covariances: _Covariances, table: SiteTable) -> list[tuple[Kernel, FittedSites]]:
+    """Sites at amplitude 1 for all kernels, and at the others for the best two length-scales.
+
+    Each fit starts from the sites of the best so far, and is given up once it is hopelessly behind.
+    """
+    tried: list[tuple[Kernel, FittedSites]] = []
 
     def try_amplitude(length_scale: float, amplitude: float) -> float:
-        """Try all linear weights, each from the sites of the last; return the best evidence."""
-        start: NormalSites | None = None
-        best = -np.inf
+        """Try all linear weights; return the best evidence."""
+        here = -np.inf
         for linear in _LINEAR_WEIGHTS:
             kernel = Kernel(length_scale, linear, amplitude)
-            covariance = amplitude * (grams[length_scale] + linear * linear_gram)
-            # The cell's own mean is estimated from its few source records.
-            within = np.maximum(kernel_diagonal(kernel, averages.square) - np.diag(covariance), 0.0)
-            covariance[np.diag_indices_from(covariance)] += within / source_counts + _JITTER
-            posterior = approximate_posterior(covariance, table.log_likelihood, start=start)
-            start = posterior.sites
-            results.append((kernel, posterior))
-            best = max(best, posterior.log_evidence)
-        return best
+            best = max(tried, key=lambda pair: pair[1].log_evidence)[1] if tried else None
+            fitted = fit_sites(
+                covariances.of(kernel),
+                table.log_likelihood,
+                start=best.sites if best else None,
+                least_evidence=best.log_evidence - _HOPELESS if best else -np.inf,
+            )
+            tried.append((kernel, fitted))
+            here = max(here, fitted.log_evidence)
+        return here
 
     best = {scale: try_amplitude(scale, 1.0) for scale in _LENGTH_SCALES}
     for scale in sorted(_LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
         for amplitude in _AMPLITUDES:
             try_amplitude(scale, amplitude)
-    return results
+    return tried
 
 
 def _component(
     averages: CellAverages, spans: Sequence[slice], weight: float, kernel: Kernel, posterior: NormalPosterior
 ) -> Component:
     """The posterior as weights; a "cell" of its probabilities is one of the finest observation."""
-    linear = kernel.linear / averages.centres.shape[1]
-    rows = kernel.amplitude * np.concatenate(
-        [averages.stationary[kernel.length_scale], linear * averages.centres], axis=1
-    )
-    features = np.concatenate([averages.stationary[kernel.length_scale], averages.centres], axis=1)
-    within = kernel_diagonal(kernel, averages.square) - np.einsum("kj,kj->k", rows, features)
+    stationary = averages.stationary[kernel.length_scale]
+    features = np.concatenate([stationary, averages.centres.astype(np.float32)], axis=1)
+    scales = np.full(features.shape[1], kernel.amplitude)
+    scales[stationary.shape[1] :] *= kernel.linear / averages.centres.shape[1]
+    squares = np.einsum("kj,kj,j->k", features, features, scales, dtype=np.float64)
+    within = kernel_diagonal(kernel, averages.square) - squares
+    rows = features * scales.astype(np.float32)
     finest = min(spans, key=lambda span: float(within[span].mean()))
     return Component(
         kernel,
         weight,
-        mean=rows.T @ posterior.coefficients,
-        reduction=rows.T @ posterior.whitener.T,
+        mean=rows.T.astype(np.float64) @ posterior.coefficients,
+        reduction=rows.T @ posterior.whitener.T.astype(np.float32),
         within=max(float(within[finest].mean()), 0.0),
         least_variance=float(posterior.variance[finest].min()),
     )
