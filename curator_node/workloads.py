@@ -2,12 +2,14 @@
 
 Neighbouring partitions are counted jointly: counters for up to 16,384 joint cells fit the second-level
 cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
-free for "the hypothesis errs here".
+free for "the hypothesis errs here". Many records are encoded by several threads, one share of them each.
 """
 
 import math
+import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +24,9 @@ from protocol.records import Records
 LEAST_JOINT_CELLS = 256
 MOST_JOINT_CELLS = 16_384
 """Between these, a joint group has a quarter as many cells as there are records: more would only cost summing up."""
+
+LEAST_SHARE = 50_000
+"""Fewest records that are worth a thread of their own."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -135,8 +140,20 @@ def _encoded_groups(partitions: Sequence[Partition], records: Records) -> Iterat
     for sizes in _group_sizes([partition.cell_count(records.schema) for partition in partitions], len(records)):
         joint = np.zeros(len(records), np.intp)
         for k, partition in zip(sizes, remaining, strict=False):
-            joint = joint * k + partition.cells(records)
+            joint = joint * k + _cells(partition, records)
         yield (joint * 2).astype(_code_type(sizes)), sizes
+
+
+def _cells(partition: Partition, records: Records) -> NDArray[np.intp]:
+    """`partition.cells`, one share of the records for each core: a record's cell does not depend on the others."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = min(cores, len(records) // LEAST_SHARE)
+    if shares < 2:
+        return partition.cells(records)
+    ends = [len(records) * share // shares for share in range(shares + 1)]
+    with ThreadPoolExecutor(shares) as pool:
+        parts = pool.map(lambda rows: partition.cells(records.take(rows)), map(slice, ends, ends[1:]))
+        return np.concatenate(list(parts))
 
 
 def _count(groups: Iterable[tuple[Codes, tuple[int, ...]]], errors: NDArray[np.bool_]) -> Counts:

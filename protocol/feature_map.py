@@ -6,6 +6,8 @@ point, cell and prediction are the same to the last bit alone or among a million
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -25,6 +27,8 @@ COORDINATE_COST = 100
 """Scaling and rounding a coordinate takes about as long as this many multiply-adds of a matrix product."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
+BLOCK_ENTRIES = 262_144
+"""Numbers of one array that are worked on at once (2 MB): it stays in the second-level cache between steps."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -83,25 +87,93 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def points(self, records: Records) -> NDArray[np.float64]:
         """Grid points in steps of 2^-12: (n, width) float64 holding whole numbers within +-2^18."""
-        points = np.zeros((len(records), self.width))
-        start = 0
-        for feature in self.features:
-            column = records.column(feature.attribute)
-            if isinstance(feature, NumericFeature):
-                filled = np.where(np.isnan(column), feature.imputation, column)
-                points[:, start] = to_grid((filled - feature.offset) * feature.factor)
-                start += 1
-            else:
-                hot = _hot_positions(feature, records.schema)[column]
-                points[np.arange(len(records)), start + hot] = to_grid(np.float64(feature.factor))
-                start += len(feature.levels) + 1
+        return _mapping(self, records).points(records.numeric, records.categorical)
+
+    def blocks(self, records: Records, width: int = 1) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """The points block by block: (rows of the block, their points), covering every record once, in order.
+
+        Args:
+            records: n records.
+            width: of the widest array that is made of a point; a block has as many rows as keep it small.
+        """
+        mapping = _mapping(self, records)
+        rows = max(1, BLOCK_ENTRIES // max(width, self.width))
+        for start in range(0, len(records), rows):
+            block = slice(start, start + rows)
+            yield block, mapping.points(records.numeric[block], records.categorical[block])
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A feature map made ready for the columns of one schema.
+
+    Attributes:
+        width: number of coordinates.
+        numeric: coordinates of the numeric features.
+        columns, offsets, factors, imputations: of those, in the same order.
+        categorical: column, first coordinate, hot coordinate by code, and value of each categorical feature.
+    """
+
+    width: int
+    numeric: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    offsets: NDArray[np.float64]
+    factors: NDArray[np.float64]
+    imputations: NDArray[np.float64]
+    categorical: list[tuple[int, int, NDArray[np.intp], NDArray[np.float64]]]
+
+    def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
+        """See `FeatureMap.points`; all features at once, each number by the same single operations."""
+        values = np.take(numeric, self.columns, axis=1)
+        np.copyto(values, self.imputations, where=np.isnan(values))
+        values -= self.offsets
+        values *= self.factors
+        values = to_grid(values, out=values)
+        if not self.categorical:
+            return values
+        points = np.zeros((len(values), self.width))
+        points[:, self.numeric] = values
+        rows = np.arange(len(points))
+        for column, start, hot, value in self.categorical:
+            points[rows, start + hot[categorical[:, column]]] = value
         return points
 
 
-def to_grid(values: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
-    """Round to the grid: whole steps of 2^-12, clipped to +-64 units. Elementwise, hence exact per record."""
+def _mapping(features: FeatureMap, records: Records) -> _Mapping:
+    numeric: list[tuple[int, int, NumericFeature]] = []
+    categorical = []
+    start = 0
+    for feature in features.features:
+        _, column = records.positions[feature.attribute]
+        if isinstance(feature, NumericFeature):
+            numeric.append((start, column, feature))
+            start += 1
+        else:
+            value = to_grid(np.float64(feature.factor))
+            categorical.append((column, start, _hot_positions(feature, records.schema), value))
+            start += len(feature.levels) + 1
+    return _Mapping(
+        width=start,
+        numeric=np.array([at for at, _, _ in numeric], np.intp),
+        columns=np.array([column for _, column, _ in numeric], np.intp),
+        offsets=np.array([feature.offset for _, _, feature in numeric]),
+        factors=np.array([feature.factor for _, _, feature in numeric]),
+        imputations=np.array([feature.imputation for _, _, feature in numeric]),
+        categorical=categorical,
+    )
+
+
+def to_grid(values: NDArray[np.float64] | np.float64, *, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Round to the grid: whole steps of 2^-12, clipped to +-64 units. Elementwise, hence exact per record.
+
+    Args:
+        values: in units.
+        out: where the steps are written, `values` itself among others; None is a new array.
+    """
     limit = float(MOST_COORDINATE)
-    return np.rint(np.clip(values, -limit, limit) * STEPS)
+    steps = np.clip(values, -limit, limit, out=out)
+    steps = np.multiply(steps, STEPS, out=out)
+    return np.rint(steps, out=out)
 
 
 def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.intp]:

@@ -25,8 +25,6 @@ MOST_ACTIVATION = 256.0
 MOST_FAN_IN = 4096
 """2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
 MOST_LAYERS = 16
-BLOCK_ENTRIES = 4_000_000
-"""Numbers of one layer held in memory at once (32 MB)."""
 
 Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Weight (out, in) and bias (out,)."""
@@ -103,16 +101,16 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
             for weight, bias in self._layers("weights")
         ]
         found = np.empty(len(records))
-        rows = max(1, BLOCK_ENTRIES // max(self.features.width, *(len(bias) for _, bias in layers)))
-        for start in range(0, len(records), rows):
-            block = slice(start, start + rows)
-            activations = self.features.points(records.take(block))
+        for block, points in self.features.blocks(records, max(len(bias) for _, bias in layers)):
+            sums = points
             for index, (weight, bias) in enumerate(layers):
-                sums = activations @ weight + bias
+                sums = sums @ weight
+                sums += bias
                 if index < len(layers) - 1:
-                    activations = np.clip(np.rint(sums / STEPS), 0.0, MOST_ACTIVATION * STEPS)
-                else:
-                    found[block] = sums[:, 0]
+                    sums /= STEPS
+                    np.rint(sums, out=sums)
+                    np.clip(sums, 0.0, MOST_ACTIVATION * STEPS, out=sums)
+            found[block] = sums[:, 0]
         return found
 
     def predict(self, records: Records) -> NDArray[np.bool_]:

@@ -41,7 +41,8 @@ class Records:
         return len(self.numeric)
 
     @cached_property
-    def _columns(self) -> dict[str, tuple[bool, int]]:
+    def positions(self) -> dict[str, tuple[bool, int]]:
+        """Of each attribute: whether it is numeric, and its column in `numeric` or `categorical`."""
         positions: dict[str, tuple[bool, int]] = {}
         counts = [0, 0]
         for attribute in self.schema.attributes:
@@ -52,7 +53,7 @@ class Records:
 
     def column(self, name: str) -> NDArray[np.float64] | NDArray[np.int16]:
         """The values (float64) or codes (int16) of one attribute, shape (n,)."""
-        is_numeric, index = self._columns[name]
+        is_numeric, index = self.positions[name]
         return self.numeric[:, index] if is_numeric else self.categorical[:, index]
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> "Records":

@@ -27,10 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from protocol import hypotheses
+from protocol import feature_map
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import MOST_ACTIVATION, Mlp
-from protocol.partitions import FeatureBins, NearestCentre, nearest_centre
+from protocol.partitions import FeatureBins, NearestCentre
 from protocol.records import MISSING_CODE, Records, encode_frame
 from protocol.schema import NumericAttribute, Schema
 
@@ -123,8 +123,7 @@ def test_a_record_is_the_same_whatever_rows_surround_it(name):
 def test_a_record_is_the_same_in_blocks_of_any_size(name, entries, monkeypatch):
     subject, records = CRAFTED[name], records_at_ties()
     whole = outcome(subject, records)
-    monkeypatch.setattr(hypotheses, "BLOCK_ENTRIES", entries)
-    monkeypatch.setattr(nearest_centre, "BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(feature_map, "BLOCK_ENTRIES", entries)
     assert np.array_equal(outcome(subject, records), whole)
 
 

@@ -12,14 +12,22 @@ from numpy.typing import NDArray
 
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.partitions.nearest_centre import NearestCentre
+from protocol.partitions.product_bins import ProductBins
+from protocol.partitions.projection_bins import ProjectionBins
+from protocol.partitions.score_bins import ScoreBins
+from protocol.partitions.tree_leaves import TreeLeaves
 from protocol.records import Records
 from protocol.schema import Schema
 
-Partition = FeatureBins | NearestCentre
+Partition = FeatureBins | NearestCentre | ProductBins | ScoreBins | ProjectionBins | TreeLeaves
 
 PARTITION_KINDS: dict[str, type[Partition]] = {
     "feature_bins": FeatureBins,
     "nearest_centre": NearestCentre,
+    "product_bins": ProductBins,
+    "score_bins": ScoreBins,
+    "projection_bins": ProjectionBins,
+    "tree_leaves": TreeLeaves,
 }
 
 
@@ -39,4 +47,14 @@ class AnyPartition(Protocol):
         """The cell of each record: (n,) in 0 .. k-1, a function of that record and the partition alone."""
 
 
-__all__ = ["PARTITION_KINDS", "AnyPartition", "FeatureBins", "NearestCentre", "Partition"]
+__all__ = [
+    "PARTITION_KINDS",
+    "AnyPartition",
+    "FeatureBins",
+    "NearestCentre",
+    "Partition",
+    "ProductBins",
+    "ProjectionBins",
+    "ScoreBins",
+    "TreeLeaves",
+]

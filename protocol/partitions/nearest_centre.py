@@ -1,9 +1,10 @@
 """Nearest of k centres (k-means cells of the learner's source): one partition of the whole instance space.
 
 Exact by construction: points and centres are whole numbers of grid steps, so the compared quantity
-|c|^2 - 2 z.c is a whole number below 2^53 in every partial sum, whatever a BLAS does with the order.
+2 z.c - |c|^2 is a whole number below 2^53 in every partial sum, whatever a BLAS does with the order.
 """
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -16,8 +17,8 @@ from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
-BLOCK_ENTRIES = 4_000_000
-"""Distances held in memory at once (32 MB)."""
+MOST_TILE = 1024
+"""Centres compared at once; of more, the best of each such tile."""
 
 
 class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_unknown_fields=True):
@@ -60,11 +61,23 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The nearest centre of each record, shape (n,)."""
         centres = self.grid
-        squares = np.einsum("kw,kw->k", centres, centres)
-        found = np.empty(len(records), np.intp)
-        rows = max(1, BLOCK_ENTRIES // max(len(centres), self.features.width))
-        for start in range(0, len(records), rows):
-            block = slice(start, start + rows)
-            points = self.features.points(records.take(block))
-            found[block] = np.argmin(squares - 2.0 * (points @ centres.T), axis=1)
+        # One matrix product [z, 1] [2 c, -|c|^2]' gives |z|^2 - |z - c|^2, greatest for the nearest centre.
+        weights = np.column_stack([2.0 * centres, -np.einsum("kw,kw->k", centres, centres)])
+        starts = range(0, len(weights), MOST_TILE)
+        tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
+        found = np.zeros(len(records), np.intp)
+        memory = np.empty(0)
+        for block, points in self.features.blocks(records, min(len(centres), MOST_TILE)):
+            extended = np.column_stack([points, np.ones(len(points))])
+            best = np.full(len(points), -np.inf)
+            for start, tile in zip(starts, tiles, strict=True):
+                shape = (len(points), tile.shape[1])
+                if memory.size < math.prod(shape):
+                    memory = np.empty(math.prod(shape))
+                nearness = np.matmul(extended, tile, out=memory[: math.prod(shape)].reshape(shape))
+                nearest = np.argmax(nearness, axis=1)
+                value = np.take_along_axis(nearness, nearest[:, None], axis=1)[:, 0]
+                nearer = value > best
+                best[nearer] = value[nearer]
+                found[block][nearer] = start + nearest[nearer]
         return found

@@ -13,7 +13,7 @@ import msgspec
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
-from protocol.partitions import Partition
+from protocol.partitions import Partition, ScoreBins
 from protocol.plans import PlannedQuery
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST
@@ -68,16 +68,22 @@ def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits
         limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
     for index, partition in enumerate(body.partitions):
-        partition.check(schema, f"body.partitions[{index}]")
+        where = f"body.partitions[{index}]"
+        if isinstance(partition, ScoreBins):
+            _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
+        partition.check(schema, where)
     cells = sum(partition.cell_count(schema) for partition in body.partitions)
     if cells > limits.cells:
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {limits.cells} cells")
     if body.hypothesis is not None:
-        if body.hypothesis.parameter_count() > limits.parameters:
-            limit = f"at most {limits.parameters} parameters"
-            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.hypothesis", limit)
+        _check_parameters(body.hypothesis, limits, "body.hypothesis")
         body.hypothesis.check(schema, "body.hypothesis")
     return body
+
+
+def _check_parameters(hypothesis: Hypothesis, limits: Limits, field: str) -> None:
+    if hypothesis.parameter_count() > limits.parameters:
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, field, f"at most {limits.parameters} parameters")
 
 
 def multiply_adds(body: CountsBody) -> int:

@@ -1,0 +1,50 @@
+"""Bins of an exact sum of products of grid numbers: whole steps of 2^-24, compared as whole numbers."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import STEPS
+from protocol.refusals import RefusalCode
+
+PRODUCT_STEPS = STEPS * STEPS
+"""Steps per unit of a product of two grid numbers: 2^24."""
+MOST_EDGE = 2.0**27
+"""Beyond every logit (below 2^26 + 2^6) and every projection (at most 2^25); 2^51 steps, exact in float64."""
+COMPARISON_COST = 200
+"""A comparison of a binary search, where the edges are many, takes as long as this many multiply-adds."""
+
+GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
+"""Edges e_1 < ... < e_b in units; b + 1 bins, bin j holding e_j <= v < e_{j+1} after rounding to steps of 2^-24."""
+
+
+def check_edges(edges: Sequence[float], field: str) -> None:
+    """Raise RemoteProtocolError(BAD_QUERY) unless the edges are within +-2^27 and rise by a step of 2^-24 or more."""
+    given = np.asarray(edges, np.float64)
+    # A NaN fails the comparison as well.
+    if not (np.abs(given) <= MOST_EDGE).all() or not (np.diff(_steps(edges)) > 0).all():
+        limit = f"strictly increasing in steps of 1/{PRODUCT_STEPS}, within +-{MOST_EDGE:g}"
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, limit)
+
+
+def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp]:
+    """The bin of each value: (n,) in 0 .. len(edges).
+
+    Args:
+        values: (n,) whole numbers of steps of 2^-24.
+        edges: checked ones, in units.
+    """
+    return np.searchsorted(_steps(edges), values, side="right")
+
+
+def search_cost(edges: Sequence[float]) -> int:
+    """What a binary search among the edges costs for one value, in multiply-adds of a matrix product."""
+    return COMPARISON_COST * max(1, len(edges).bit_length())
+
+
+def _steps(edges: Sequence[float]) -> NDArray[np.float64]:
+    return np.rint(np.asarray(edges, np.float64) * PRODUCT_STEPS)

@@ -1,0 +1,89 @@
+"""Bins of linear projections of grid points, of one direction or of a few multiplied together.
+
+Exact by construction: points and weights are whole steps of 2^-12 within +-2^18, so a projection of up to 8192
+coordinates is a sum of whole numbers of at most 2^49, in whatever order it is summed.
+"""
+
+import math
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap, to_grid
+from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+
+MOST_DIRECTIONS = 16
+MOST_CELLS = 2**31
+"""Most cells of one partition, whatever a curator allows: joint cell numbers stay far below 2^63."""
+
+
+class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_unknown_fields=True):
+    """The product of the bins of r projections w_i . z of a record's point z, the last direction varying fastest.
+
+    `directions` holds r x width little-endian int32 weights in steps of 2^-12, row by row, within +-2^18 (+-64
+    units). `edges` has one tuple for each direction, in units of w . z, rounded to the projection's own grid of
+    2^-24; b edges make b + 1 bins, bin j holding e_j <= w . z < e_{j+1}.
+    """
+
+    features: FeatureMap
+    directions: Annotated[bytes, msgspec.Meta(min_length=4)]
+    edges: Annotated[tuple[GridEdges, ...], msgspec.Meta(min_length=1, max_length=MOST_DIRECTIONS)]
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "edges", tuple(tuple(map(float, edges)) for edges in self.edges))
+
+    @classmethod
+    def of(
+        cls, features: FeatureMap, directions: NDArray[np.float64], edges: tuple[tuple[float, ...], ...]
+    ) -> "ProjectionBins":
+        """From float directions (r, width) in units; each weight is rounded to the grid, clipped to +-64."""
+        steps = to_grid(np.asarray(directions, np.float64))
+        return cls(features=features, directions=steps.astype("<i4").tobytes(), edges=edges)
+
+    @property
+    def grid(self) -> NDArray[np.float64]:
+        """The directions in grid steps: (r, width) float64 of whole numbers."""
+        return np.frombuffer(self.directions, "<i4").reshape(-1, self.features.width).astype(np.float64)
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless map, directions and edges fit; reads no record."""
+        self.features.check(schema, f"{field}.features")
+        where = f"{field}.directions"
+        if len(self.directions) != 4 * self.features.width * len(self.edges):
+            limit = f"{len(self.edges)} x {self.features.width} little-endian int32"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
+        if np.abs(self.grid).max() > MOST_COORDINATE * STEPS:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, f"within +-{MOST_COORDINATE}")
+        for index, edges in enumerate(self.edges):
+            check_edges(edges, f"{field}.edges[{index}]")
+        if self.cell_count(schema) > MOST_CELLS:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", f"at most {MOST_CELLS} cells")
+
+    def cell_count(self, schema: Schema) -> int:  # noqa: ARG002
+        """Number of cells: the product of the directions' bins."""
+        return math.prod(len(edges) + 1 for edges in self.edges)
+
+    def multiply_adds(self) -> int:
+        """Multiply-adds per record: r x width, the map, and a binary search for each direction."""
+        return len(self.directions) // 4 + self.features.multiply_adds() + sum(map(search_cost, self.edges))
+
+    def projections(self, records: Records) -> NDArray[np.float64]:
+        """Exact projections in steps of 2^-24: (n, r) float64 holding whole numbers."""
+        weights = np.ascontiguousarray(self.grid.T)
+        found = np.empty((len(records), weights.shape[1]))
+        for block, points in self.features.blocks(records):
+            found[block] = points @ weights
+        return found
+
+    def cells(self, records: Records) -> NDArray[np.intp]:
+        """The cell of each record, shape (n,)."""
+        found = np.zeros(len(records), np.intp)
+        for values, edges in zip(self.projections(records).T, self.edges, strict=True):
+            found = found * (len(edges) + 1) + bins(values, edges)
+        return found

@@ -1,0 +1,111 @@
+"""Leaves of a binary tree of axis-aligned splits over grid points: fine cells only where they are wanted.
+
+Evaluated level by level over a block of records, without recursion; comparisons only, hence exact.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
+from protocol.records import Records
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+
+MOST_NODES = 500_000
+MOST_DEPTH = 64
+"""Most splits between the root and a leaf: a chain of nodes cannot make every record walk through all of them."""
+LEVEL_COST = 300
+"""One level of one record takes a few scattered reads, about as long as this many multiply-adds of a matrix product."""
+NODE_BYTES = 16
+
+
+class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_fields=True):
+    """Cell = number of the leaf that a record's point falls into; m nodes have m + 1 leaves.
+
+    `nodes` holds m x 4 little-endian int32, row by row, node 0 being the root: (coordinate of the feature map,
+    threshold in steps of 2^-12 within +-2^18, child below, child above). A point goes to the child above where its
+    coordinate is at or above the threshold. A child c > 0 is a node, which comes after its parent; a child c < 0 is
+    the leaf -1 - c. Each node but the root, and each of the leaves 0 .. m, is the child of exactly one node.
+    """
+
+    features: FeatureMap
+    nodes: Annotated[bytes, msgspec.Meta(min_length=NODE_BYTES, max_length=NODE_BYTES * MOST_NODES)]
+
+    @classmethod
+    def of(cls, features: FeatureMap, nodes: NDArray[np.int64]) -> "TreeLeaves":
+        """From whole numbers (m, 4) as `nodes` lists them."""
+        return cls(features=features, nodes=np.ascontiguousarray(nodes, "<i4").tobytes())
+
+    @property
+    def table(self) -> NDArray[np.int64]:
+        """The nodes as whole numbers, (m, 4) int64."""
+        return np.frombuffer(self.nodes, "<i4").reshape(-1, 4).astype(np.int64)
+
+    def check(self, schema: Schema, field: str) -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless the map fits and the nodes are a tree; reads no record."""
+        self.features.check(schema, f"{field}.features")
+        problem = "m x 4 little-endian int32" if len(self.nodes) % NODE_BYTES else self._problem()
+        if problem:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.nodes", problem)
+
+    def cell_count(self, schema: Schema) -> int:  # noqa: ARG002
+        """Number of leaves k."""
+        return len(self.nodes) // NODE_BYTES + 1
+
+    def multiply_adds(self) -> int:
+        """What placing one record costs, in multiply-adds: the map, and a step for each level of the tree."""
+        return self.features.multiply_adds() + LEVEL_COST * _depth(self.table)
+
+    def cells(self, records: Records) -> NDArray[np.intp]:
+        """The leaf of each record's point, shape (n,)."""
+        table = self.table
+        count, depth = len(table), _depth(table)
+        # Leaf l becomes node m + l, which leads to itself: records that have arrived need no mask.
+        leaves = np.arange(count, 2 * count + 1)
+        children = np.where(table[:, 2:] < 0, count - 1 - table[:, 2:], table[:, 2:])
+        children = np.concatenate([children, np.column_stack([leaves, leaves])]).ravel()
+        coordinates = np.concatenate([table[:, 0], np.zeros_like(leaves)])
+        thresholds = np.concatenate([table[:, 1], np.zeros_like(leaves)]).astype(np.float64)
+        found = np.empty(len(records), np.intp)
+        for block, points in self.features.blocks(records):
+            starts = np.arange(len(points)) * points.shape[1]
+            flat = points.ravel()
+            at = np.zeros(len(points), np.intp)
+            for _ in range(depth):
+                above = flat[starts + coordinates[at]] >= thresholds[at]
+                at = children[2 * at + above]
+            found[block] = at - count
+        return found
+
+    def _problem(self) -> str:
+        """What would have been accepted where the table is no tree of the map's coordinates; "" where it is one."""
+        table = self.table
+        coordinates, thresholds, children = table[:, 0], table[:, 1], table[:, 2:]
+        count = len(table)
+        if coordinates.min() < 0 or coordinates.max() >= self.features.width:
+            return f"coordinates of the feature map, 0 .. {self.features.width - 1}"
+        if np.abs(thresholds).max() > MOST_COORDINATE * STEPS:
+            return f"thresholds within +-{MOST_COORDINATE}"
+        wanted = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)])
+        if not np.array_equal(np.sort(children, axis=None), wanted):
+            return "each node but the root, and each leaf, the child of exactly one node"
+        if ((children > 0) & (children <= np.arange(count)[:, None])).any():
+            return "children after their parents"
+        if _depth(table) > MOST_DEPTH:
+            return f"a depth of at most {MOST_DEPTH}"
+        return ""
+
+
+def _depth(table: NDArray[np.int64]) -> int:
+    """Levels of splits of a tree, counted no further than one above MOST_DEPTH."""
+    level = np.zeros(1, np.int64)
+    for depth in range(MOST_DEPTH + 1):
+        if not len(level):
+            return depth
+        children = table[level, 2:].ravel()
+        level = children[children > 0]
+    return MOST_DEPTH + 1
