@@ -8,9 +8,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.tree import DecisionTreeRegressor
 
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
-from protocol.partitions import FeatureBins, NearestCentre
+from protocol.partitions import FeatureBins, NearestCentre, TreeLeaves
+from protocol.partitions.tree_leaves import MOST_DEPTH
 from protocol.records import MISSING_CODE, Records
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
@@ -21,6 +23,7 @@ LEAST_SCALE = 1e-11
 
 MOST_CLUSTERED = 20_000
 CLUSTERED_PER_CELL = 30
+LEAST_IN_LEAF = 3
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -61,7 +64,9 @@ def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
     return features.points(records) / STEPS
 
 
-def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = None) -> list[FeatureBins]:
+def even_bins(
+    source: Records, bins: int, weights: NDArray[np.float64] | None = None, *, shift: float = 0.0
+) -> list[FeatureBins]:
     """The paper's bins (section 4.2): per attribute about `bins` bins of even mass of the source.
 
     Ties in the source may leave fewer; a categorical attribute has one bin per level.
@@ -70,7 +75,9 @@ def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = 
         source: n records.
         bins: per numeric attribute, at least 1.
         weights: (n,) of the records, >= 0 and not all 0; None is 1.
+        shift: moves all edges up by this part of a bin's mass, in [0, 1); above 0 there is one bin more.
     """
+    shares = (np.arange(bins) + shift) / bins
     partitions = []
     for attribute in source.schema.attributes:
         edges: tuple[float, ...] = ()
@@ -79,7 +86,7 @@ def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = 
             there = ~np.isnan(column)
             known = np.asarray(column[there], dtype=np.float64)
             if len(known):
-                cuts = _quantiles(known, np.linspace(0, 1, bins + 1)[1:-1], None if weights is None else weights[there])
+                cuts = _quantiles(known, shares[shares > 0], None if weights is None else weights[there])
                 edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
         partitions.append(FeatureBins(attribute=attribute.name, edges=edges))
     return partitions
@@ -99,21 +106,63 @@ def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most
     return int(np.clip(round(records / (ratio * np.sqrt(2) * float(scale))), 2, most))
 
 
-def kmeans_cells(source: Records, features: FeatureMap, cells: int, seed: int) -> NearestCentre:
+def kmeans_cells(
+    source: Records, features: FeatureMap, cells: int, seed: int, weights: NDArray[np.float64] | None = None
+) -> NearestCentre:
     """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless.
 
     Of more than 20,000 records, and than 30 a cell, a random sample of that size is clustered: more records move
     the centres less than another seed does.
+
+    Args:
+        source: n records.
+        features: the coordinates in which distances are measured.
+        cells: number of centres, at least 1; no more than there are different points.
+        seed: of the first centres.
+        weights: (n,) of the records, positive; centres are denser where they are greater. None is 1.
     """
     most = max(MOST_CLUSTERED, CLUSTERED_PER_CELL * cells)
     if len(source) > most:
-        sample = np.random.default_rng(seed).choice(len(source), most, replace=False)
-        source = source.take(np.sort(sample))
+        sample = np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False))
+        source, weights = source.take(sample), None if weights is None else weights[sample]
     points = coordinates(features, source)
     distinct = len(np.unique(points, axis=0))
-    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32).fit(points)
-    centres = np.clip(means.cluster_centers_, -MOST_COORDINATE, MOST_COORDINATE)
-    return NearestCentre.of(features, centres)
+    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32)
+    centres = means.fit(points, sample_weight=weights).cluster_centers_
+    return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
+
+
+def grown_leaves(
+    source: Records, features: FeatureMap, targets: NDArray[np.float64], leaves: int, weights: NDArray[np.float64]
+) -> TreeLeaves | None:
+    """Leaves of the regression tree (CART, best leaf first) that tells the targets apart.
+
+    Args:
+        source: n records.
+        features: the coordinates that are split.
+        targets: (n,) finite.
+        leaves: at most so many, at least 2; each holds at least 3 records.
+        weights: (n,) of the records, positive.
+
+    Returns:
+        None where no split is to be had: too few records, or targets that do not vary.
+    """
+    points = coordinates(features, source)
+    tree = DecisionTreeRegressor(
+        max_leaf_nodes=leaves, max_depth=MOST_DEPTH, min_samples_leaf=LEAST_IN_LEAF, random_state=0
+    )
+    grown = tree.fit(points, targets, sample_weight=weights).tree_
+    inner = np.flatnonzero(grown.children_left >= 0)
+    if not len(inner):
+        return None
+    # Nodes and leaves are numbered apart, each in the tree's own order, in which children come after parents.
+    number = np.empty(grown.node_count, np.int64)
+    number[inner] = np.arange(len(inner))
+    number[grown.children_left < 0] = -1 - np.arange(grown.node_count - len(inner))
+    # The tree sends x <= t below, a curator x >= t' above: t' is the first grid step past t.
+    thresholds = np.floor(grown.threshold[inner] * STEPS) + 1
+    children = number[grown.children_left[inner]], number[grown.children_right[inner]]
+    return TreeLeaves.of(features, np.column_stack([grown.feature[inner], thresholds, *children]).astype(np.int64))
 
 
 def _fallback(source: Records) -> Feature:
