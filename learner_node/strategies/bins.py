@@ -158,10 +158,10 @@ class VaryingBinsStrategy(RoundsStrategy):
             seed = problem.seed + number
             return [kmeans_cells(problem.source, standardising_map(problem.source), cells, seed)]
         names = asked_attributes(problem)
-        bins = bin_count(problem, epsilon, self._bins, len(names))
-        shift = number / self._rounds
-        # A shift makes one bin more.
-        return list(bins_of(problem, names, max(1, bins - (shift > 0)), shift))
+        # Edges that are moved make one bin more, for which there must be room.
+        room = max(1, problem.limits.cells // len(names) - 2)
+        bins = min(bin_count(problem, epsilon, self._bins, len(names)), room)
+        return list(bins_of(problem, names, bins, number / self._rounds))
 
 
 def information(counts: NDArray[np.float64], source_counts: NDArray[np.int64], noise_variance: float) -> float:

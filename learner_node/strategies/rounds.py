@@ -16,6 +16,7 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
+from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
@@ -42,7 +43,10 @@ def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction,
         return (Fraction(1, rounds),) * rounds
     if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != rounds:
         raise ValueError(f"shares must be a list of {rounds} positive numbers, one for each round")
-    exact = [parse_rational(share) for share in shares]
+    try:
+        exact = [parse_rational(share) for share in shares]
+    except ConfigurationError as error:
+        raise ValueError(f"shares: {error}") from None
     return tuple(share / sum(exact) for share in exact)
 
 
