@@ -15,6 +15,7 @@ NAMES = (
     "curators_1000",
     "ledger",
     "solvers",
+    "label_model",
     "networks",
     "reproduction",
 )

@@ -20,6 +20,7 @@ from learner_node.label_model.expectation_propagation import (
 )
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
+    MassPrior,
     SiteTable,
     fit_mass_prior,
     noise_variance,
@@ -120,21 +121,29 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
 
 
 def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, averages: CellAverages) -> SiteTable:
-    """Site tables of all used cells; each observation has a mass prior and a noise of its own."""
-    tables = []
+    """Site tables of all used cells; each observation has a mass prior, those of one query have a noise in common."""
+    priors = []
     for observation, span in zip(observations, cells.spans, strict=True):
-        counts, source_counts = cells.counts[span], cells.source_counts[span]
-        prior = fit_mass_prior(
-            source_counts,
-            counts.sum(axis=1),
-            averages.centres[span],
-            total=max(float(counts.sum()), float(len(counts))),
-            variance=2.0 * noise_variance(observation.scale, observation.sites),
+        counts = cells.counts[span]
+        priors.append(
+            fit_mass_prior(
+                cells.source_counts[span],
+                counts.sum(axis=1),
+                averages.centres[span],
+                total=max(float(counts.sum()), float(len(counts))),
+                variance=2.0 * noise_variance(observation.scale, observation.sites),
+            )
         )
-        tables.append(site_table(counts, prior, scale=observation.scale, sites=observation.sites))
-    return SiteTable(
-        np.concatenate([table.log_likelihood for table in tables]), np.concatenate([table.mass for table in tables])
-    )
+    prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
+    log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
+    mass = np.empty_like(log_likelihood)
+    noises = [(item.scale, item.sites) for item in observations]
+    for scale, sites in dict.fromkeys(noises):
+        alike = [span for span, noise in zip(cells.spans, noises, strict=True) if noise == (scale, sites)]
+        rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])
+        table = site_table(cells.counts[rows], prior.of(rows), scale=scale, sites=sites)
+        log_likelihood[rows], mass[rows] = table.log_likelihood, table.mass
+    return SiteTable(log_likelihood, mass)
 
 
 class _Covariances:
