@@ -8,13 +8,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.tree import DecisionTreeRegressor
 
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
-from protocol.partitions import FeatureBins, NearestCentre, TreeLeaves
-from protocol.partitions.tree_leaves import MOST_DEPTH
+from protocol.partitions import FeatureBins, NearestCentre
 from protocol.records import MISSING_CODE, Records
-from protocol.schema import CategoricalAttribute, NumericAttribute
+from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute
 
 LEAST_SPREAD = 1e-9
 """Least standard deviation of an attribute that is not constant, relative to its largest magnitude."""
@@ -23,7 +21,6 @@ LEAST_SCALE = 1e-11
 
 MOST_CLUSTERED = 20_000
 CLUSTERED_PER_CELL = 30
-LEAST_IN_LEAF = 3
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -77,25 +74,34 @@ def even_bins(
         weights: (n,) of the records, >= 0 and not all 0; None is 1.
         shift: moves all edges up by this part of a bin's mass, in [0, 1); above 0 there is one bin more.
     """
+    return [attribute_bins(source, attribute, bins, weights, shift=shift) for attribute in source.schema.attributes]
+
+
+def attribute_bins(
+    source: Records,
+    attribute: Attribute,
+    bins: int,
+    weights: NDArray[np.float64] | None = None,
+    *,
+    shift: float = 0.0,
+) -> FeatureBins:
+    """Of `even_bins`, those of one attribute."""
     shares = (np.arange(bins) + shift) / bins
-    partitions = []
-    for attribute in source.schema.attributes:
-        edges: tuple[float, ...] = ()
-        if isinstance(attribute, NumericAttribute):
-            column = source.column(attribute.name)
-            there = ~np.isnan(column)
-            known = np.asarray(column[there], dtype=np.float64)
-            if len(known):
-                cuts = _quantiles(known, shares[shares > 0], None if weights is None else weights[there])
-                edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
-        partitions.append(FeatureBins(attribute=attribute.name, edges=edges))
-    return partitions
+    edges: tuple[float, ...] = ()
+    if isinstance(attribute, NumericAttribute):
+        column = source.column(attribute.name)
+        there = ~np.isnan(column)
+        known = np.asarray(column[there], dtype=np.float64)
+        if len(known):
+            cuts = quantiles(known, shares[shares > 0], None if weights is None else weights[there])
+            edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
+    return FeatureBins(attribute=attribute.name, edges=edges)
 
 
-def _quantiles(
+def quantiles(
     values: NDArray[np.float64], shares: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """With weights, the least value with at least that share of the weight at or below it."""
+    """Quantiles of at least one value, (shares,); with weights, the least value with that share at or below it."""
     if weights is None or not weights.any():
         return np.asarray(np.quantile(values, shares), dtype=np.float64)
     return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"), dtype=np.float64)
@@ -130,39 +136,6 @@ def kmeans_cells(
     means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32)
     centres = means.fit(points, sample_weight=weights).cluster_centers_
     return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
-
-
-def grown_leaves(
-    source: Records, features: FeatureMap, targets: NDArray[np.float64], leaves: int, weights: NDArray[np.float64]
-) -> TreeLeaves | None:
-    """Leaves of the regression tree (CART, best leaf first) that tells the targets apart.
-
-    Args:
-        source: n records.
-        features: the coordinates that are split.
-        targets: (n,) finite.
-        leaves: at most so many, at least 2; each holds at least 3 records.
-        weights: (n,) of the records, positive.
-
-    Returns:
-        None where no split is to be had: too few records, or targets that do not vary.
-    """
-    points = coordinates(features, source)
-    tree = DecisionTreeRegressor(
-        max_leaf_nodes=leaves, max_depth=MOST_DEPTH, min_samples_leaf=LEAST_IN_LEAF, random_state=0
-    )
-    grown = tree.fit(points, targets, sample_weight=weights).tree_
-    inner = np.flatnonzero(grown.children_left >= 0)
-    if not len(inner):
-        return None
-    # Nodes and leaves are numbered apart, each in the tree's own order, in which children come after parents.
-    number = np.empty(grown.node_count, np.int64)
-    number[inner] = np.arange(len(inner))
-    number[grown.children_left < 0] = -1 - np.arange(grown.node_count - len(inner))
-    # The tree sends x <= t below, a curator x >= t' above: t' is the first grid step past t.
-    thresholds = np.floor(grown.threshold[inner] * STEPS) + 1
-    children = number[grown.children_left[inner]], number[grown.children_right[inner]]
-    return TreeLeaves.of(features, np.column_stack([grown.feature[inner], thresholds, *children]).astype(np.int64))
 
 
 def _fallback(source: Records) -> Feature:

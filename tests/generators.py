@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 from hypothesis import strategies as st
 
 from protocol.envelopes import SigningKey, seal_receipt
@@ -22,7 +23,15 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.partitions import FeatureBins, NearestCentre
+from protocol.partitions import (
+    PARTITION_KINDS,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    ScoreBins,
+    TreeLeaves,
+)
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.queries.limits import Limits
@@ -71,6 +80,25 @@ def records_of(draw, schema, *, most=12):
     )
 
 
+any_number = st.one_of(st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, None]))
+any_text = st.one_of(st.none(), st.sampled_from(["a", "b", "é", "zzz", "", "?", " a "]))
+
+
+@st.composite
+def raw_frames_of(draw, schema):
+    """Data frames of a schema's columns before they are encoded: any number, any text."""
+    n = draw(st.integers(0, 6))
+    return pl.DataFrame(
+        {
+            a.name: pl.Series(
+                draw(st.lists(any_number if isinstance(a, NumericAttribute) else any_text, min_size=n, max_size=n)),
+                dtype=pl.Float64 if isinstance(a, NumericAttribute) else pl.String,
+            )
+            for a in schema.attributes
+        }
+    )
+
+
 @st.composite
 def feature_bins_of(draw, schema):
     """Bins of one attribute, edges among few values."""
@@ -93,7 +121,7 @@ def feature_maps_of(draw, schema):
             features.append(NumericFeature(attribute.name, offset, factor, imputation))
         else:
             levels = draw(st.lists(st.sampled_from(attribute.levels), min_size=1, max_size=3, unique=True))
-            imputation = draw(st.sampled_from(["", "a", "b"]))
+            imputation = draw(st.sampled_from(["", *attribute.levels[:2]]))
             features.append(CategoricalFeature(attribute.name, tuple(levels), factor, imputation))
     return FeatureMap(tuple(features))
 
@@ -115,11 +143,6 @@ def nearest_centres_of(draw, schema):
     return NearestCentre.of(features, np.array(centres + centres[:1] * repeats))
 
 
-def partitions_of(schema):
-    """Partitions of every kind."""
-    return st.one_of(feature_bins_of(schema), nearest_centres_of(schema))
-
-
 @st.composite
 def mlps_of(draw, schema):
     """Small networks with weights on and between grid points."""
@@ -131,6 +154,73 @@ def mlps_of(draw, schema):
         values = np.array(draw(st.lists(units_on_grid(2.0), min_size=count, max_size=count)), np.float32)
         layers.append((values[fan_out:].reshape(fan_out, fan_in), values[:fan_out]))
     return Mlp.of(features, layers)
+
+
+@st.composite
+def product_bins_of(draw, schema):
+    """Products of two attributes' bins, now and then of one attribute with itself."""
+    return ProductBins(draw(feature_bins_of(schema)), draw(feature_bins_of(schema)))
+
+
+@st.composite
+def grid_edges(draw):
+    """Rising edges, many of them one step of 2^-24 apart, at 0 or beyond whatever a sum can reach."""
+    few = [-(2.0**27), -1.0, -(2.0**-24), 0.0, 2.0**-24, 2.0**-12, 1 / 3, 1.0, 4.0, 2.0**27]
+    return tuple(sorted(draw(st.sets(st.sampled_from(few), max_size=4))))
+
+
+@st.composite
+def score_bins_of(draw, schema):
+    """Bins of small networks' logits."""
+    return ScoreBins(draw(mlps_of(schema)), draw(grid_edges()))
+
+
+@st.composite
+def projection_bins_of(draw, schema):
+    """One to three directions, some of them equal or 0."""
+    features = draw(feature_maps_of(schema))
+    row = st.lists(units_on_grid(float(MOST_COORDINATE)), min_size=features.width, max_size=features.width)
+    directions = draw(st.lists(st.one_of(row, st.just([0.0] * features.width)), min_size=1, max_size=3))
+    edges = tuple(draw(grid_edges()) for _ in directions)
+    return ProjectionBins.of(features, np.array(directions), edges)
+
+
+@st.composite
+def trees_over(draw, features, *, most=9):
+    """Trees of any shape, grown by splitting a drawn leaf; leaves are numbered in a drawn order."""
+    few = [-MOST_COORDINATE * STEPS, -STEPS, -1, 0, 1, 2, STEPS, MOST_COORDINATE * STEPS]
+    thresholds = st.one_of(st.sampled_from(few), st.integers(-MOST_COORDINATE * STEPS, MOST_COORDINATE * STEPS))
+    nodes, open_ends = [], [(0, 0)]
+    for index in range(draw(st.integers(1, most))):
+        parent, side = open_ends.pop(draw(st.integers(0, len(open_ends) - 1)))
+        if index:
+            nodes[parent][2 + side] = index
+        nodes.append([draw(st.integers(0, features.width - 1)), draw(thresholds), 0, 0])
+        open_ends += [(index, 0), (index, 1)]
+    for leaf, (parent, side) in enumerate(draw(st.permutations(open_ends))):
+        nodes[parent][2 + side] = -1 - leaf
+    return TreeLeaves.of(features, np.array(nodes))
+
+
+def tree_leaves_of(schema):
+    """Trees over drawn maps."""
+    return feature_maps_of(schema).flatmap(trees_over)
+
+
+PARTITIONS = {
+    "feature_bins": feature_bins_of,
+    "nearest_centre": nearest_centres_of,
+    "product_bins": product_bins_of,
+    "score_bins": score_bins_of,
+    "projection_bins": projection_bins_of,
+    "tree_leaves": tree_leaves_of,
+}
+"""What draws each kind; a test says that no registered kind lacks one."""
+
+
+def partitions_of(schema):
+    """Partitions of every registered kind."""
+    return st.one_of([PARTITIONS[kind](schema) for kind in PARTITION_KINDS])
 
 
 def hypotheses_of(schema):

@@ -16,8 +16,10 @@ from curator_fakes import (
     frame_of,
     steward_file,
 )
+from generators import trees_over
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from oracles import AT_A_POINT, oracle_bin
 
 from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset, StewardWarning, bounded_rows
@@ -26,7 +28,7 @@ from curator_node.workloads import WorkloadCache
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
+from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
 from protocol.plans import PlannedQuery
 from protocol.queries import query_cost
 from protocol.queries.counts import CountsBody, CountsRelease, read_body
@@ -73,9 +75,6 @@ centres = st.lists(
     min_size=1,
     max_size=4,
 ).map(lambda rows: NearestCentre.of(MAP, np.array(rows)))
-PARTITIONS = {"feature_bins": feature_bins, "nearest_centre": centres}
-partitions = st.one_of(*PARTITIONS.values())
-
 weights = st.sampled_from([-64.0, -1.0, -0.5, 0.0, 1e-4, 0.5, 1.0, 64.0])
 
 
@@ -89,6 +88,19 @@ def networks(draw):
     return Mlp.of(MAP, [(array(hidden, MAP.width), array(hidden)), (array(1, hidden), array(1))])
 
 
+score_edges = st.sampled_from([(), (0.0,), (2.0**-24,), (-40.0, 0.0, 1e-4, 3.0)])
+projections = st.lists(
+    st.tuples(st.lists(weights, min_size=MAP.width, max_size=MAP.width), score_edges), min_size=1, max_size=2
+).map(lambda pairs: ProjectionBins.of(MAP, np.array([w for w, _ in pairs]), tuple(edges for _, edges in pairs)))
+PARTITIONS = {
+    "feature_bins": feature_bins,
+    "nearest_centre": centres,
+    "product_bins": st.builds(ProductBins, feature_bins, feature_bins),
+    "score_bins": st.builds(ScoreBins, networks(), score_edges),
+    "projection_bins": projections,
+    "tree_leaves": trees_over(MAP),
+}
+partitions = st.one_of(*PARTITIONS.values())
 hypotheses = st.one_of(st.builds(Constant, predicted=st.sampled_from([0, 1])), networks())
 
 
@@ -185,9 +197,12 @@ def slow_cell(partition, row):
         if value is None or math.isnan(value):
             return len(partition.edges) + 1
         return sum(edge <= min(max(value, lower), upper) for edge in partition.edges)
-    point = slow_point(row)
-    grid = [[int(step) for step in centre] for centre in partition.grid]
-    return min(range(len(grid)), key=lambda k: sum((a - b) ** 2 for a, b in zip(point, grid[k], strict=True)))
+    if isinstance(partition, ProductBins):
+        first, second = slow_cell(partition.first, row), slow_cell(partition.second, row)
+        return first * (4 if partition.second.attribute == "sex" else len(partition.second.edges) + 2) + second
+    if isinstance(partition, ScoreBins):
+        return oracle_bin(slow_logit(partition.hypothesis, row), partition.edges)
+    return AT_A_POINT[type(partition)](partition, slow_point(row))
 
 
 def slow_point(row):
@@ -199,9 +214,11 @@ def slow_point(row):
 
 
 def slow_prediction(hypothesis, row):
+    return bool(hypothesis.predicted) if isinstance(hypothesis, Constant) else slow_logit(hypothesis, row) > 0
+
+
+def slow_logit(hypothesis, row):
     """Whole-number arithmetic of any size."""
-    if isinstance(hypothesis, Constant):
-        return bool(hypothesis.predicted)
     layers = [(w.astype(float), b.astype(float)) for w, b in hypothesis._layers("")]
     values = slow_point(row)
     for index, (weight, bias) in enumerate(layers):
@@ -210,7 +227,7 @@ def slow_prediction(hypothesis, row):
             for line, b in zip(weight, bias, strict=True)
         ]
         if index == len(layers) - 1:
-            return sums[0] > 0
+            return sums[0]
         values = [min(max(round(Fraction(s, 4096)), 0), 256 * 4096) for s in sums]
     raise AssertionError
 

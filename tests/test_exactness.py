@@ -14,24 +14,32 @@ from generators import (
     ATTRIBUTES,
     CATEGORY,
     NUMERIC,
-    feature_bins_of,
     feature_maps_of,
     hypotheses_of,
     mlps_of,
-    nearest_centres_of,
     partitions_of,
+    raw_frames_of,
     records_of,
     schemas,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import oracle_logit, oracle_point
 from threadpoolctl import threadpool_limits
 
 from protocol import feature_map
-from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
-from protocol.hypotheses import MOST_ACTIVATION, Mlp
-from protocol.partitions import FeatureBins, NearestCentre
-from protocol.records import MISSING_CODE, Records, encode_frame
+from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.hypotheses import Mlp
+from protocol.partitions import (
+    PARTITION_KINDS,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    ScoreBins,
+    TreeLeaves,
+)
+from protocol.records import Records, encode_frame
 from protocol.schema import NumericAttribute, Schema
 
 WIDTH = 24
@@ -70,6 +78,26 @@ def deep_network_at_the_threshold(bias):
     return Mlp.of(TWICE, [(w.astype(np.float32), b.astype(np.float32)) for w, b in layers])
 
 
+def bins_at_the_threshold():
+    """Every logit is the edge 0, or a step below the edge that separates the classes."""
+    return ScoreBins(network_at_the_threshold(0.0), (0.0, 2.0**-24))
+
+
+def directions_at_the_edges():
+    generator = np.random.default_rng(10)
+    half, other = generator.normal(0, 1, (2, WIDTH))
+    rows = np.array([[*half, *-half], [*half, *other], [*-other, *other]])
+    return ProjectionBins.of(TWICE, rows, ((-(2.0**-24), 0.0, 2.0**-24), (-1.0, 0.0, 1.0), (0.0,)))
+
+
+def tree_on_the_points():
+    """A chain whose thresholds are coordinates of records."""
+    steps = TWICE.points(records_at_ties())[:40]
+    chain = [[i % WIDTH, steps[i, i % WIDTH], -1 - i, i + 1] for i in range(40)]
+    chain[-1][3] = -41
+    return TreeLeaves.of(TWICE, np.array(chain))
+
+
 PAIRS = [(i, j) for i in range(4) for j in range(4) if i != j]
 
 
@@ -84,7 +112,18 @@ CRAFTED = {
     "deep threshold": deep_network_at_the_threshold(0.0),
     "equidistant centres": equidistant_centres(),
     "feature bins": FeatureBins("x3", tuple(sorted({float(v) for v in records_at_ties().numeric[:50, 4]}))),
+    "product bins": ProductBins(
+        FeatureBins("x3", tuple(sorted({float(v) for v in records_at_ties().numeric[1:9, 3]}))),
+        FeatureBins("x4", tuple(sorted({float(v) for v in records_at_ties().numeric[:9, 4]}))),
+    ),
+    "scores on an edge": bins_at_the_threshold(),
+    "projections on an edge": directions_at_the_edges(),
+    "tree on the points": tree_on_the_points(),
 }
+
+
+def test_every_kind_of_partition_is_among_the_crafted_cases():
+    assert {type(subject) for subject in CRAFTED.values()} >= set(PARTITION_KINDS.values())
 
 
 def outcome(subject, records):
@@ -150,6 +189,10 @@ def test_the_crafted_cases_sit_exactly_on_their_ties():
     nearest = {PAIRS[cell] for cell in cells}
     assert len(nearest) > 1
     assert all(i < j for i, j in nearest), "of the equidistant (a, b) and (b, a) the lower index wins"
+    assert set(CRAFTED["scores on an edge"].cells(records)) == {1}, "0 is at the edge 0 and below the edge 2^-24"
+    assert not CRAFTED["projections on an edge"].projections(records)[:, [0, 2]].any()
+    reached = set(CRAFTED["tree on the points"].cells(records))
+    assert len(reached) > 5
 
 
 def naive_points():
@@ -218,25 +261,7 @@ def test_a_prediction_is_a_function_of_the_record_alone(case, data):
     assert np.array_equal(hypothesis.predict(records.take(rows)), hypothesis.predict(records)[rows])
 
 
-any_number = st.one_of(st.floats(), st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, None]))
-any_text = st.one_of(st.none(), st.sampled_from(["a", "b", "é", "zzz", "", "?", " a "]))
-
-
-@st.composite
-def raw_frames(draw, schema):
-    n = draw(st.integers(0, 6))
-    return pl.DataFrame(
-        {
-            a.name: pl.Series(
-                draw(st.lists(any_number if isinstance(a, NumericAttribute) else any_text, min_size=n, max_size=n)),
-                dtype=pl.Float64 if isinstance(a, NumericAttribute) else pl.String,
-            )
-            for a in schema.attributes
-        }
-    )
-
-
-@given(schemas().flatmap(lambda s: st.tuples(st.just(s), partitions_of(s), hypotheses_of(s), raw_frames(s))))
+@given(schemas().flatmap(lambda s: st.tuples(st.just(s), partitions_of(s), hypotheses_of(s), raw_frames_of(s))))
 @settings(deadline=None, max_examples=120)
 def test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers(case):
     schema, partition, hypothesis, frame = case
@@ -250,28 +275,6 @@ def test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers(case
     assert predicted.dtype == np.bool_
 
 
-# Oracles: exact arithmetic on Python's integers and fractions.
-
-
-def oracle_step(value):
-    return round(Fraction(min(max(value, -MOST_COORDINATE), MOST_COORDINATE)) * STEPS)
-
-
-def oracle_point(features, records, row):
-    point = []
-    for feature in features.features:
-        value = records.column(feature.attribute)[row]
-        if isinstance(feature, NumericFeature):
-            filled = feature.imputation if math.isnan(value) else float(value)
-            point.append(oracle_step((filled - feature.offset) * feature.factor))
-        else:
-            declared = records.schema.find(feature.attribute).levels
-            level = feature.imputation if value == MISSING_CODE else (*declared, None)[value]
-            hot = feature.levels.index(level) if level in feature.levels else len(feature.levels)
-            point += [oracle_step(feature.factor) if j == hot else 0 for j in range(len(feature.levels) + 1)]
-    return point
-
-
 @given(cases(feature_maps_of))
 @settings(deadline=None, max_examples=80)
 def test_points_equal_exact_arithmetic(case):
@@ -281,53 +284,13 @@ def test_points_equal_exact_arithmetic(case):
     assert points.tolist() == [oracle_point(features, records, row) for row in range(len(records))]
 
 
-@given(cases(nearest_centres_of))
-@settings(deadline=None, max_examples=80)
-def test_the_nearest_centre_equals_exact_arithmetic_and_ties_go_to_the_lowest_index(case):
-    partition, records = case
-    width = partition.features.width
-    steps = [int(step) for step in np.frombuffer(partition.centres, "<i4")]
-    centres = [steps[start : start + width] for start in range(0, len(steps), width)]
-    expected = []
-    for row in range(len(records)):
-        point = oracle_point(partition.features, records, row)
-        distances = [sum((p - c) ** 2 for p, c in zip(point, centre, strict=True)) for centre in centres]
-        expected.append(distances.index(min(distances)))
-    assert partition.cells(records).tolist() == expected
-
-
 @given(cases(mlps_of))
 @settings(deadline=None, max_examples=80)
 def test_logits_equal_exact_arithmetic(case):
     network, records = case
-    layers = network._layers("weights")
-    expected = []
-    for row in range(len(records)):
-        values = oracle_point(network.features, records, row)
-        for index, (weight, bias) in enumerate(layers):
-            rows = [[round(Fraction(float(w)) * STEPS) for w in line] for line in weight]
-            starts = [round(Fraction(float(b)) * STEPS**2) for b in bias]
-            sums = [s + sum(w * v for w, v in zip(r, values, strict=True)) for r, s in zip(rows, starts, strict=True)]
-            if index < len(layers) - 1:
-                values = [min(max(round(Fraction(s, STEPS)), 0), int(MOST_ACTIVATION) * STEPS) for s in sums]
-        expected.append(sums[0])
+    expected = [oracle_logit(network, records, row) for row in range(len(records))]
     assert network.logits(records).tolist() == expected
     assert network.predict(records).tolist() == [logit > 0 for logit in expected]
-
-
-@given(schemas().flatmap(lambda s: st.tuples(feature_bins_of(s), records_of(s))))
-@settings(deadline=None, max_examples=80)
-def test_feature_bins_equal_their_definition(case):
-    bins, records = case
-    attribute = records.schema.find(bins.attribute)
-    expected = []
-    for value in records.column(bins.attribute).tolist():
-        if isinstance(attribute, NumericAttribute):
-            missing = len(bins.edges) + 1
-            expected.append(missing if math.isnan(value) else sum(edge <= value for edge in bins.edges))
-        else:
-            expected.append(len(attribute.levels) + 1 if value == MISSING_CODE else value)
-    assert bins.cells(records).tolist() == expected
 
 
 def test_missing_has_its_own_cell_and_values_beyond_the_edges_go_to_the_end_bins():

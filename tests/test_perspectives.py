@@ -5,16 +5,15 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
-from sklearn.tree import DecisionTreeRegressor
 
 from learner_node.learn import learn
-from learner_node.source import coordinates, even_bins, grown_leaves, kmeans_cells, standardising_map
+from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import Problem, make_strategy
 from learner_node.strategies.bins import asked_attributes, information
-from learner_node.strategies.refined import even_edges, gradient_directions
+from learner_node.strategies.refined import gradient_directions
 from learner_node.strategies.rounds import exact_shares
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
@@ -318,28 +317,6 @@ def test_information_of_hostile_counts_is_a_number(counts):
     assert np.isfinite(information(counts, np.array([5, 0, 1]), 8.0))
 
 
-@settings(deadline=None)
-@given(seed=st.integers(0, 2**16), leaves=st.integers(2, 30))
-def test_leaves_are_those_of_the_tree(seed, leaves):
-    rng = np.random.default_rng(seed)
-    records = encode_frame(wide(90, seed), steward(attributes=WIDE).schema)
-    features = standardising_map(records)
-    targets, weights = rng.random(90).round(1), rng.random(90) + 0.1
-    partition = grown_leaves(records, features, targets, leaves, weights)
-    partition.check(records.schema, "partition")
-    assert 2 <= partition.cell_count(records.schema) <= leaves
-    points = coordinates(features, records)
-    tree = DecisionTreeRegressor(max_leaf_nodes=leaves, max_depth=64, min_samples_leaf=3, random_state=0)
-    expected = tree.fit(points, targets, sample_weight=weights).apply(points)
-    pairs = set(zip(partition.cells(records).tolist(), expected.tolist(), strict=True))
-    assert len(pairs) == len(set(expected.tolist())) == partition.cell_count(records.schema)
-
-
-def test_no_leaves_of_targets_that_do_not_vary():
-    records = encode_frame(wide(50), steward(attributes=WIDE).schema)
-    assert grown_leaves(records, standardising_map(records), np.ones(50), 8, np.ones(50)) is None
-
-
 def test_heavy_records_draw_the_centres():
     records = encode_frame(ring(400), steward().schema)
     features = standardising_map(records)
@@ -357,19 +334,6 @@ def test_shifted_bins_hold_even_mass_but_at_the_ends(shift):
     masses = np.bincount(bins.cells(records), minlength=len(bins.edges) + 1)[: len(bins.edges) + 1]
     expected = [200] * 5 if not shift else [200 * shift, 200, 200, 200, 200, 200 * (1 - shift)]
     assert np.abs(masses - expected).max() <= 1
-
-
-@given(
-    values=st.lists(st.integers(-20, 20), min_size=1, max_size=60),
-    bins=st.integers(1, 12),
-)
-def test_even_edges_rise_on_the_grid_and_leave_no_bin_empty(values, bins):
-    values = np.array(values, float) / STEPS**2
-    edges = even_edges(values, bins)
-    assert len(edges) < bins
-    assert list(edges) == sorted(set(edges))
-    filled = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1)
-    assert filled.min() >= 1
 
 
 @pytest.mark.parametrize("width", [3, 100])

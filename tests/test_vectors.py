@@ -20,6 +20,7 @@ from protocol.envelopes import (
 )
 from protocol.errors import RemoteProtocolError
 from protocol.messages import MESSAGE_TYPES
+from protocol.partitions import PARTITION_KINDS
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease, read_body
 from protocol.queries.limits import Limits
@@ -43,6 +44,11 @@ def test_the_labels_and_public_keys_are_as_recorded():
 
 def test_there_is_a_vector_for_every_message_type():
     assert {vector["type"] for vector in GOOD["envelopes"]} == set(MESSAGE_TYPES)
+
+
+def test_there_is_a_vector_for_every_kind_of_partition():
+    bodies = [decode(bytes.fromhex(data), CountsBody) for data in GOOD["bodies"].values()]
+    assert {type(partition) for body in bodies for partition in body.partitions} == set(PARTITION_KINDS.values())
 
 
 @pytest.mark.parametrize("vector", GOOD["envelopes"], ids=lambda vector: vector["type"])

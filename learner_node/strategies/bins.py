@@ -11,12 +11,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.partitions import product_bins
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import even_bins, kmeans_cells, standardising_map
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.rounds import RoundsStrategy, Share, bin_count, flag, joint_cell_count, whole
-from protocol.partitions import FeatureBins, Partition, ProductBins
+from protocol.partitions import FeatureBins, Partition
 
 
 def asked_attributes(problem: Problem) -> list[str]:
@@ -119,7 +120,7 @@ class InformativeStrategy(RoundsStrategy):
         cells = joint_cell_count(problem, epsilon, None, count)
         # Each factor has a further bin for missing values.
         side = max(1, min(int(np.sqrt(cells)), int(np.sqrt(problem.limits.cells // count)) - 1))
-        return [ProductBins(*bins_of(problem, pair, side)) for pair in pairs]
+        return [product_bins(problem.source, *pair, (side, side)) for pair in pairs]
 
 
 class VaryingBinsStrategy(RoundsStrategy):

@@ -8,25 +8,26 @@ labels open.
 from collections.abc import Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from learner_node.label_model import LabelModel
 from learner_node.networks import TrainingOptions, TrainingSet
-from learner_node.source import grown_leaves, kmeans_cells
+from learner_node.partitions import projection_bins, score_bins, tree_leaves
+from learner_node.source import kmeans_cells
 from learner_node.strategies.base import Problem
 from learner_node.strategies.paper import HEADER_PARAMETERS
 from learner_node.strategies.rounds import RoundsStrategy, Share, flag, joint_cell_count, whole
 from protocol.errors import ConfigurationError
-from protocol.feature_map import STEPS
 from protocol.hypotheses import Mlp
-from protocol.partitions import Partition, ProjectionBins, ScoreBins
+from protocol.partitions import Partition, ScoreBins
 
 HIDDEN = (32, 32)
 CERTAIN = 0.05
 """Weight of a record whose label is certain, against 1 for an open one: certain regions keep a few cells."""
+LEAST_IN_LEAF = 3
+"""Source records in a leaf of a tree, at least."""
 GRADIENT_RECORDS = 200
 GRADIENT_STEP = 0.25
 MOST_GRADIENT_DIRECTIONS = 64
@@ -68,9 +69,10 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         estimate = self.source_estimate()
         mass = estimate.weights / max(float(estimate.weights.mean()), 1e-9) + CERTAIN
         if self._tree and cells > 1:
-            leaves = grown_leaves(problem.source, self._features, estimate.probability, cells, mass)
-            if leaves is not None:
-                return [leaves]
+            target = estimate.probability
+            return [
+                tree_leaves(self._features, problem.source, cells, target=target, weights=mass, least=LEAST_IN_LEAF)
+            ]
         weights = mass * (CERTAIN + 4.0 * estimate.probability * (1.0 - estimate.probability))
         return [kmeans_cells(problem.source, self._features, cells, problem.seed + number, weights)]
 
@@ -124,11 +126,14 @@ class NewFeaturesStrategy(RoundsStrategy):
         count = self.partition_counts(problem)[number]
         cells = joint_cell_count(problem, epsilon, None, count)
         directions = self._directions(problem, self._labels, number)
-        asked: list[Partition] = [self._projection_bins(problem, pair, cells) for pair in directions]
+        asked: list[Partition] = []
+        for rows in directions:
+            side = max(1, int(cells ** (1.0 / len(rows))))
+            asked.append(projection_bins(self._features, problem.source, rows, [side] * len(rows)))
         return [*self._score_bins(problem, cells), *asked]
 
     def _directions(self, problem: Problem, labels: LabelModel, number: int) -> list[NDArray[np.float64]]:
-        """Pairs of unit directions, (2, width) each, or (1, width) of the last where the space has no more."""
+        """Pairs of directions, (2, width) each, or (1, width) of the last where the space has no more."""
         rng = np.random.default_rng([problem.seed, number])
         wanted = 2 * self._projections
         if self._learned:
@@ -137,16 +142,8 @@ class NewFeaturesStrategy(RoundsStrategy):
                 found = np.concatenate([found, found])
         else:
             found = rng.standard_normal((wanted, self._points.shape[1]))
-            found /= np.linalg.norm(found, axis=1, keepdims=True)
         pairs = [found[2 * index : 2 * index + 2] for index in range(self._projections)]
         return [pair[:1] if self._points.shape[1] == 1 else pair for pair in pairs]
-
-    def _projection_bins(self, problem: Problem, directions: NDArray[np.float64], cells: int) -> ProjectionBins:
-        """Bins of even mass of the source along each direction; their product has at most so many cells."""
-        plain = ProjectionBins.of(self._features, directions, ((),) * len(directions))
-        values = plain.projections(problem.source) / STEPS**2
-        side = max(1, int(cells ** (1.0 / len(directions))))
-        return msgspec.structs.replace(plain, edges=tuple(even_edges(column, side) for column in values.T))
 
     def _score_bins(self, problem: Problem, cells: int) -> list[ScoreBins]:
         """Bins of even mass of the score of a network that was trained on the labels so far."""
@@ -156,7 +153,7 @@ class NewFeaturesStrategy(RoundsStrategy):
         weights = estimate.weights + 1e-6 * estimate.weights.mean() + 1e-12
         data = TrainingSet(self._points, estimate.probability, weights, problem.seed)
         hypothesis = Mlp.of(self._features, list(problem.train(data, self._training).layers))
-        return [ScoreBins(hypothesis, even_edges(hypothesis.logits(problem.source) / STEPS**2, cells))]
+        return [score_bins(hypothesis, problem.source, cells)]
 
     def _check_network(self, problem: Problem) -> None:
         sizes = [self._features.width, *self._training.hidden, 1]
@@ -166,13 +163,6 @@ class NewFeaturesStrategy(RoundsStrategy):
                 f"a network of about {parameters} parameters is too large: curators allow "
                 f"{problem.limits.parameters}; make the option hidden smaller, or set score to false"
             )
-
-
-def even_edges(values: NDArray[np.float64], bins: int) -> tuple[float, ...]:
-    """Edges of at most `bins` bins of even mass of the values, strictly increasing on the grid of 2^-24."""
-    cuts = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
-    steps = np.unique(np.rint(cuts * STEPS**2))
-    return tuple(float(step) for step in steps[steps > np.rint(values.min() * STEPS**2)] / STEPS**2)
 
 
 def gradient_directions(

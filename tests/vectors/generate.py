@@ -35,7 +35,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.partitions import FeatureBins, NearestCentre
+from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.queries.limits import Limits
@@ -52,6 +52,7 @@ SCHEMA = Schema(
     (NumericAttribute("age", 0.0, 120.0, "years"), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes")
 )
 MAP = FeatureMap((NumericFeature("age", 50.0, 0.0625, 40.0), CategoricalFeature("sex", ("f", "m"), 1.0, "f")))
+SHORT_MAP = FeatureMap(MAP.features[:1])
 PLAN = Plan(
     (
         PlannedQuery(kind="counts", release="mass", partitions=2, scale=Rational(30, 1)),
@@ -68,12 +69,27 @@ WEIGHTS = (
     + WEIGHTS_HEADER
     + bytes.fromhex("0000003f" + "0000803f" + "000080bf" + "00000040" + "000000c0")
 )
+
+
+def int32s(*numbers):
+    """Little-endian int32, written out."""
+    return b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
+
+
+TREE = TreeLeaves(MAP, int32s(0, -2560, -1, 1) + int32s(1, 1, -3, -2))
+"""Younger than 40; then women, and the others."""
 BODIES = {
     "mass": CountsBody((FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())), None),
     "signed_error": CountsBody(
         (NearestCentre(MAP, bytes(16) + b"\x00\x10\x00\x00" * 4),), Mlp(features=MAP, weights=WEIGHTS)
     ),
     "constant": CountsBody((FeatureBins("age", ()),), Constant(1)),
+    "product_bins": CountsBody((ProductBins(FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())),), None),
+    "score_bins": CountsBody((ScoreBins(Mlp(features=MAP, weights=WEIGHTS), (-1.5, 2.0**-24)),), None),
+    "projection_bins": CountsBody(
+        (ProjectionBins(MAP, int32s(4096, 0, 0, 0) + int32s(1, -2, 3, -262144), ((-0.25, 0.5), ())),), None
+    ),
+    "tree_leaves": CountsBody((TREE,), None),
 }
 NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
 RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
@@ -268,6 +284,39 @@ def bad():
         "body with a hypothesis for masses": (
             "body",
             encode(CountsBody(BODIES["mass"].partitions, Constant(0))),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a score of another width": (
+            "body",
+            encode(CountsBody((ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with score edges closer than a step": (
+            "body",
+            encode(CountsBody((ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with half a direction": (
+            "body",
+            encode(CountsBody((ProjectionBins(MAP, bytes(8), ((),)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a leaf that no node leads to": (
+            "body",
+            encode(CountsBody((TreeLeaves(MAP, int32s(0, 0, -1, -1)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with nodes that lead to each other": (
+            "body",
+            encode(
+                CountsBody(
+                    (
+                        TreeLeaves(MAP, int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)),
+                        FeatureBins("sex", ()),
+                    ),
+                    None,
+                )
+            ),
             RefusalCode.BAD_QUERY,
         ),
         "body of another size": (
