@@ -115,8 +115,9 @@ def textbook_posterior(covariance: np.ndarray, tables: np.ndarray) -> tuple[np.n
     below = tables - top[:, None]
     precision, shift = np.full(size, 1e-3), np.zeros(size)
     posterior, mean, log_determinant = _refreshed(covariance, precision, shift)
-    previous = np.inf
-    for sweep in range(1, MOST_SWEEPS + 1):
+    previous, sweeps = np.inf, 0
+    while sweeps < MOST_SWEEPS:
+        sweeps += 1
         for site in range(size):
             variance = posterior[site, site]
             cavity = max(1.0 / variance - precision[site], 1e-6)
@@ -146,7 +147,7 @@ def textbook_posterior(covariance: np.ndarray, tables: np.ndarray) -> tuple[np.n
         if abs(evidence - previous) < TOLERANCE:
             break
         previous = evidence
-    return mean, evidence, sweep
+    return mean, evidence, sweeps
 
 
 def _refreshed(

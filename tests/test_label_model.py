@@ -13,7 +13,7 @@ from scipy.stats import dlaplace, gamma, norm, poisson
 from sklearn.cluster import KMeans
 
 from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
-from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
+from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
     MassPrior,
@@ -23,7 +23,7 @@ from learner_node.label_model.likelihood import (
     site_table,
 )
 from learner_node.label_model.mixture import clipped_normal_mean
-from learner_node.label_model.random_features import draw_frequencies, stationary_features
+from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 
 # --- the noise law
 
@@ -407,6 +407,46 @@ def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     for low in np.arange(0.0, 1.0, 0.1):
         group = (predicted >= low) & (predicted < low + 0.1)
         assert predicted[group].mean() == pytest.approx(seen[group].mean(), abs=0.05)
+
+
+# --- many records, many kernels
+
+
+def test_large_cells_are_averaged_from_a_sample_of_each():
+    """Means of 666 of 2,000 records: within 6 deviations (false alarm 1e-7 for 60 numbers)."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60_000, 2)) + np.arange(60_000)[:, None] % 30
+    coarse, fine = np.arange(60_000) % 30, np.arange(60_000) % 3000 + 30
+    averages = average_over_cells(features, (coarse, fine), draw_frequencies(2, 0), (1.0,))
+    assert averages.counts[:30].tolist() == [20_000 // 30] * 30
+    assert averages.counts[30:].tolist() == [16] * 3000
+    assert np.abs(averages.centres[:30] - np.arange(30)[:, None]).max() < 6 / np.sqrt(20_000 // 30)
+    assert_allclose(np.sum(averages.stationary[1.0][:, -1]), 0.3 * 3030, rtol=1e-5)
+
+
+def test_few_records_are_all_averaged():
+    rng = np.random.default_rng(0)
+    features, cells = rng.normal(size=(500, 2)), np.arange(500) % 7
+    averages = average_over_cells(features, (cells,), draw_frequencies(2, 0), (1.0,))
+    rows = stationary_features(features @ draw_frequencies(2, 0))
+    for cell in range(7):
+        assert_allclose(averages.centres[cell], features[cells == cell].mean(axis=0))
+        assert_allclose(averages.stationary[1.0][cell], rows[cells == cell].mean(axis=0), atol=1e-6)
+
+
+def test_a_hopeless_kernel_is_given_up_before_it_converges():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 1))
+    covariance = np.exp(-0.5 * (points - points.T) ** 2) + 1e-6 * np.eye(60)
+    tables = -0.5 * (SIGNAL_NODES - 0.5 * np.tanh(points)) ** 2 / 0.05
+    whole = fit_sites(covariance, tables)
+    assert not whole.given_up
+    given_up = fit_sites(covariance, tables, start=whole.sites, least_evidence=whole.log_evidence + 100)
+    assert given_up.given_up
+    assert given_up.log_evidence < whole.log_evidence + 1
+    kept = fit_sites(covariance, tables, start=whole.sites, least_evidence=whole.log_evidence - 1)
+    assert not kept.given_up
+    assert kept.log_evidence == pytest.approx(whole.log_evidence, abs=0.02)
 
 
 # --- several observations

@@ -327,6 +327,15 @@ def test_heavy_records_draw_the_centres():
     assert shares[1] > 0.75
 
 
+def test_many_records_are_clustered_by_a_sample():
+    records = encode_frame(ring(25_000), steward().schema)
+    features = standardising_map(records)
+    first, second = (kmeans_cells(records, features, 4, 3) for _ in range(2))
+    assert first == second
+    # Four cells of a square: a quarter each, give or take what k-means leaves to its start.
+    assert np.bincount(first.cells(records), minlength=4) == pytest.approx([6250] * 4, rel=0.25)
+
+
 @pytest.mark.parametrize("shift", [0.0, 0.25, 0.75])
 def test_shifted_bins_hold_even_mass_but_at_the_ends(shift):
     records = encode_frame(ring(1000), steward().schema)
