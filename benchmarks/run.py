@@ -16,6 +16,7 @@ NAMES = (
     "curators_1000",
     "ledger",
     "solvers",
+    "label_model",
     "networks",
     "reproduction",
 )

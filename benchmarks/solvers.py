@@ -26,7 +26,7 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from benchmarks.common import Result, at_least, at_most, median, seconds, spread
-from learner_node.label_model import fit_label_model
+from learner_node.label_model import Observation, fit_label_model
 from learner_node.solvers import Solution, label_system, solve_labels, solve_weights
 from learner_node.strategies.paper import SHRINKAGE
 
@@ -261,7 +261,7 @@ def _label_model() -> Result:
     pairs = np.stack([np.bincount(cells[labels == value], minlength=CELLS) for value in (False, True)], axis=1)
     noisy = pairs + np.rint(rng.laplace(0, 1.0, pairs.shape))
     times = [
-        seconds(lambda: fit_label_model(points, cells, noisy.astype(np.float64), scale=1.0, sites=1, seed=0))
+        seconds(lambda: fit_label_model(points, [Observation(cells, noisy.astype(np.float64), 1.0)], seed=0))
         for _ in range(REPEATS)
     ]
     name = f"label model, {CELLS} cells, {SOURCE} records, {ATTRIBUTES} attributes"

@@ -19,6 +19,9 @@ LEAST_SPREAD = 1e-9
 LEAST_SCALE = 1e-11
 """Least standard deviation in absolute terms: the factor of a feature stays below the protocol's 1e15."""
 
+MOST_CLUSTERED = 20_000
+CLUSTERED_PER_CELL = 30
+
 
 def standardising_map(source: Records) -> FeatureMap:
     """Zero mean and unit variance on the source, per attribute.
@@ -58,7 +61,9 @@ def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
     return features.points(records) / STEPS
 
 
-def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = None) -> list[FeatureBins]:
+def even_bins(
+    source: Records, bins: int, weights: NDArray[np.float64] | None = None, *, shift: float = 0.0
+) -> list[FeatureBins]:
     """The paper's bins (section 4.2): per attribute about `bins` bins of even mass of the source.
 
     Ties in the source may leave fewer; a categorical attribute has one bin per level.
@@ -67,21 +72,28 @@ def even_bins(source: Records, bins: int, weights: NDArray[np.float64] | None = 
         source: n records.
         bins: per numeric attribute, at least 1.
         weights: (n,) of the records, >= 0 and not all 0; None is 1.
+        shift: moves all edges up by this part of a bin's mass, in [0, 1); above 0 there is one bin more.
     """
-    return [attribute_bins(source, attribute, bins, weights) for attribute in source.schema.attributes]
+    return [attribute_bins(source, attribute, bins, weights, shift=shift) for attribute in source.schema.attributes]
 
 
 def attribute_bins(
-    source: Records, attribute: Attribute, bins: int, weights: NDArray[np.float64] | None = None
+    source: Records,
+    attribute: Attribute,
+    bins: int,
+    weights: NDArray[np.float64] | None = None,
+    *,
+    shift: float = 0.0,
 ) -> FeatureBins:
     """Of `even_bins`, those of one attribute."""
+    shares = (np.arange(bins) + shift) / bins
     edges: tuple[float, ...] = ()
     if isinstance(attribute, NumericAttribute):
         column = source.column(attribute.name)
         there = ~np.isnan(column)
         known = np.asarray(column[there], dtype=np.float64)
         if len(known):
-            cuts = quantiles(known, np.linspace(0, 1, bins + 1)[1:-1], None if weights is None else weights[there])
+            cuts = quantiles(known, shares[shares > 0], None if weights is None else weights[there])
             edges = tuple(float(cut) for cut in np.unique(cuts) if cut > known.min())
     return FeatureBins(attribute=attribute.name, edges=edges)
 
@@ -100,13 +112,30 @@ def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most
     return int(np.clip(round(records / (ratio * np.sqrt(2) * float(scale))), 2, most))
 
 
-def kmeans_cells(source: Records, features: FeatureMap, cells: int, seed: int) -> NearestCentre:
-    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless."""
+def kmeans_cells(
+    source: Records, features: FeatureMap, cells: int, seed: int, weights: NDArray[np.float64] | None = None
+) -> NearestCentre:
+    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless.
+
+    Of more than 20,000 records, and than 30 a cell, a random sample of that size is clustered: more records move
+    the centres less than another seed does.
+
+    Args:
+        source: n records.
+        features: the coordinates in which distances are measured.
+        cells: number of centres, at least 1; no more than there are different points.
+        seed: of the first centres.
+        weights: (n,) of the records, positive; centres are denser where they are greater. None is 1.
+    """
+    most = max(MOST_CLUSTERED, CLUSTERED_PER_CELL * cells)
+    if len(source) > most:
+        sample = np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False))
+        source, weights = source.take(sample), None if weights is None else weights[sample]
     points = coordinates(features, source)
     distinct = len(np.unique(points, axis=0))
-    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32).fit(points)
-    centres = np.clip(means.cluster_centers_, -MOST_COORDINATE, MOST_COORDINATE)
-    return NearestCentre.of(features, centres)
+    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32)
+    centres = means.fit(points, sample_weight=weights).cluster_centers_
+    return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
 
 
 def _fallback(source: Records) -> Feature:

@@ -11,8 +11,10 @@ import pytest
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
+from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.paper import PaperOptions
+from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries.limits import Limits
 from protocol.schema import CategoricalAttribute, NumericAttribute
@@ -34,6 +36,7 @@ from simulations.splits import SITE_SPLITS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
 REQUIRED, NESTED = "required", "its defaults"
 
@@ -53,7 +56,15 @@ STRUCTS = [
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "Limits of one question", Limits),
 ]
-OPTIONS = [("`cells`", CellsStrategy), ("`paper-c` and `paper-i`", PaperOptions)]
+OPTIONS = [
+    (SCENARIOS, "`cells`", CellsStrategy),
+    (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
+    (ASKED, "`adaptive-cells`", AdaptiveCellsStrategy),
+    (ASKED, "`new-features`", NewFeaturesStrategy),
+    (ASKED, "`varying-bins`", VaryingBinsStrategy),
+    (ASKED, "`random-subsets`", RandomSubsetsStrategy),
+    (ASKED, "`informative`", InformativeStrategy),
+]
 
 
 def section(page, title):
@@ -106,11 +117,11 @@ def test_every_key_has_a_row_with_its_true_default(page, title, struct):
     assert {key: read(cells[1]) for key, cells in rows(page, title).items()} == expected
 
 
-@pytest.mark.parametrize(("title", "options"), OPTIONS, ids=lambda value: getattr(value, "__name__", None))
-def test_every_option_of_a_strategy_has_a_row_with_its_true_default(title, options):
+@pytest.mark.parametrize(("page", "title", "options"), OPTIONS, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_option_of_a_strategy_has_a_row_with_its_true_default(page, title, options):
     parameters = inspect.signature(options).parameters.values()
     expected = {item.name: written(item.default) for item in parameters}
-    assert {key: read(cells[1]) for key, cells in rows(SCENARIOS, title).items()} == expected
+    assert {key: read(cells[1]) for key, cells in rows(page, title).items()} == expected
 
 
 def test_every_word_that_a_key_may_hold_is_in_its_row():

@@ -12,8 +12,8 @@ from scipy.integrate import quad
 from scipy.stats import dlaplace, gamma, norm, poisson
 from sklearn.cluster import KMeans
 
-from learner_node.label_model import LabelModel, cell_count_rule, fit_label_model
-from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
+from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
+from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
     MassPrior,
@@ -23,7 +23,7 @@ from learner_node.label_model.likelihood import (
     site_table,
 )
 from learner_node.label_model.mixture import clipped_normal_mean
-from learner_node.label_model.random_features import draw_frequencies, stationary_features
+from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 
 # --- the noise law
 
@@ -223,6 +223,11 @@ def test_mean_of_a_clipped_normal(mean, deviation):
 # --- the whole
 
 
+def fit(features, cells, counts, *, scale, sites, seed):
+    """The model of one answered partition."""
+    return fit_label_model(features, [Observation(cells, counts, scale, sites)], seed=seed)
+
+
 def noisy_cells(source, target, labels, *, epsilon, sites, seed):
     """k-means cells of the source and the target's noisy counts in them."""
     rng = np.random.default_rng(seed)
@@ -269,7 +274,7 @@ def prior_problem(seed, epsilon):
 @pytest.mark.parametrize("sites", [1, 3])
 def test_learns_a_ring_and_its_probabilities(sites):
     source, cells, counts, test, labels = ring_problem(3, sites=sites)
-    model = fit_label_model(source, cells, counts, scale=1.0, sites=sites, seed=0)
+    model = fit(source, cells, counts, scale=1.0, sites=sites, seed=0)
     probability = model.probability(test)
     majority = max(labels.mean(), 1 - labels.mean())
     assert np.mean((model.latent(test) > 0) == labels) > majority + 0.2  # the best possible is 0.9
@@ -282,23 +287,21 @@ def test_learns_a_ring_and_its_probabilities(sites):
 
 def test_exact_counts_need_no_noise():
     source, cells, counts, test, labels = ring_problem(4, epsilon=50.0)
-    model = fit_label_model(source, cells, counts, scale=0.0, sites=1, seed=0)
+    model = fit(source, cells, counts, scale=0.0, sites=1, seed=0)
     assert np.mean((model.latent(test) > 0) == labels) > 0.85
     assert model.total == 1500
 
 
 def test_evidence_prefers_the_scale_that_was_used():
     source, cells, counts, *_ = ring_problem(5)
-    evidence = [
-        fit_label_model(source, cells, counts, scale=scale, sites=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)
-    ]
+    evidence = [fit(source, cells, counts, scale=scale, sites=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)]
     assert np.argmax(evidence) == 1
 
 
 def test_same_arguments_same_model_and_no_argument_is_changed():
     source, cells, counts, test, _ = ring_problem(6, n_source=150)
     copies = source.copy(), cells.copy(), counts.copy()
-    first, second = (fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=7) for _ in range(2))
+    first, second = (fit(source, cells, counts, scale=1.0, sites=1, seed=7) for _ in range(2))
     assert np.array_equal(first.probability(test), second.probability(test))
     assert np.array_equal(first.source_mass, second.source_mass)
     assert first.log_evidence == second.log_evidence
@@ -308,8 +311,8 @@ def test_same_arguments_same_model_and_no_argument_is_changed():
 
 def test_swapping_the_labels_mirrors_the_model():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
-    model = fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=7)
-    mirror = fit_label_model(source, cells, counts[:, ::-1], scale=1.0, sites=1, seed=7)
+    model = fit(source, cells, counts, scale=1.0, sites=1, seed=7)
+    mirror = fit(source, cells, counts[:, ::-1], scale=1.0, sites=1, seed=7)
     assert_allclose(mirror.latent(test), -model.latent(test), atol=1e-6)
     assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=1e-6)
     assert_allclose(mirror.source_mass, model.source_mass, rtol=1e-6)
@@ -319,8 +322,8 @@ def test_empty_cells_are_left_out():
     source, cells, counts, test, _ = ring_problem(9, n_source=150)
     padded = np.zeros((len(counts) * 2, 2))
     padded[1::2] = counts
-    plain = fit_label_model(source, cells, counts, scale=1.0, sites=1, seed=0)
-    sparse = fit_label_model(source, 2 * cells + 1, padded, scale=1.0, sites=1, seed=0)
+    plain = fit(source, cells, counts, scale=1.0, sites=1, seed=0)
+    sparse = fit(source, 2 * cells + 1, padded, scale=1.0, sites=1, seed=0)
     assert_allclose(sparse.latent(test), plain.latent(test))
     assert_allclose(sparse.source_mass, plain.source_mass)
 
@@ -352,14 +355,14 @@ def test_hostile_counts_never_fail(data):
     sites = data.draw(st.sampled_from([1, 4]))
     with warnings.catch_warnings(), np.errstate(divide="raise", over="raise", invalid="raise"):
         warnings.simplefilter("error")
-        model = fit_label_model(features, cells, counts, scale=scale, sites=sites, seed=0)
+        model = fit(features, cells, counts, scale=scale, sites=sites, seed=0)
         assert_sound(model, np.clip(features, -1e3, 1e3))
 
 
 def test_identical_cells_that_contradict_one_another():
     counts = np.array([[0.0, 2990.0], [2990.0, 2990.0], [2990.0, 0.0]])
     with np.errstate(divide="raise", over="raise", invalid="raise"):
-        model = fit_label_model(np.zeros((4, 2)), np.array([0, 1, 1, 2]), counts, scale=0, sites=1, seed=0)
+        model = fit(np.zeros((4, 2)), np.array([0, 1, 1, 2]), counts, scale=0, sites=1, seed=0)
     assert_sound(model, np.zeros((1, 2)))
 
 
@@ -374,7 +377,7 @@ def test_degenerate_problems_of_many_cells(kind):
         "zeros": np.zeros((100, 2)),
         "twins": rng.poisson(5, (100, 2)).astype(float),
     }[kind]
-    model = fit_label_model(features, cells, counts, scale=1.0, sites=1, seed=0)
+    model = fit(features, cells, counts, scale=1.0, sites=1, seed=0)
     assert_sound(model, features)
     if kind == "one label":
         assert model.probability(features).min() > 0.9
@@ -386,7 +389,7 @@ def test_a_thousand_cells_and_many_records():
     features = rng.normal(size=(4000, 5))
     cells = np.arange(4000) % 1000
     counts = rng.poisson([3.0, 6.0], (1000, 2)).astype(float)
-    model = fit_label_model(features, cells, counts, scale=1.0, sites=1, seed=0)
+    model = fit(features, cells, counts, scale=1.0, sites=1, seed=0)
     assert_sound(model, features)
     assert model.probability(features).mean() == pytest.approx(2 / 3, abs=0.03)
 
@@ -396,7 +399,7 @@ def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     predicted, seen = [], []
     for seed in range(20):
         source, cells, counts, test, labels = prior_problem(seed, epsilon)
-        model = fit_label_model(source, cells, counts, scale=1 / epsilon, sites=1, seed=seed)
+        model = fit(source, cells, counts, scale=1 / epsilon, sites=1, seed=seed)
         predicted.append(model.probability(test))
         seen.append(labels)
     predicted, seen = np.concatenate(predicted), np.concatenate(seen)
@@ -404,6 +407,101 @@ def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     for low in np.arange(0.0, 1.0, 0.1):
         group = (predicted >= low) & (predicted < low + 0.1)
         assert predicted[group].mean() == pytest.approx(seen[group].mean(), abs=0.05)
+
+
+# --- many records, many kernels
+
+
+def test_large_cells_are_averaged_from_a_sample_of_each():
+    """Means of 666 of 2,000 records: within 6 deviations (false alarm 1e-7 for 60 numbers)."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60_000, 2)) + np.arange(60_000)[:, None] % 30
+    coarse, fine = np.arange(60_000) % 30, np.arange(60_000) % 3000 + 30
+    averages = average_over_cells(features, (coarse, fine), draw_frequencies(2, 0), (1.0,))
+    assert averages.counts[:30].tolist() == [20_000 // 30] * 30
+    assert averages.counts[30:].tolist() == [16] * 3000
+    assert np.abs(averages.centres[:30] - np.arange(30)[:, None]).max() < 6 / np.sqrt(20_000 // 30)
+    assert_allclose(np.sum(averages.stationary[1.0][:, -1]), 0.3 * 3030, rtol=1e-5)
+
+
+def test_few_records_are_all_averaged():
+    rng = np.random.default_rng(0)
+    features, cells = rng.normal(size=(500, 2)), np.arange(500) % 7
+    averages = average_over_cells(features, (cells,), draw_frequencies(2, 0), (1.0,))
+    rows = stationary_features(features @ draw_frequencies(2, 0))
+    for cell in range(7):
+        assert_allclose(averages.centres[cell], features[cells == cell].mean(axis=0))
+        assert_allclose(averages.stationary[1.0][cell], rows[cells == cell].mean(axis=0), atol=1e-6)
+
+
+def test_a_hopeless_kernel_is_given_up_before_it_converges():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 1))
+    covariance = np.exp(-0.5 * (points - points.T) ** 2) + 1e-6 * np.eye(60)
+    tables = -0.5 * (SIGNAL_NODES - 0.5 * np.tanh(points)) ** 2 / 0.05
+    whole = fit_sites(covariance, tables)
+    assert not whole.given_up
+    given_up = fit_sites(covariance, tables, start=whole.sites, least_evidence=whole.log_evidence + 100)
+    assert given_up.given_up
+    assert given_up.log_evidence < whole.log_evidence + 1
+    kept = fit_sites(covariance, tables, start=whole.sites, least_evidence=whole.log_evidence - 1)
+    assert not kept.given_up
+    assert kept.log_evidence == pytest.approx(whole.log_evidence, abs=0.02)
+
+
+# --- several observations
+
+
+def test_one_observation_gives_the_numbers_of_the_model_for_one_partition():
+    """As computed by the model before it took several partitions."""
+    source, cells, counts, test, _ = ring_problem(3, sites=3)
+    model = fit(source, cells, counts, scale=1.0, sites=3, seed=5)
+    assert model.total == 1489.0
+    assert model.log_evidence == pytest.approx(-416.4455, abs=0.02)
+    assert_allclose(model.probability(test[:4]), [0.95752, 0.65953, 0.97684, 0.35598], atol=5e-3)
+    assert_allclose(model.source_mass[:3], [1.02714, 1.65711, 2.00513], rtol=5e-3)
+
+
+def test_partitions_add_what_each_alone_does_not_show():
+    """Bins of either attribute together tell the ring's corners; a partition of four cells alone does not."""
+    source, _, _, test, labels = ring_problem(4, n_source=600, epsilon=50.0)
+    rng = np.random.default_rng(0)
+    target, truth = test[:3000], labels[:3000]
+    observations = []
+    for direction in ((1, 0), (0, 1), (1, 1), (1, -1)):
+        edges = np.quantile(source @ direction, np.linspace(0, 1, 13)[1:-1])
+        pairs = np.zeros((12, 2))
+        np.add.at(pairs, (np.searchsorted(edges, target @ direction), truth), 1)
+        pairs += rng.geometric(1 - np.exp(-0.25), pairs.shape) - rng.geometric(1 - np.exp(-0.25), pairs.shape)
+        observations.append(Observation(np.searchsorted(edges, source @ direction), pairs, 4.0))
+    accuracy = [
+        np.mean((fit_label_model(source, chosen, seed=0).latent(test[3000:]) > 0) == labels[3000:])
+        for chosen in (observations[:1], observations)
+    ]
+    assert accuracy[1] > accuracy[0] + 0.05
+    model = fit_label_model(source, observations, seed=0)
+    assert_sound(model, source)
+    assert model.total == pytest.approx(3000, rel=0.05)
+    assert model.source_mass.sum() == pytest.approx(3000, rel=0.05)
+
+
+def test_the_order_of_observations_does_not_matter():
+    source, cells, counts, test, _ = ring_problem(6, n_source=150)
+    halves = Observation((source[:, 0] > 0).astype(int), np.array([[90.0, 40.0], [50.0, 80.0]]), 3.0, 2)
+    first = fit_label_model(source, [Observation(cells, counts, 1.0), halves], seed=1)
+    second = fit_label_model(source, [halves, Observation(cells, counts, 1.0)], seed=1)
+    assert_allclose(second.latent(test), first.latent(test), atol=1e-6)
+    assert_allclose(second.source_mass, first.source_mass, rtol=1e-6)
+    assert second.total == pytest.approx(first.total)
+
+
+def test_a_noisy_observation_of_the_same_cells_changes_little_and_moves_the_total_little():
+    source, cells, counts, test, _ = ring_problem(6, n_source=150)
+    rubbish = np.rint(np.random.default_rng(0).laplace(0, 1000.0, counts.shape))
+    plain = fit(source, cells, counts, scale=1.0, sites=1, seed=1)
+    both = fit_label_model(source, [Observation(cells, counts, 1.0), Observation(cells, rubbish, 1000.0)], seed=1)
+    assert np.abs(both.probability(test) - plain.probability(test)).max() < 0.1
+    assert both.total == pytest.approx(plain.total, rel=0.01)
 
 
 # --- arguments
@@ -435,11 +533,16 @@ def test_bad_arguments_are_named(change, message):
         "seed": 0,
     }
     with pytest.raises(ValueError, match=message):
-        fit_label_model(**(arguments | change))
+        fit(**(arguments | change))
+
+
+def test_a_fit_needs_an_observation():
+    with pytest.raises(ValueError, match="at least one observation"):
+        fit_label_model(np.eye(4), [], seed=0)
 
 
 def test_features_of_another_width_are_refused():
-    model = fit_label_model(np.eye(4), np.array([0, 0, 1, 1]), np.ones((2, 2)), scale=1.0, sites=1, seed=0)
+    model = fit(np.eye(4), np.array([0, 0, 1, 1]), np.ones((2, 2)), scale=1.0, sites=1, seed=0)
     with pytest.raises(ValueError, match="shape"):
         model.latent(np.zeros((3, 5)))
     with pytest.raises(ValueError, match="finite"):

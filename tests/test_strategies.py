@@ -27,6 +27,16 @@ SETTINGS = [
     ("paper-i", {"rounds": 5}),
     ("paper-c", {"rounds": 3, "reweight": False}),
     ("paper-i", {"printed": True}),
+    ("random-subsets", {}),
+    ("random-subsets", {"rounds": 3, "features": 1, "shares": [1, 2, "1/3"]}),
+    ("informative", {}),
+    ("informative", {"pairs": 2, "shares": [1, 1]}),
+    ("varying-bins", {}),
+    ("varying-bins", {"cells": True, "rounds": 3}),
+    ("new-features", {}),
+    ("new-features", {"score": True, "hidden": [4], "shares": [2, 1]}),
+    ("adaptive-cells", {}),
+    ("adaptive-cells", {"tree": True, "rounds": 3, "shares": [3, 2, 1]}),
 ]
 EPSILONS = [Fraction(1), Fraction(1, 3), Fraction(7, 10), Fraction(355, 113), Fraction(1, 1000)]
 
@@ -70,11 +80,24 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
         assert RELEASE_KINDS[planned.release].wants_hypothesis == (body.hypothesis is not None)
 
 
-@pytest.mark.parametrize("name", ["cells", "paper-c"])
-def test_without_noise_a_strategy_clearly_beats_the_majority(name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cells", {"cells": 60}),
+        ("paper-c", {"rounds": 3, "bins": 12}),
+        ("random-subsets", {"rounds": 2, "features": 1}),
+        ("informative", {}),
+        ("varying-bins", {}),
+        ("varying-bins", {"cells": True}),
+        ("new-features", {}),
+        ("new-features", {"score": True, "projections": 0}),
+        ("adaptive-cells", {}),
+        ("adaptive-cells", {"tree": True}),
+    ],
+)
+def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
     private = {"basel": ring(1500, seed=1), "bern": ring(1500, seed=2)}
     curators = {site: open_curator(site, frame, noise=NoNoise()) for site, frame in private.items()}
-    options = {"cells": {"cells": 60}, "paper-c": {"rounds": 3, "bins": 12}}[name]
     learned = learn(
         federate(curators), ring(600, seed=3).drop("sick"), strategy=name, options=options, epsilon=Fraction(1)
     )
@@ -89,8 +112,8 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name):
 
 
 def test_the_source_estimate_says_how_many_records_each_stands_for():
-    curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
-    for name in ("cells", "paper-c"):
+    for name in ("cells", "paper-c", "random-subsets", "informative", "adaptive-cells"):
+        curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
         learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), strategy=name, epsilon=Fraction(1, 2))
         estimate = learned.estimates[""]
         assert estimate.weights.shape == estimate.probability.shape == (200,)

@@ -2,5 +2,6 @@
 
 from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model
 from learner_node.label_model.mixture import LabelModel
+from learner_node.label_model.observations import Observation
 
-__all__ = ["LabelModel", "cell_count_rule", "fit_label_model"]
+__all__ = ["LabelModel", "Observation", "cell_count_rule", "fit_label_model"]

@@ -7,6 +7,7 @@ Where the covariance comes from is not decided here.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ _MOST_SWEEPS = 15
 _DAMPING = 0.8
 _LATE_DAMPING = 0.5
 _MOVEMENT = 20.0
+_HOPE = 3.0
+_LARGEST_SINGLE = 1e3
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,21 @@ class NormalPosterior:
     coefficients: Floats
 
 
+@dataclass(frozen=True)
+class FittedSites:
+    """The sites after the sweeps, before a posterior is computed from them in double precision.
+
+    Attributes:
+        sites: The pseudo-observations.
+        log_evidence: Log of the approximate marginal likelihood.
+        given_up: Whether the sweeps ended early because the evidence was hopeless.
+    """
+
+    sites: NormalSites
+    log_evidence: float
+    given_up: bool
+
+
 def approximate_posterior(
     covariance: Floats, log_sites: Floats, *, start: NormalSites | None = None, tolerance: float = 1e-2
 ) -> NormalPosterior:
@@ -76,20 +94,46 @@ def approximate_posterior(
     Returns:
         The posterior after convergence or 15 sweeps, whichever comes first.
     """
+    fitted = fit_sites(covariance, log_sites, start=start, tolerance=tolerance)
+    return normal_posterior(covariance, fitted)
+
+
+def fit_sites(
+    covariance: Floats,
+    log_sites: Floats,
+    *,
+    start: NormalSites | None = None,
+    tolerance: float = 1e-2,
+    least_evidence: float = -np.inf,
+) -> FittedSites:
+    """As `approximate_posterior`, for the sites and the evidence alone.
+
+    The sweeps' factorisations are in single precision where that is safe, at half the time.
+
+    Args:
+        covariance: See there.
+        log_sites: See there.
+        start: See there.
+        tolerance: See there.
+        least_evidence: Sweeps also end, after the first, once the evidence is so far below this that what it
+            still moves by could not make up for it.
+    """
     size = len(covariance)
     top = log_sites.max(axis=1)
-    tables = log_sites - top[:, None]
+    tables = (log_sites - top[:, None]).astype(np.float32)
     sites = start or NormalSites(np.full(size, 1e-3), np.zeros(size))
-    posterior = _posterior(covariance, sites)
+    current = _marginals(covariance, sites)
     previous = movement = np.inf
     for sweep in range(_MOST_SWEEPS + 1):
-        cavity_precision = np.maximum(1.0 / posterior.variance - sites.precision, 1e-6)
-        cavity_mean = (posterior.mean / posterior.variance - sites.shift) / cavity_precision
+        cavity_precision = np.maximum(1.0 / current.variance - sites.precision, 1e-6)
+        cavity_mean = (current.mean / current.variance - sites.shift) / cavity_precision
         log_mass, mean, variance = tilted_moments(tables, cavity_mean, 1.0 / cavity_precision)
-        evidence = posterior.log_evidence + float(
+        evidence = current.log_evidence + float(
             np.sum(top + log_mass) + np.sum(_site_terms(sites, cavity_mean, 1.0 / cavity_precision))
         )
-        if (movement < _MOVEMENT * tolerance and abs(evidence - previous) < tolerance) or sweep == _MOST_SWEEPS:
+        moved_by = abs(evidence - previous)
+        given_up = sweep > 0 and evidence + _HOPE * moved_by < least_evidence
+        if given_up or (movement < _MOVEMENT * tolerance and moved_by < tolerance) or sweep == _MOST_SWEEPS:
             break
         previous = evidence
         # A flat or widened site would have no positive precision; it keeps the smallest instead.
@@ -100,22 +144,37 @@ def approximate_posterior(
             (1.0 - damping) * sites.precision + damping * precision,
             (1.0 - damping) * sites.shift + damping * shift,
         )
-        moved = _posterior(covariance, sites)
-        movement = float(np.max(np.abs(moved.mean - posterior.mean) / np.sqrt(moved.variance)))
-        posterior = moved
+        moved = _marginals(covariance, sites)
+        movement = float(np.max(np.abs(moved.mean - current.mean) / np.sqrt(moved.variance)))
+        current = moved
+    return FittedSites(sites, evidence, given_up)
+
+
+def normal_posterior(covariance: Floats, fitted: FittedSites) -> NormalPosterior:
+    """The posterior of K cell means under fitted sites, in double precision."""
+    sites = fitted.sites
+    root, _, inverse = _factorised(covariance, sites, np.float64)
+    scaled = sites.shift / root
+    solved = inverse.T @ (inverse @ scaled)
+    shrink = 1.0 - np.einsum("ij,ij->j", inverse, inverse)
     return NormalPosterior(
-        sites, posterior.mean, posterior.variance, evidence, posterior.whitener, posterior.coefficients
+        sites=sites,
+        mean=(scaled - solved) / root,
+        variance=np.maximum(shrink / sites.precision, 1e-9),
+        log_evidence=fitted.log_evidence,
+        whitener=inverse * root,
+        coefficients=root * solved,
     )
 
 
-def tilted_moments(tables: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
+def tilted_moments(tables: NDArray[Any], mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
     """Return log mass, mean and variance of normal densities times tabulated likelihoods.
 
     Inside [-1, 1] by a 128-point midpoint rule over what lies within eight deviations of the mean;
     outside, where a likelihood is constant, in closed form.
 
     Args:
-        tables: Log likelihoods at `SIGNAL_NODES`, float64 (K, 81), at most 0.
+        tables: Log likelihoods at `SIGNAL_NODES`, float (K, 81), at most 0; read in single precision.
         mean: Means of the normals, float64 (K,).
         variance: Variances of the normals, float64 (K,), positive.
 
@@ -126,31 +185,45 @@ def tilted_moments(tables: Floats, mean: Floats, variance: Floats) -> tuple[Floa
     low = np.clip(mean - _CAVITY_DEVIATIONS * deviation, -1.0, 1.0 - 1e-6)
     high = np.clip(mean + _CAVITY_DEVIATIONS * deviation, low + 1e-6, 1.0)
     width = (high - low) / _NODES
-    nodes = low[:, None] + width[:, None] * (np.arange(_NODES) + 0.5)
-    position = (nodes + 1.0) * (0.5 * (len(SIGNAL_NODES) - 1))
-    index = np.minimum(position.astype(np.int64), len(SIGNAL_NODES) - 2)
-    fraction = position - index
-    index += np.arange(len(tables))[:, None] * len(SIGNAL_NODES)
-    flat = tables.ravel()
-    standard = (nodes - mean[:, None]) / deviation[:, None]
-    log_inside = flat[index] * (1.0 - fraction) + flat[index + 1] * fraction - 0.5 * standard**2
-    log_inside += np.log(width / deviation / np.sqrt(2.0 * np.pi))[:, None]
+    # Single precision from here to the sums: twice as fast, and far finer than the rule itself.
+    table = np.ascontiguousarray(tables, dtype=np.float32)
+    steps = np.arange(_NODES, dtype=np.float32) + np.float32(0.5)
+    per_step = 0.5 * (len(SIGNAL_NODES) - 1)
+    position = _line((low + 1.0) * per_step, width * per_step, steps)
+    index = np.minimum(position.astype(np.int32), len(SIGNAL_NODES) - 2)
+    position -= index
+    index += (np.arange(len(table), dtype=np.int32) * len(SIGNAL_NODES))[:, None]
+    flat = table.ravel()
+    log_inside = flat[index]
+    log_inside += position * (np.diff(flat, append=np.float32(0.0))[index])
+    standard = _line((low - mean) / deviation, width / deviation, steps)
+    log_inside -= np.float32(0.5) * np.square(standard)
+    log_inside += np.log(width / deviation / np.sqrt(2.0 * np.pi)).astype(np.float32)[:, None]
     # Mass, first and second moment, in units of the deviation, below -1 and above 1.
     side = np.array([-1.0, 1.0])
     bounds = (side - mean[:, None]) / deviation[:, None]
-    log_edges = tables[:, [0, -1]]
+    log_edges = table[:, [0, -1]].astype(np.float64)
     log_tails = log_edges + log_ndtr(-side * bounds)
     top = np.maximum(log_inside.max(axis=1), log_tails.max(axis=1))
-    inside = np.exp(log_inside - top[:, None])
+    inside = np.exp(log_inside - top.astype(np.float32)[:, None])
     tail_mass = np.exp(log_tails - top[:, None])
     log_density = -0.5 * bounds**2 - 0.5 * np.log(2.0 * np.pi)
     tail_first = side * np.exp(log_edges + log_density - top[:, None])
     tail_second = tail_mass + bounds * tail_first
-    mass = inside.sum(axis=1) + tail_mass.sum(axis=1)
-    first = (np.einsum("kn,kn->k", inside, standard) + tail_first.sum(axis=1)) / mass
-    second = (np.einsum("kn,kn,kn->k", inside, standard, standard) + tail_second.sum(axis=1)) / mass
+    mass = inside.sum(axis=1).astype(np.float64) + tail_mass.sum(axis=1)
+    inside *= standard
+    first = (inside.sum(axis=1).astype(np.float64) + tail_first.sum(axis=1)) / mass
+    inside *= standard
+    second = (inside.sum(axis=1).astype(np.float64) + tail_second.sum(axis=1)) / mass
     spread = np.maximum(second - first**2, 1e-6)
     return top + np.log(mass), mean + deviation * first, np.maximum(variance * spread, 1e-8)
+
+
+def _line(start: Floats, step: Floats, steps: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Start + step * steps, float32 (K, N)."""
+    result: NDArray[np.float32] = step.astype(np.float32)[:, None] * steps
+    result += start.astype(np.float32)[:, None]
+    return result
 
 
 def _site_terms(sites: NormalSites, cavity_mean: Floats, cavity_variance: Floats) -> Floats:
@@ -161,27 +234,51 @@ def _site_terms(sites: NormalSites, cavity_mean: Floats, cavity_variance: Floats
     return terms
 
 
-def _posterior(covariance: Floats, sites: NormalSites) -> NormalPosterior:
-    """Posterior under normal sites; its log_evidence lacks the sites' normalisers.
+@dataclass(frozen=True)
+class _Marginals:
+    """What a sweep needs of the posterior; log_evidence lacks the sites' normalisers."""
+
+    mean: Floats
+    variance: Floats
+    log_evidence: float
+
+
+def _marginals(covariance: Floats, sites: NormalSites) -> _Marginals:
+    """Posterior marginals under normal sites.
 
     With B = I + D C D and D = diag(sqrt(precision)), the posterior covariance is D^-1 (I - B^-1) D^-1.
     """
-    root = np.sqrt(sites.precision)
-    matrix = root[:, None] * covariance * root
-    matrix[np.diag_indices_from(matrix)] += 1.0
-    lower, failed = lapack.dpotrf(matrix, lower=1, clean=1)
-    if failed:
-        raise ValueError("the prior covariance is not positive definite")
-    inverse, _ = lapack.dtrtri(lower, lower=1)
+    single = float(np.max(sites.precision * np.diag(covariance))) < _LARGEST_SINGLE
+    root, lower, inverse = _factorised(covariance, sites, np.float32 if single else np.float64)
     scaled = sites.shift / root
-    half = inverse @ scaled
-    solved = inverse.T @ half
-    shrink = 1.0 - np.einsum("ij,ij->j", inverse, inverse)
-    return NormalPosterior(
-        sites=sites,
-        mean=(scaled - solved) / root,
-        variance=np.maximum(shrink / sites.precision, 1e-9),
-        log_evidence=float(-np.sum(np.log(np.diag(lower))) - 0.5 * half @ half),
-        whitener=inverse * root,
-        coefficients=root * solved,
+    half = inverse @ scaled.astype(inverse.dtype)
+    solved = (half @ inverse).astype(np.float64)
+    # In single precision the difference scaled - solved would cancel where a site is flat.
+    mean = covariance @ (root * solved) if single else (scaled - solved) / root
+    shrink = 1.0 - np.einsum("ij,ij->j", inverse, inverse).astype(np.float64)
+    return _Marginals(
+        mean,
+        np.maximum(shrink / sites.precision, 1e-9),
+        float(-np.sum(np.log(np.diag(lower)), dtype=np.float64) - 0.5 * np.sum(np.square(half, dtype=np.float64))),
     )
+
+
+def _factorised(
+    covariance: Floats, sites: NormalSites, precision: type[np.float32 | np.float64]
+) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
+    """sqrt(precision) (K,), and the lower Cholesky factor of B (K, K) and its inverse, in the given precision."""
+    root = np.sqrt(sites.precision)
+    factor = root.astype(precision)
+    matrix: NDArray[Any] = covariance.astype(precision)
+    matrix *= factor
+    matrix *= factor[:, None]
+    matrix[np.diag_indices_from(matrix)] += precision(1.0)
+    single = precision is np.float32
+    # The transpose of a symmetric matrix is itself, and in the order that LAPACK overwrites.
+    lower, failed = (lapack.spotrf if single else lapack.dpotrf)(matrix.T, lower=1, clean=1, overwrite_a=1)
+    if failed:
+        if single:
+            return _factorised(covariance, sites, np.float64)
+        raise ValueError("the prior covariance is not positive definite")
+    inverse, _ = (lapack.strtri if single else lapack.dtrtri)(lower, lower=1)
+    return root, lower, inverse

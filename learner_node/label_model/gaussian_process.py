@@ -6,23 +6,28 @@ with the greatest evidence are averaged by it. Drawing the cells, asking the que
 network on the result are done elsewhere.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from learner_node.label_model.expectation_propagation import (
+    FittedSites,
     NormalPosterior,
-    NormalSites,
-    approximate_posterior,
+    fit_sites,
+    normal_posterior,
 )
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
+    MassPrior,
     SiteTable,
     fit_mass_prior,
     noise_variance,
     site_table,
 )
 from learner_node.label_model.mixture import Component, LabelModel, checked_features
+from learner_node.label_model.observations import Observation, UsedCells
 from learner_node.label_model.random_features import (
     CellAverages,
     Kernel,
@@ -33,14 +38,14 @@ from learner_node.label_model.random_features import (
 
 Floats = NDArray[np.float64]
 
-_LENGTH_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+_LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
 _LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 _AMPLITUDES = (0.25, 4.0)
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
 _SMALLEST_WEIGHT = 0.01
+_HOPELESS = 8.0
 _JITTER = 1e-6
-_LARGEST_COUNT = 1e12
 _FEWEST_CELLS = 6
 _SIGNED_COUNT_DEVIATIONS = 8.0
 _SOURCE_RECORDS_PER_CELL = 3
@@ -71,19 +76,15 @@ def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 40
     return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
 
 
-def fit_label_model(
-    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, sites: int, seed: int
-) -> LabelModel:
-    """Infer the label signal from the noisy label counts of cells.
+def fit_label_model(features: Floats, observations: Sequence[Observation], *, seed: int) -> LabelModel:
+    """Infer the label signal from the noisy label counts of one or more partitions.
+
+    Several partitions are taken as independent given f. Those of one query count the same records, so their
+    sampling errors are not independent; their noises are.
 
     Args:
         features: Source records, standardised, float64 (n_s, d), n_s >= 2, d >= 1, finite.
-        cells: Cell of each source record, integer (n_s,), in [0, K). Cells without one are left out.
-        counts: Noisy counts, float64 (K, 2), finite: target records of label 0 (column 0) and of label 1
-            (column 1), summed over the sites. Integers; others are rounded where it matters.
-        scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
-            0 is no noise.
-        sites: Number of independent noises in each count, at least 1.
+        observations: The answered partitions, at least one.
         seed: Seed of the random features, non-negative.
 
     Returns:
@@ -93,83 +94,127 @@ def fit_label_model(
         ValueError: A shape, type or range is not as above.
     """
     rows = checked_features(features, None)
-    cells, counts = _checked_counts(cells, counts, len(rows))
-    if not (np.isfinite(scale) and scale >= 0) or sites < 1:
-        raise ValueError("need a finite scale >= 0 and sites >= 1")
-    used, compact = np.unique(cells, return_inverse=True)
-    source_counts = np.bincount(compact).astype(np.float64)
+    if not observations:
+        raise ValueError("at least one observation is needed")
+    observed = [observation.checked(len(rows)) for observation in observations]
+    cells = UsedCells.of(observed)
     frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, compact, frequencies, _LENGTH_SCALES)
-    total = max(float(counts.sum()), float(len(used)))
-    prior = fit_mass_prior(
-        source_counts,
-        counts[used].sum(axis=1),
-        averages.centres,
-        total=max(float(counts[used].sum()), float(len(used))),
-        variance=2.0 * noise_variance(scale, sites),
-    )
-    table = site_table(counts[used], prior, scale=scale, sites=sites)
-    posteriors = _search_kernels(averages, source_counts, table)
-    evidence = np.array([posterior.log_evidence for _, posterior in posteriors])
+    averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES, seed=seed)
+    table = _stacked_tables(observed, cells, averages)
+    covariances = _Covariances(averages)
+    tried = _search_kernels(covariances, table)
+    evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
     order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
     weights /= weights.sum()
-    chosen = [(float(weight), *posteriors[i]) for weight, i in zip(weights, order, strict=True)]
+    chosen = []
+    for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
+        chosen.append((float(weight), kernel, normal_posterior(covariances.of(kernel), fitted)))
     return LabelModel(
-        source_mass=(_posterior_mass(table, chosen) / source_counts)[compact],
-        total=total,
+        source_mass=_source_mass(observed, cells, _posterior_mass(table, chosen)),
+        total=_total(observed),
         log_evidence=float(logsumexp(evidence) - np.log(len(evidence))),
         _frequencies=frequencies,
-        _components=tuple(_component(averages, *choice) for choice in chosen),
+        _components=tuple(_component(averages, cells.spans, *choice) for choice in chosen),
     )
 
 
-def _search_kernels(
-    averages: CellAverages, source_counts: Floats, table: SiteTable
-) -> list[tuple[Kernel, NormalPosterior]]:
-    """Posteriors at amplitude 1 for all kernels, and at the others for the best two length-scales."""
-    grams = {scale: rows @ rows.T for scale, rows in averages.stationary.items()}
-    linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
-    results: list[tuple[Kernel, NormalPosterior]] = []
+def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, averages: CellAverages) -> SiteTable:
+    """Site tables of all used cells; each observation has a mass prior, those of one query have a noise in common."""
+    priors = []
+    for observation, span in zip(observations, cells.spans, strict=True):
+        counts = cells.counts[span]
+        priors.append(
+            fit_mass_prior(
+                cells.source_counts[span],
+                counts.sum(axis=1),
+                averages.centres[span],
+                total=max(float(counts.sum()), float(len(counts))),
+                variance=2.0 * noise_variance(observation.scale, observation.sites),
+            )
+        )
+    prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
+    log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
+    mass = np.empty_like(log_likelihood)
+    noises = [(item.scale, item.sites) for item in observations]
+    for scale, sites in dict.fromkeys(noises):
+        alike = [span for span, noise in zip(cells.spans, noises, strict=True) if noise == (scale, sites)]
+        rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])
+        table = site_table(cells.counts[rows], prior.of(rows), scale=scale, sites=sites)
+        log_likelihood[rows], mass[rows] = table.log_likelihood, table.mass
+    return SiteTable(log_likelihood, mass)
+
+
+class _Covariances:
+    """Prior covariances of the cells' means of f, as the target's records see them."""
+
+    def __init__(self, averages: CellAverages) -> None:
+        self._averages = averages
+        self._linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
+        self._grams: dict[float, Floats] = {}
+
+    def of(self, kernel: Kernel) -> Floats:
+        """A new float64 (U, U)."""
+        if kernel.length_scale not in self._grams:
+            rows = self._averages.stationary[kernel.length_scale].astype(np.float64)
+            self._grams[kernel.length_scale] = rows @ rows.T
+        covariance: Floats = kernel.amplitude * (self._grams[kernel.length_scale] + kernel.linear * self._linear_gram)
+        # The cell's own mean is estimated from its few source records.
+        within = np.maximum(kernel_diagonal(kernel, self._averages.square) - np.diag(covariance), 0.0)
+        covariance[np.diag_indices_from(covariance)] += within / self._averages.counts + _JITTER
+        return covariance
+
+
+def _search_kernels(covariances: _Covariances, table: SiteTable) -> list[tuple[Kernel, FittedSites]]:
+    """Sites at amplitude 1 for all kernels, and at the others for the best two length-scales.
+
+    Each fit starts from the sites of the best so far, and is given up once it is hopelessly behind.
+    """
+    tried: list[tuple[Kernel, FittedSites]] = []
 
     def try_amplitude(length_scale: float, amplitude: float) -> float:
-        """Try all linear weights, each from the sites of the last; return the best evidence."""
-        start: NormalSites | None = None
-        best = -np.inf
+        """Try all linear weights; return the best evidence."""
+        here = -np.inf
         for linear in _LINEAR_WEIGHTS:
             kernel = Kernel(length_scale, linear, amplitude)
-            covariance = amplitude * (grams[length_scale] + linear * linear_gram)
-            # The cell's own mean is estimated from its few source records.
-            within = np.maximum(kernel_diagonal(kernel, averages.square) - np.diag(covariance), 0.0)
-            covariance[np.diag_indices_from(covariance)] += within / source_counts + _JITTER
-            posterior = approximate_posterior(covariance, table.log_likelihood, start=start)
-            start = posterior.sites
-            results.append((kernel, posterior))
-            best = max(best, posterior.log_evidence)
-        return best
+            best = max(tried, key=lambda pair: pair[1].log_evidence)[1] if tried else None
+            fitted = fit_sites(
+                covariances.of(kernel),
+                table.log_likelihood,
+                start=best.sites if best else None,
+                least_evidence=best.log_evidence - _HOPELESS if best else -np.inf,
+            )
+            tried.append((kernel, fitted))
+            here = max(here, fitted.log_evidence)
+        return here
 
     best = {scale: try_amplitude(scale, 1.0) for scale in _LENGTH_SCALES}
     for scale in sorted(_LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
         for amplitude in _AMPLITUDES:
             try_amplitude(scale, amplitude)
-    return results
+    return tried
 
 
-def _component(averages: CellAverages, weight: float, kernel: Kernel, posterior: NormalPosterior) -> Component:
-    linear = kernel.linear / averages.centres.shape[1]
-    rows = kernel.amplitude * np.concatenate(
-        [averages.stationary[kernel.length_scale], linear * averages.centres], axis=1
-    )
-    features = np.concatenate([averages.stationary[kernel.length_scale], averages.centres], axis=1)
-    within = kernel_diagonal(kernel, averages.square) - np.einsum("kj,kj->k", rows, features)
+def _component(
+    averages: CellAverages, spans: Sequence[slice], weight: float, kernel: Kernel, posterior: NormalPosterior
+) -> Component:
+    """The posterior as weights; a "cell" of its probabilities is one of the finest observation."""
+    stationary = averages.stationary[kernel.length_scale]
+    features = np.concatenate([stationary, averages.centres.astype(np.float32)], axis=1)
+    scales = np.full(features.shape[1], kernel.amplitude)
+    scales[stationary.shape[1] :] *= kernel.linear / averages.centres.shape[1]
+    squares = np.einsum("kj,kj,j->k", features, features, scales, dtype=np.float64)
+    within = kernel_diagonal(kernel, averages.square) - squares
+    rows = features * scales.astype(np.float32)
+    finest = min(spans, key=lambda span: float(within[span].mean()))
     return Component(
         kernel,
         weight,
-        mean=rows.T @ posterior.coefficients,
-        reduction=rows.T @ posterior.whitener.T,
-        within=max(float(within.mean()), 0.0),
-        least_variance=float(posterior.variance.min()),
+        mean=rows.T.astype(np.float64) @ posterior.coefficients,
+        reduction=rows.T @ posterior.whitener.T.astype(np.float32),
+        within=max(float(within[finest].mean()), 0.0),
+        least_variance=float(posterior.variance[finest].min()),
     )
 
 
@@ -185,14 +230,21 @@ def _posterior_mass(table: SiteTable, chosen: list[tuple[float, Kernel, NormalPo
     return result
 
 
-def _checked_counts(cells: NDArray[np.int64], counts: Floats, n_source: int) -> tuple[NDArray[np.int64], Floats]:
-    cells, counts = np.asarray(cells), np.asarray(counts, dtype=np.float64)
-    if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2:
-        raise ValueError(f"counts must have shape (K, 2), not {counts.shape}")
-    if not np.isfinite(counts).all():
-        raise ValueError("counts must be finite")
-    if cells.shape != (n_source,) or not np.issubdtype(cells.dtype, np.integer):
-        raise ValueError(f"cells must be integers of shape ({n_source},)")
-    if cells.min() < 0 or cells.max() >= len(counts):
-        raise ValueError(f"cells must lie in [0, {len(counts)})")
-    return cells.astype(np.int64), np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
+def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Floats) -> Floats:
+    """Target records that each source record stands for, float64 (n_s,): a mean over the observations.
+
+    Their weights are the inverse variances of one count: of its noise, and one record of sampling.
+    """
+    precision = [1.0 / (1.0 + noise_variance(item.scale, item.sites)) for item in observations]
+    each = mass / cells.source_counts
+    terms = [weight / sum(precision) * each[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)]
+    result: Floats = np.sum(terms, axis=0)
+    return result
+
+
+def _total(observations: Sequence[Observation]) -> float:
+    """Target records in all cells: a mean over the observations, weighted by the inverse variance of their noise."""
+    precision = [1.0 / (len(item.counts) * noise_variance(item.scale, item.sites)) for item in observations]
+    totals = [float(item.counts.sum()) for item in observations]
+    mean = sum(weight / sum(precision) * total for weight, total in zip(precision, totals, strict=True))
+    return max(mean, float(len(np.unique(observations[0].cells))))

@@ -43,6 +43,10 @@ class MassPrior:
     mean: Floats
     shape: Floats
 
+    def of(self, cells: NDArray[np.int64]) -> "MassPrior":
+        """Those of some cells."""
+        return MassPrior(self.mean[cells], self.shape[cells])
+
 
 @dataclass(frozen=True)
 class SiteTable:

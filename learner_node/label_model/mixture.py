@@ -1,5 +1,6 @@
 """The fitted label model: an evidence-weighted mixture of Gaussian-process posteriors, ready to predict."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy.special import ndtr
 
 from learner_node.label_model.random_features import (
     Kernel,
+    Singles,
     blocks,
     bounded,
     kernel_diagonal,
@@ -27,33 +29,34 @@ class Component:
     weight: float
     mean: Floats
     """float64 (1001 + d,): posterior mean of f is features @ mean."""
-    reduction: Floats
-    """float64 (1001 + d, K): the data lower the variance of f by |features @ reduction|^2."""
+    reduction: Singles
+    """float32 (1001 + d, K): the data lower the variance of f by |features @ reduction|^2."""
     within: float
     """Mean prior variance of f within a cell."""
     least_variance: float
     """Least posterior variance of a cell's mean of f."""
 
-    def signal(self, features: Floats, phases: Floats) -> Floats:
-        """Posterior means of f, float64 (n,)."""
-        mean: Floats = self._features(features, phases) @ self.mean
+    def signal(self, rows: Singles) -> Floats:
+        """Posterior means of f, float64 (n,), from `features_at` its length-scale."""
+        mean: Floats = rows @ self.mean
         return mean
 
-    def clipped_signal(self, features: Floats, phases: Floats) -> Floats:
+    def clipped_signal(self, rows: Singles, features: Floats) -> Floats:
         """Posterior means, clipped to [-1, 1], of f averaged over a region of a cell's size, float64 (n,).
 
         Averaged, because the model bounds only the means of cells: in a pure cell every record is sure,
         while the normal posterior at a single record would still be wide.
         """
-        rows = self._features(features, phases)
         reduction = rows @ self.reduction
         prior = kernel_diagonal(self.kernel, np.mean(features**2, axis=1))
         variance = prior - self.within - np.einsum("nk,nk->n", reduction, reduction)
         deviation = np.sqrt(np.maximum(variance, self.least_variance))
-        return clipped_normal_mean(rows @ self.mean, deviation)
+        return clipped_normal_mean(self.signal(rows), deviation)
 
-    def _features(self, features: Floats, phases: Floats) -> Floats:
-        return np.concatenate([stationary_features(phases / self.kernel.length_scale), features], axis=1)
+
+def features_at(length_scale: float, features: Floats, phases: Floats) -> Singles:
+    """Stationary features and instances, float32 (n, 1001 + d)."""
+    return np.concatenate([stationary_features(phases / length_scale), features.astype(np.float32)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,8 @@ class LabelModel:
         rows = checked_features(features, self._frequencies.shape[0])
         result = np.zeros(len(rows))
         for block in blocks(len(rows)):
-            phases = rows[block] @ self._frequencies
-            for component in self._components:
-                mean = component.signal(rows[block], phases)
+            for component, here in self._components_at(rows[block]):
+                mean = component.signal(here)
                 result[block] += component.weight * np.clip(mean, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
         signal: Floats = np.clip(result, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
         return signal
@@ -113,11 +115,20 @@ class LabelModel:
         rows = checked_features(features, self._frequencies.shape[0])
         result = np.full(len(rows), 0.5)
         for block in blocks(len(rows)):
-            phases = rows[block] @ self._frequencies
-            for component in self._components:
-                result[block] += 0.5 * component.weight * component.clipped_signal(rows[block], phases)
+            for component, here in self._components_at(rows[block]):
+                result[block] += 0.5 * component.weight * component.clipped_signal(here, rows[block])
         probability: Floats = np.clip(result, 0.0, 1.0)
         return probability
+
+    def _components_at(self, rows: Floats) -> Iterator[tuple[Component, Singles]]:
+        """Each component with its features at some instances, computed once per length-scale."""
+        phases = rows @ self._frequencies
+        by_scale: dict[float, Singles] = {}
+        for component in self._components:
+            scale = component.kernel.length_scale
+            if scale not in by_scale:
+                by_scale[scale] = features_at(scale, rows, phases)
+            yield component, by_scale[scale]
 
 
 def clipped_normal_mean(mean: Floats, deviation: Floats) -> Floats:

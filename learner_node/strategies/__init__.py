@@ -4,15 +4,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from learner_node.strategies.base import Model, Problem, SourceEstimate, Strategy
+from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.paper import PaperOptions, PaperStrategy
+from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "adaptive-cells": AdaptiveCellsStrategy,
     "cells": CellsStrategy,
+    "informative": InformativeStrategy,
+    "new-features": NewFeaturesStrategy,
     "paper-c": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=True),
     "paper-i": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=False),
+    "random-subsets": RandomSubsetsStrategy,
+    "varying-bins": VaryingBinsStrategy,
 }
 DEFAULT_STRATEGY = "cells"
 

@@ -50,13 +50,13 @@ class Problem:
     limits: Limits = field(default_factory=Limits)
     train: Trainer = train_alone
 
-    def scale(self, partitions: int) -> Rational:
-        """Scale of a plan of `partitions` in all (over all queries) that costs exactly `epsilon` (Eq. 14).
+    def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:
+        """Scale of queries of `partitions` in all that cost exactly `share` of `epsilon` (Eq. 14).
 
         Raises:
             ConfigurationError: it needs more than 32 bits.
         """
-        exact = Fraction(self.most_records_per_unit * partitions) / self.epsilon
+        exact = Fraction(self.most_records_per_unit * partitions) / (share * self.epsilon)
         try:
             return Rational.of(exact)
         except ValueError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import LabelModel, cell_count_rule, fit_label_model
+from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Model, Problem, SourceEstimate
@@ -67,10 +67,7 @@ class CellsStrategy:
         points = coordinates(self._features, problem.source)
         labels = fit_label_model(
             points,
-            self._partition.cells(problem.source),
-            answer.values,
-            scale=float(answer.scale),
-            sites=answer.sites,
+            [Observation(self._partition.cells(problem.source), answer.values, float(answer.scale), answer.sites)],
             seed=problem.seed,
         )
         self._estimate = SourceEstimate(labels.source_mass, labels.probability(points))

@@ -1,0 +1,81 @@
+"""What the label model is told: the noisy label counts of partitions of the instance space, one observation each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_LARGEST_COUNT = 1e12
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One answered partition; those of one fit may come from several queries, with different noise.
+
+    Attributes:
+        cells: Cell of each source record, integer (n_s,), in [0, K). Cells without one are left out.
+        counts: Noisy counts, float64 (K, 2), finite: target records of label 0 (column 0) and of label 1
+            (column 1), summed over the sites. Integers; others are rounded where it matters.
+        scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
+            0 is no noise.
+        sites: Number of independent noises in each count, at least 1.
+    """
+
+    cells: NDArray[np.int64]
+    counts: Floats
+    scale: float
+    sites: int = 1
+
+    def checked(self, n_source: int) -> "Observation":
+        """Return it with int64 cells and counts clipped to 1e12 in magnitude.
+
+        Raises:
+            ValueError: A shape, type or range is not as above.
+        """
+        cells, counts = np.asarray(self.cells), np.asarray(self.counts, dtype=np.float64)
+        if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2:
+            raise ValueError(f"counts must have shape (K, 2), not {counts.shape}")
+        if not np.isfinite(counts).all():
+            raise ValueError("counts must be finite")
+        if cells.shape != (n_source,) or not np.issubdtype(cells.dtype, np.integer):
+            raise ValueError(f"cells must be integers of shape ({n_source},)")
+        if cells.min() < 0 or cells.max() >= len(counts):
+            raise ValueError(f"cells must lie in [0, {len(counts)})")
+        if not (np.isfinite(self.scale) and self.scale >= 0) or self.sites < 1:
+            raise ValueError("need a finite scale >= 0 and sites >= 1")
+        clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
+        return Observation(cells.astype(np.int64), clipped, float(self.scale), int(self.sites))
+
+
+@dataclass(frozen=True)
+class UsedCells:
+    """The cells of all observations that hold source records, one observation after the other, numbered 0 .. U-1.
+
+    Attributes:
+        compact: Per observation, the number of each source record's cell, int64 (n_s,).
+        spans: Per observation, its numbers.
+        counts: Noisy counts of the used cells, float64 (U, 2).
+        source_counts: Source records of the used cells, float64 (U,), at least 1.
+    """
+
+    compact: tuple[NDArray[np.int64], ...]
+    spans: tuple[slice, ...]
+    counts: Floats
+    source_counts: Floats
+
+    @classmethod
+    def of(cls, observations: Sequence[Observation]) -> "UsedCells":
+        """Of checked observations, at least one."""
+        compact, spans, counts = [], [], []
+        start = 0
+        for observation in observations:
+            used, numbers = np.unique(observation.cells, return_inverse=True)
+            compact.append(numbers.astype(np.int64) + start)
+            spans.append(slice(start, start + len(used)))
+            counts.append(observation.counts[used])
+            start += len(used)
+        source_counts = np.bincount(np.concatenate(compact)).astype(np.float64)
+        return cls(tuple(compact), tuple(spans), np.concatenate(counts), source_counts)

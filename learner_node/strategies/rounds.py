@@ -1,0 +1,153 @@
+"""What the strategies of several rounds share: what a round asks, and one label model for the answers of all rounds.
+
+Every round asks both labels' counts in the cells of some partitions. How many partitions is fixed before the first
+answer, and with the round's share of epsilon it fixes the noise; which ones they are may depend on earlier answers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
+from learner_node.readers.counts import CountsAnswer
+from learner_node.source import coordinates, standardising_map
+from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.cells import CellsModel
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant
+from protocol.partitions import Partition
+from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
+from protocol.queries.counts import CountsBody
+from protocol.rationals import parse_rational
+
+Share = int | float | str | Fraction
+
+MOST_BINS = 40
+"""Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
+
+
+def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction, ...]:
+    """Shares of epsilon for each round, positive, which sum to exactly 1.
+
+    Args:
+        rounds: their number.
+        shares: one for each round, in any unit, such as [1, 3] or ["1/4", "3/4"]; None is equal shares.
+
+    Raises:
+        ValueError: not one positive number for each round.
+    """
+    if shares is None:
+        return (Fraction(1, rounds),) * rounds
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != rounds:
+        raise ValueError(f"shares must be a list of {rounds} positive numbers, one for each round")
+    try:
+        exact = [parse_rational(share) for share in shares]
+    except ConfigurationError as error:
+        raise ValueError(f"shares: {error}") from None
+    return tuple(share / sum(exact) for share in exact)
+
+
+def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
+    """The value of an option; ValueError unless it is a whole number in that range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """The value of an option; TypeError unless it is true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false")
+    return value
+
+
+class RoundsStrategy(ABC):
+    """A strategy of several rounds; a subclass says how many partitions each round asks, and which.
+
+    Args:
+        rounds: number of questions.
+        shares: of epsilon, see `exact_shares`.
+    """
+
+    def __init__(self, rounds: int, shares: Sequence[Share] | None) -> None:
+        self._rounds = whole("rounds", rounds, most=MOST_QUERIES)
+        self._shares = exact_shares(self._rounds, shares)
+        self._asked: list[list[NDArray[np.int64]]] = []
+        self._labels: LabelModel | None = None
+        self._points: NDArray[np.float64] = np.empty((0, 0))
+
+    @abstractmethod
+    def partition_counts(self, problem: Problem) -> list[int]:
+        """How many partitions each round asks; a function of the schema and the options alone."""
+
+    @abstractmethod
+    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+        """What round `number` asks, 0 first.
+
+        Args:
+            problem: the problem.
+            number: of the round.
+            epsilon: privacy loss of one partition for one record.
+        """
+
+    def plan(self, problem: Problem) -> Plan:
+        """Round r asks m_r partitions at scale c m_r / (share_r epsilon): in all exactly epsilon."""
+        return Plan(
+            queries=tuple(
+                PlannedQuery(
+                    kind="counts", release="error_correct", partitions=count, scale=problem.scale(count, share)
+                )
+                for count, share in zip(self.partition_counts(problem), self._shares, strict=True)
+            )
+        )
+
+    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
+        """The next round's partitions, under the hypothesis "class 1": errors are class 0, correct are class 1."""
+        number = len(answers)
+        if not number:
+            self._features = standardising_map(problem.source)
+            self._points = coordinates(self._features, problem.source)
+        count = self.partition_counts(problem)[number]
+        epsilon = float(self._shares[number] * problem.epsilon / (problem.most_records_per_unit * count))
+        chosen = self.partitions(problem, number, epsilon)
+        self._asked.append([partition.cells(problem.source).astype(np.int64) for partition in chosen])
+        return CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1))
+
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CellsModel:
+        """Fit the label model to all answers so far."""
+        observations = [
+            Observation(cells, counts, float(answer.scale), answer.sites)
+            for answer, asked in zip(answers, self._asked, strict=True)
+            for cells, counts in zip(asked, answer.blocks, strict=True)
+        ]
+        self._labels = fit_label_model(self._points, observations, seed=problem.seed)
+        return CellsModel(self._features, self._labels)
+
+    def source_estimate(self) -> SourceEstimate:
+        """Posterior mass and label of each source record."""
+        if self._labels is None:
+            raise RuntimeError("nothing was answered yet")
+        return SourceEstimate(self._labels.source_mass, self._labels.probability(self._points))
+
+
+def bin_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int) -> int:
+    """Bins of each of several attributes.
+
+    Args:
+        problem: the problem.
+        epsilon: of one partition for one record.
+        wanted: the user's number; None takes about four noise deviations of signed count in each bin, at most 40.
+        partitions: asked together; their bins keep to the number of cells that the curators allow, where it can be.
+    """
+    rule = cell_count_rule(len(problem.source), epsilon, problem.sites, most=MOST_BINS)
+    # Each attribute has a further bin for missing values.
+    return max(1, min(wanted or rule, problem.limits.cells // partitions - 1))
+
+
+def joint_cell_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int = 1) -> int:
+    """As `bin_count`, for cells of the whole instance space."""
+    rule = cell_count_rule(len(problem.source), epsilon, problem.sites)
+    return max(1, min(wanted or rule, problem.limits.cells // partitions))
