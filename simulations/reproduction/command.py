@@ -13,15 +13,17 @@ import msgspec
 
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
+from simulations.campaign.store import Store, read_cells, read_settings
+from simulations.campaign.workers import Progress
 from simulations.reproduction.experiments import Setup
 from simulations.reproduction.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
+from simulations.reproduction.finished import Finished
 from simulations.reproduction.markdown import build_markdown
 from simulations.reproduction.model import Closure, Provenance, Reproduction
 from simulations.reproduction.page import build_page
 from simulations.reproduction.problems import PAPER_DATASETS
-from simulations.reproduction.runner import Progress, run_experiment
+from simulations.reproduction.runner import run_experiment
 from simulations.reproduction.settings import SETTINGS
-from simulations.reproduction.store import Finished, Store, read_finished, read_settings
 from simulations.reproduction.summary import closures, learning_curves, table_cells, wilcoxon_tests
 
 TABLE, FIGURE, PAGE, MARKDOWN, PROVENANCE = "table2", "figure1", "report.html", "README.md", "provenance.json"
@@ -97,7 +99,7 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
     chosen = {name: setups[name] for name in request.datasets}
     for setup in chosen.values():
         setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
-    with Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups)) as store:
+    with Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups), Finished) as store:
         before, start = len(store.finished), time.monotonic()
         try:
             run_experiment(
@@ -136,7 +138,7 @@ def gather(out: Path) -> Reproduction:
 
     def finished(name: str) -> list[Finished]:
         path = out / CELLS / f"{name}.jsonl"
-        return read_finished(path) if path.exists() else []
+        return read_cells(path, Finished) if path.exists() else []
 
     def of_the_same_seeds(name: str) -> bool:
         both = [

@@ -1,0 +1,196 @@
+"""Runs every strategy on every split that its file of cells lacks, and keeps each cell as soon as it is there."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from curator_node.dataset import StewardWarning
+from protocol.rationals import parse_rational
+from simulations.campaign.store import Store
+from simulations.campaign.workers import FailedRunsError, Progress, computed_by
+from simulations.comparison.entries import ENTRIES, Entry
+from simulations.comparison.measures import measure
+from simulations.comparison.outcome import INFINITE, Outcome
+from simulations.comparison.problems import load_split
+
+CELLS = "cells"
+"""Folder of the finished cells, one file per strategy."""
+GUESS_SECONDS = 5.0
+"""Of a cell of which nothing is known yet."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One cell that is wanted."""
+
+    problem: str
+    strategy: str
+    epsilon: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A cell, or why there is none. Errors travel as text: not all can be rebuilt in another process."""
+
+    outcome: Outcome | None = None
+    failure: str = ""
+    unavailable: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be run.
+
+    Attributes:
+        problems: keys of `PROBLEMS`.
+        strategies: keys of `ENTRIES`.
+        epsilons: texts of `epsilon_text`, without "inf".
+        runs: splits per problem; run r takes `seed + r`.
+        seed: of the first split.
+        jobs: processes.
+    """
+
+    problems: Sequence[str]
+    strategies: Sequence[str]
+    epsilons: Sequence[str]
+    runs: int
+    seed: int
+    jobs: int
+
+    def tasks(self) -> list[Task]:
+        """All cells, the first run of everything before the second of anything."""
+        return [
+            Task(problem, name, epsilon, self.seed + run)
+            for run in range(self.runs)
+            for problem in self.problems
+            for name in self.strategies
+            if run < (ENTRIES[name].most_runs or self.runs)
+            for epsilon in asked_epsilons(ENTRIES[name], self.epsilons)
+        ]
+
+
+def asked_epsilons(entry: Entry, epsilons: Sequence[str]) -> tuple[str, ...]:
+    """At which epsilons an entry is run."""
+    if entry.group == "ceiling":
+        return (INFINITE,)
+    return (*epsilons, INFINITE) if entry.silent else tuple(epsilons)
+
+
+def cells_path(out: Path, strategy: str) -> Path:
+    """The file of a strategy's cells."""
+    return out / CELLS / f"{strategy.replace('*', '_star')}.jsonl"
+
+
+def compute(task: Task) -> Computed:
+    """One cell."""
+    entry = ENTRIES[task.strategy]
+    try:
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", StewardWarning)
+            split = load_split(task.problem, task.seed)
+            start = time.monotonic()
+            answer = entry.solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
+            seconds = time.monotonic() - start if answer.seconds is None else answer.seconds
+    except Exception as error:  # noqa: BLE001 - one strategy that fails must not cost the others their runs
+        return Computed(failure=f"{type(error).__name__}: {error}")
+    charged = answer.spent is not None and task.epsilon != INFINITE
+    return Computed(
+        Outcome(
+            problem=task.problem,
+            strategy=task.strategy,
+            epsilon=task.epsilon,
+            seed=task.seed,
+            measures=measure(answer.probability, split.test_labels),
+            seconds=round(seconds, 3),
+            spent=str(answer.spent) if charged else "",
+            extras=dict(answer.extras),
+        )
+    )
+
+
+@dataclass
+class _Clock:
+    """Estimates the work that is left: a cell takes what its strategy's cells took on average on its problem."""
+
+    seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    def learn(self, outcome: Outcome) -> None:
+        self.seconds.setdefault((outcome.problem, outcome.strategy), []).append(outcome.seconds)
+
+    def guess(self, task: Task) -> float:
+        known = self.seconds.get((task.problem, task.strategy))
+        return sum(known) / len(known) if known else GUESS_SECONDS
+
+
+def run_all(
+    work: Work,
+    out: Path,
+    *,
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+    kept: Callable[[], None] = lambda: None,
+) -> dict[str, str]:
+    """Compute what the files lack.
+
+    Args:
+        work: what is wanted.
+        out: folder of results.
+        progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
+        kept: called after each cell that was kept.
+
+    Returns:
+        Strategy -> why it cannot be run here and how that is changed; their other tasks are left out.
+
+    Raises:
+        FailedRunsError: some runs failed; all others are finished and kept.
+        ConfigurationError: a file of cells was begun with other settings, or another process works on it.
+    """
+    skipped: dict[str, str] = {}
+    failures: list[str] = []
+    with ExitStack() as stack:
+        stores = {
+            name: stack.enter_context(Store(cells_path(out, name), file_settings(name, work.seed), Outcome))
+            for name in work.strategies
+        }
+        clock = _Clock()
+        for store in stores.values():
+            for outcome in store.finished.values():
+                clock.learn(outcome)
+        tasks = _missing(work, stores)
+        left = dict.fromkeys(tasks)
+        done = 0.0
+        progress("", done, sum(map(clock.guess, left)))
+        for task, computed in computed_by(compute, tasks, work.jobs, wanted=lambda task: task.strategy not in skipped):
+            del left[task]
+            if computed.outcome is not None:
+                stores[task.strategy].add(computed.outcome)
+                clock.learn(computed.outcome)
+                done += computed.outcome.seconds
+                kept()
+            elif computed.unavailable:
+                skipped[task.strategy] = computed.unavailable
+                left = {each: None for each in left if each.strategy != task.strategy}
+            else:
+                failures.append(f"{task.strategy} on {task.problem}, seed {task.seed}: {computed.failure}")
+            progress(f"{task.strategy} on {task.problem}", done, done + sum(map(clock.guess, left)))
+    if failures:
+        raise FailedRunsError(failures)
+    return skipped
+
+
+def file_settings(name: str, seed: int) -> dict[str, object]:
+    """The header of a strategy's file."""
+    return {"strategy": name, "seed": seed, "settings": ENTRIES[name].settings}
+
+
+def _missing(work: Work, stores: Mapping[str, Store[Outcome]]) -> list[Task]:
+    return [
+        task
+        for task in work.tasks()
+        if (task.problem, task.strategy, task.epsilon, task.seed) not in stores[task.strategy].finished
+    ]
