@@ -23,8 +23,10 @@ from simulations.campaign.provenance import (
 from simulations.campaign.store import read_cells
 from simulations.campaign.workers import Progress
 from simulations.comparison.files import details_csv, results_csv
+from simulations.comparison.markdown import build_markdown
 from simulations.comparison.model import Comparison
 from simulations.comparison.outcome import Outcome, epsilon_text
+from simulations.comparison.page import build_page
 from simulations.comparison.problems import load_split
 from simulations.comparison.runner import CELLS, Work, run_all
 from simulations.comparison.summary import compare_outcomes
@@ -102,7 +104,9 @@ def write_numbers(out: Path) -> Comparison:
 
 def write_results(out: Path) -> Comparison:
     """Write every file of a folder from its finished cells."""
-    return write_numbers(out)
+    found = write_numbers(out)
+    write_texts(out, {MARKDOWN: build_markdown(found), PAGE: build_page(found)})
+    return found
 
 
 def gather(out: Path) -> Comparison:

@@ -9,7 +9,7 @@ from rich.table import Table
 from simulations.comparison.bars import averages
 from simulations.comparison.model import Comparison
 from simulations.comparison.outcome import INFINITE
-from simulations.comparison.words import bar_sentence, best_private
+from simulations.comparison.words import bar_sentence, best_private, span
 
 LEAST_WIDTH = 132
 
@@ -33,11 +33,7 @@ def found_tables(found: Comparison) -> Iterator[Table]:
             ]
             runs = [row.runs for row in rows if row is not None]
             mean = "–" if average.mean is None else f"{average.mean:.1f}"
-            table.add_row(f"{escape(name)} ({_span(runs)})", *cells, mean)
+            table.add_row(f"{escape(name)} ({span(runs)})", *cells, mean)
         if epsilon == found.epsilons[-1]:
             table.caption = f"in brackets: runs. {bar_sentence(found)}"
         yield table
-
-
-def _span(runs: list[int]) -> str:
-    return str(min(runs)) if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"

@@ -1,5 +1,7 @@
 """Sentences and marks that terminal, Markdown and page share."""
 
+from collections.abc import Sequence
+
 from simulations.comparison.bars import Average, Standing, averages, standings
 from simulations.comparison.model import Comparison, Row
 from simulations.comparison.outcome import INFINITE
@@ -88,3 +90,8 @@ def met(value: bool | None) -> str:
 def needed(bar: Standing) -> str:
     """The bar's number, and what our h* makes of it where that is less."""
     return f"{bar.number:.1f}" if bar.needed == bar.number else f"{bar.number:.1f}, by distance {bar.needed:.1f}"
+
+
+def span(numbers: Sequence[int]) -> str:
+    """The least and the greatest, once where they are one."""
+    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
