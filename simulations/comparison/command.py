@@ -21,15 +21,17 @@ from simulations.campaign.provenance import (
     versions,
 )
 from simulations.campaign.store import read_cells
-from simulations.campaign.workers import Progress
+from simulations.campaign.workers import FailedRunsError, Progress
+from simulations.comparison.entries import ENTRIES
 from simulations.comparison.files import details_csv, results_csv
 from simulations.comparison.markdown import build_markdown
 from simulations.comparison.model import Comparison
 from simulations.comparison.outcome import Outcome, epsilon_text
 from simulations.comparison.page import build_page
 from simulations.comparison.problems import load_split
-from simulations.comparison.runner import CELLS, Work, run_all
+from simulations.comparison.runner import CELLS, Finish, Work, run_all
 from simulations.comparison.summary import compare_outcomes
+from simulations.peers import peer_versions
 
 NAME = "comparison"
 RESULTS, DETAILS, PAGE, MARKDOWN = "results.csv", "details.csv", "report.html", "README.md"
@@ -76,7 +78,7 @@ def compare(request: Request, progress: Progress) -> Comparison:
         load_split(problem, request.work.seed)  # records that are not to be had stop the command before any work
     start = written = time.monotonic()
     count = 0
-    skipped: Mapping[str, str] = {}
+    finish = Finish()
 
     def kept() -> None:
         nonlocal count, written
@@ -86,12 +88,14 @@ def compare(request: Request, progress: Progress) -> Comparison:
             written = time.monotonic()
 
     try:
-        skipped = run_all(request.work, request.out, progress=progress, kept=kept)
+        finish = run_all(request.work, request.out, progress=progress, kept=kept)
     finally:
-        if count or skipped:
-            _note(request, time.monotonic() - start, skipped)
+        if count or finish.skipped:
+            _note(request, time.monotonic() - start, finish.skipped)
         if (request.out / CELLS).is_dir():
             found = write_results(request.out)
+    if finish.failures:
+        raise FailedRunsError(finish.failures)
     return found
 
 
@@ -123,10 +127,17 @@ def _note(request: Request, seconds: float, skipped: Mapping[str, str]) -> None:
         seed=request.work.seed,
         seconds=seconds,
         jobs=request.work.jobs,
-        versions=versions(),
+        versions=versions(_of_peers(request.work)),
         noise="OpenDP",
         commit=commit_of(Path(__file__).resolve().parents[2]),
         cores=cores(),
         skipped=dict(skipped),
     )
     note_provenance(request.out, NAME, session)
+
+
+def _of_peers(work: Work) -> dict[str, str]:
+    """Versions in the peers' own environment, where one was asked for and is there."""
+    if not any(ENTRIES[name].group == "peer" for name in work.strategies):
+        return {}
+    return {name: version for name, version in peer_versions().items() if name.startswith("peers/")}

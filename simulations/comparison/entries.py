@@ -10,9 +10,10 @@ from typing import Literal
 
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
-from simulations.comparison import ceilings
 from simulations.comparison.problems import PROBLEMS, Split
 from simulations.comparison.studies import SILENT_EPSILON, Answer, Claims, claims_nothing, run_study
+from simulations.comparison.trained import delta_of, network, train_peer
+from simulations.peers import PEERS, PeerKind
 from simulations.reproduction.experiments import MOST_BINS
 from simulations.reproduction.in_site import Options
 
@@ -36,6 +37,7 @@ class Entry:
         group: who sees what.
         solve: (split, epsilon) -> predictions; epsilon is None where nothing is private.
         silent: it is also run with next to no noise, under epsilon "inf".
+        lowest_epsilon: below it there is no run.
         most_runs: a cap for what is slow; None follows the command.
         settings: what its numbers depend on beside problem, epsilon and seed; a file of cells that was begun with
             others is refused.
@@ -46,6 +48,7 @@ class Entry:
     group: Group
     solve: Callable[[Split, Fraction | None], Answer]
     silent: bool = False
+    lowest_epsilon: float = 0.0
     most_runs: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -82,24 +85,34 @@ def ours(
         return run_study(split, strategy or name, options(split, exact), exact, claims)
 
     shown = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
-    return Entry(name, title, "ours", solve, silent, most_runs, shown)
+    return Entry(name, title, "ours", solve, silent=silent, most_runs=most_runs, settings=shown)
 
 
-def ceiling(name: str, title: str, train: Callable[[Split], Answer]) -> Entry:
-    """What is trained in site without privacy."""
-    return Entry(name, title, "ceiling", lambda split, _epsilon: train(split))
+def trained(name: str, kind: PeerKind) -> Entry:
+    """A peer, or what is trained in site without privacy."""
+    delta = delta_of(kind)
+    return Entry(
+        name,
+        f"{kind.title}, delta {delta:g}" if kind.private and delta else kind.title,
+        "peer" if kind.private else "ceiling",
+        lambda split, epsilon: train_peer(split, epsilon, name, delta),
+        lowest_epsilon=kind.lowest_epsilon,
+        most_runs=MOST_RUNS.get(name),
+        settings={"peer": kind.description, "delta": str(delta)},
+    )
 
 
+MOST_RUNS: dict[str, int] = {}
+"""Peers that are too slow for every run."""
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         ours("cells", "one question over k-means cells, Gaussian-process labels", silent=True),
         ours("paper-c", "the paper's cumulative learner, valid mechanism", options=paper_options),
         ours("paper-i", "the paper's instantaneous learner, valid mechanism", options=paper_options),
-        ceiling("h*", "the paper's network, in site", ceilings.network),
-        ceiling("gradient-boosting", "gradient boosting, in site", ceilings.gradient_boosting),
-        ceiling("logistic-regression", "logistic regression, in site", ceilings.logistic_regression),
-        ceiling("majority", "the more frequent class of the private records", ceilings.majority),
+        *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
+        Entry("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
+        *(trained(name, kind) for name, kind in PEERS.items() if not kind.private),
     )
 }
 """By name, in the order of the tables."""

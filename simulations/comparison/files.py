@@ -37,7 +37,8 @@ def details_csv(found: Comparison) -> str:
 
     `difference` is accuracy minus the default strategy's over the `pairs` runs that both have, with its standard
     error; `estimated_accuracy` and the interval's ends are means of what the learner says of itself; `coverage` is
-    the share of runs whose interval holds the accuracy on the test records; `epsilon_spent` is exact.
+    the share of runs whose interval agrees with the accuracy on the test records, within its binomial error;
+    `epsilon_spent` is exact.
     """
     return csv_text(DETAILS_HEADER, map(_details, found.rows))
 

@@ -16,18 +16,26 @@ class Claim(msgspec.Struct, frozen=True):
         estimated: the accuracy that it expects.
         low: of its interval.
         high: of its interval.
-        observed: accuracy on the test records, which is an estimate itself.
+        observed: accuracy on the test records.
+        tested: number of test records.
     """
 
     estimated: float
     low: float
     high: float
     observed: float
+    tested: int
 
     @property
     def holds(self) -> bool:
-        """Whether the interval holds what was observed."""
-        return self.low <= self.observed <= self.high
+        """Whether the interval agrees with what was observed.
+
+        The interval is for the population, from which a sample of test records differs by chance, too: each of its
+        sides is widened by 1.96 binomial standard errors, in quadrature.
+        """
+        error = 1.96 * math.sqrt(self.observed * (100 - self.observed) / self.tested)
+        below, above = math.hypot(self.estimated - self.low, error), math.hypot(self.high - self.estimated, error)
+        return self.estimated - below <= self.observed <= self.estimated + above
 
 
 class Row(msgspec.Struct, frozen=True):

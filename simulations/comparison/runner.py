@@ -12,11 +12,12 @@ from threadpoolctl import threadpool_limits
 from curator_node.dataset import StewardWarning
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Store
-from simulations.campaign.workers import FailedRunsError, Progress, computed_by
+from simulations.campaign.workers import Progress, computed_by
 from simulations.comparison.entries import ENTRIES, Entry
 from simulations.comparison.measures import measure
 from simulations.comparison.outcome import INFINITE, Outcome
 from simulations.comparison.problems import load_split
+from simulations.peers import PeerUnavailableError
 
 CELLS = "cells"
 """Folder of the finished cells, one file per strategy."""
@@ -79,7 +80,8 @@ def asked_epsilons(entry: Entry, epsilons: Sequence[str]) -> tuple[str, ...]:
     """At which epsilons an entry is run."""
     if entry.group == "ceiling":
         return (INFINITE,)
-    return (*epsilons, INFINITE) if entry.silent else tuple(epsilons)
+    private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= entry.lowest_epsilon)
+    return (*private, INFINITE) if entry.silent else private
 
 
 def cells_path(out: Path, strategy: str) -> Path:
@@ -97,6 +99,8 @@ def compute(task: Task) -> Computed:
             start = time.monotonic()
             answer = entry.solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
             seconds = time.monotonic() - start if answer.seconds is None else answer.seconds
+    except PeerUnavailableError as error:
+        return Computed(unavailable=str(error))
     except Exception as error:  # noqa: BLE001 - one strategy that fails must not cost the others their runs
         return Computed(failure=f"{type(error).__name__}: {error}")
     charged = answer.spent is not None and task.epsilon != INFINITE
@@ -112,6 +116,19 @@ def compute(task: Task) -> Computed:
             extras=dict(answer.extras),
         )
     )
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What could not be computed.
+
+    Attributes:
+        skipped: strategy -> why it cannot be run here and how that is changed; its other tasks are left out.
+        failures: one sentence a run; all other runs are finished and kept.
+    """
+
+    skipped: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -134,7 +151,7 @@ def run_all(
     *,
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
     kept: Callable[[], None] = lambda: None,
-) -> dict[str, str]:
+) -> Finish:
     """Compute what the files lack.
 
     Args:
@@ -143,15 +160,10 @@ def run_all(
         progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
         kept: called after each cell that was kept.
 
-    Returns:
-        Strategy -> why it cannot be run here and how that is changed; their other tasks are left out.
-
     Raises:
-        FailedRunsError: some runs failed; all others are finished and kept.
         ConfigurationError: a file of cells was begun with other settings, or another process works on it.
     """
-    skipped: dict[str, str] = {}
-    failures: list[str] = []
+    finish = Finish()
     with ExitStack() as stack:
         stores = {
             name: stack.enter_context(Store(cells_path(out, name), file_settings(name, work.seed), Outcome))
@@ -163,9 +175,15 @@ def run_all(
                 clock.learn(outcome)
         tasks = _missing(work, stores)
         left = dict.fromkeys(tasks)
+
+        def wanted(task: Task) -> bool:
+            return task.strategy not in finish.skipped
+
         done = 0.0
         progress("", done, sum(map(clock.guess, left)))
-        for task, computed in computed_by(compute, tasks, work.jobs, wanted=lambda task: task.strategy not in skipped):
+        for task, computed in computed_by(
+            compute, tasks, work.jobs, wanted=lambda task: task.strategy not in finish.skipped
+        ):
             del left[task]
             if computed.outcome is not None:
                 stores[task.strategy].add(computed.outcome)
@@ -173,14 +191,12 @@ def run_all(
                 done += computed.outcome.seconds
                 kept()
             elif computed.unavailable:
-                skipped[task.strategy] = computed.unavailable
-                left = {each: None for each in left if each.strategy != task.strategy}
+                finish.skipped[task.strategy] = computed.unavailable
+                left = dict.fromkeys(filter(wanted, left))
             else:
-                failures.append(f"{task.strategy} on {task.problem}, seed {task.seed}: {computed.failure}")
+                finish.failures.append(f"{task.strategy} on {task.problem}, seed {task.seed}: {computed.failure}")
             progress(f"{task.strategy} on {task.problem}", done, done + sum(map(clock.guess, left)))
-    if failures:
-        raise FailedRunsError(failures)
-    return skipped
+    return finish
 
 
 def file_settings(name: str, seed: int) -> dict[str, object]:

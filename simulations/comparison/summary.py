@@ -90,7 +90,7 @@ def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
 
 def _claim(cell: Outcome) -> Claim:
     estimated, low, high = (cell.extras[name] for name in CLAIMED)
-    return Claim(estimated, low, high, cell.measures.accuracy)
+    return Claim(estimated, low, high, cell.measures.accuracy, sum(cell.measures.reliability.counts))
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -18,16 +18,18 @@ def training_options(options: Options) -> TrainingOptions:
     return TrainingOptions(**{name: options[name] for name in names if name in options})  # type: ignore[arg-type]
 
 
-def train_in_site(private: Records, labels: NDArray[np.float64], options: Options, seed: int, train: Trainer) -> Mlp:
+def train_in_site(
+    private: Records, labels: NDArray[np.float64], options: TrainingOptions, seed: int, train: Trainer
+) -> Mlp:
     """Train h*.
 
     Args:
         private: n records; they also standardise the attributes.
         labels: (n,) float64 in {0, 1}.
-        options: hidden, epochs, ...; others are passed over.
+        options: of the network.
         seed: of the network.
         train: trains it.
     """
     features = standardising_map(private)
-    network = train(TrainingSet(coordinates(features, private), labels, None, seed), training_options(options))
+    network = train(TrainingSet(coordinates(features, private), labels, None, seed), options)
     return Mlp.of(features, list(network.layers))

@@ -20,7 +20,7 @@ from protocol.partitions import FeatureBins, Partition
 from protocol.records import encode_frame
 from simulations.campaign.curators import federate, open_curator, open_dataset
 from simulations.reproduction.draws import Draw
-from simulations.reproduction.in_site import Options, train_in_site
+from simulations.reproduction.in_site import Options, train_in_site, training_options
 from simulations.reproduction.model import Noise
 from simulations.reproduction.records import draw_frame, draw_steward
 from simulations.seeded_noise import SeededNoise
@@ -139,7 +139,8 @@ class Laboratory:
 
     def in_site(self) -> float:
         """Test accuracy of h*: the same network, trained on the private records with their labels."""
-        network = train_in_site(self._private, self._private_labels, self._options, self._seed, self._train)
+        options = training_options(self._options)
+        network = train_in_site(self._private, self._private_labels, options, self._seed, self._train)
         return self._accuracy(network.predict(self._test))
 
     def majority(self) -> float:
