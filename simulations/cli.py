@@ -50,6 +50,7 @@ class Experiment(StrEnum):
 
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
 
@@ -114,7 +115,7 @@ def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
     runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    jobs: Jobs = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
     setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
     noise_seed: Annotated[
@@ -170,7 +171,7 @@ def compare(
     ] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
     runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    jobs: Jobs = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
     ] = 1000,

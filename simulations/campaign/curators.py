@@ -1,9 +1,7 @@
 """Real curators over records that a simulation holds, called directly: a round takes less time than a carrier would."""
 
 import secrets
-import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,13 +14,11 @@ from curator_node.ledger_store import MemoryStore
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
-from learner_node.study import Federation
-from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST
 from protocol.release_kinds import RELEASE_KINDS
-from simulations.direct import DirectCarrier
+from simulations.direct import now
 
 CACHE_BYTES = 2**28
 
@@ -79,23 +75,7 @@ def open_curator(
         ledger=ledger,
         key=SigningKey.generate(),
         policy=policy,
-        clock=_now,
+        clock=now,
         noise=OpenDPNoise() if noise is None else noise,
     )
     return OpenCurator(curator, ledger)
-
-
-def federate(curators: Mapping[str, Curator], learner: SigningKey) -> Federation:
-    """The learner's view of these curators; those that sign as not private are accepted where there are any."""
-    return Federation(
-        curators={name: curator.identity for name, curator in curators.items()},
-        key=learner,
-        carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
-        clock=_now,
-        entropy=secrets.token_bytes,
-        allow_not_private=any(curator.label != PRODUCTION for curator in curators.values()),
-    )
-
-
-def _now() -> int:
-    return int(time.time())

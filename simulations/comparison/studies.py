@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from learner_node.learn import Learned, learn
 from protocol.envelopes import SigningKey
-from simulations.campaign.curators import federate, open_curator, open_dataset
+from simulations.campaign.curators import open_curator, open_dataset
 from simulations.comparison.problems import Split
+from simulations.direct import direct_federation
 from simulations.reproduction.in_site import Options
 
 SILENT_EPSILON = Fraction(1000)
@@ -70,7 +71,7 @@ def run_study(
         site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
     }
     learned = learn(
-        federate({name: each.curator for name, each in held.items()}, learner),
+        direct_federation({name: each.curator for name, each in held.items()}, learner),
         lambda _schema: split.source,
         strategy=strategy,
         options=options,

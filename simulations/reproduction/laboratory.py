@@ -18,7 +18,8 @@ from learner_node.strategies.base import Trainer
 from protocol.envelopes import SigningKey
 from protocol.partitions import FeatureBins, Partition
 from protocol.records import encode_frame
-from simulations.campaign.curators import federate, open_curator, open_dataset
+from simulations.campaign.curators import open_curator, open_dataset
+from simulations.direct import direct_federation
 from simulations.reproduction.draws import Draw
 from simulations.reproduction.in_site import Options, train_in_site, training_options
 from simulations.reproduction.model import Noise
@@ -117,7 +118,7 @@ class Laboratory:
         queries = settings.rounds + self._reweight
         curator = self._curators[settings.noise != "valid"].curator
         learned = learn(
-            federate({ORACLE: curator}, self._key),
+            direct_federation({ORACLE: curator}, self._key),
             lambda _schema: self._source,
             strategy=f"paper-{settings.learner.lower()}",
             options={
