@@ -401,6 +401,18 @@ def test_two_processes_give_what_one_gives(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
+def test_two_processes_skip_a_peer_that_neither_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRIL_PEERS", str(tmp_path / "no-python"))
+    out = tmp_path / "out"
+    finish = run_all(work(4, problems=("wdbc",), strategies=("majority", "dp-logistic"), jobs=2), out)
+
+    assert "make peers" in finish.skipped["dp-logistic"]
+    assert not finish.failures
+    assert len(read_cells(cells_path(out, "majority"), Outcome)) == 4
+    assert not read_cells(cells_path(out, "dp-logistic"), Outcome)
+
+
 # --- means, differences, bars -----------------------------------------------------------------------------
 
 

@@ -88,7 +88,7 @@ def compare(request: Request, progress: Progress) -> Comparison:
             written = time.monotonic()
 
     try:
-        finish = run_all(request.work, request.out, progress=progress, kept=kept)
+        run_all(request.work, request.out, progress=progress, kept=kept, finish=finish)
     finally:
         if count or finish.skipped:
             _note(request, time.monotonic() - start, finish.skipped)

@@ -151,6 +151,7 @@ def run_all(
     *,
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
     kept: Callable[[], None] = lambda: None,
+    finish: Finish | None = None,
 ) -> Finish:
     """Compute what the files lack.
 
@@ -159,11 +160,15 @@ def run_all(
         out: folder of results.
         progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
         kept: called after each cell that was kept.
+        finish: filled while the work goes on, for whoever wants it after an interrupt; None makes one.
+
+    Returns:
+        What could not be computed.
 
     Raises:
         ConfigurationError: a file of cells was begun with other settings, or another process works on it.
     """
-    finish = Finish()
+    finish = Finish() if finish is None else finish
     with ExitStack() as stack:
         stores = {
             name: stack.enter_context(Store(cells_path(out, name), file_settings(name, work.seed), Outcome))
@@ -184,7 +189,7 @@ def run_all(
         for task, computed in computed_by(
             compute, tasks, work.jobs, wanted=lambda task: task.strategy not in finish.skipped
         ):
-            del left[task]
+            left.pop(task, None)  # what was begun before its strategy was skipped is no longer counted
             if computed.outcome is not None:
                 stores[task.strategy].add(computed.outcome)
                 clock.learn(computed.outcome)
