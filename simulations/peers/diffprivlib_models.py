@@ -16,7 +16,7 @@ LIBRARIES = {name: version(name) for name in ("diffprivlib", "scikit-learn", "nu
 
 INVERSE_PENALTY = 0.03
 """scikit-learn's C at epsilon 1; it falls with the square root of epsilon."""
-CONSTANT, LARGE_CONSTANT = 0.3, 1.0
+CONSTANT, LARGE_CONSTANT = 0.3, 3.0
 SPARSE = 6.0
 """Below this n epsilon / p noise outweighs the features, and a larger constant column keeps the class shares."""
 VARIANCE_FLOOR = 0.2

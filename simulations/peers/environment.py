@@ -130,9 +130,7 @@ class Worker:
         except (OSError, EOFError, ValueError) as error:
             self._process.kill()
             code = self._process.wait()
-            raise PeerFailedError(
-                f"{peer}: the peers' process broke off ({type(error).__name__}, exit {code})"
-            ) from None
+            raise PeerFailedError(f"{peer}: its process broke off ({type(error).__name__}, exit {code})") from None
         if "missing" in reply:
             raise PeerUnavailableError(f"{peer}: the peers' environment has no {reply['missing']}. {HOW_TO_INSTALL}")
         if "error" in reply:

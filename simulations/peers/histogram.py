@@ -1,8 +1,9 @@
 """Naive Bayes on noisy histograms: the plainest private classifier that deserves the name, in our own code.
 
 Each attribute is a histogram per class; a record is in one cell of each, so d attributes have an L1 sensitivity of d
-when one record is added or removed, and every count gets discrete Laplace noise of scale d / epsilon. All that follows
-is post-processing. The noise is numpy's and seeded: a comparison, not a release.
+when one record is added or removed, and every count gets discrete Laplace noise of scale d / epsilon. Where that drowns
+them, half of epsilon goes to the two class totals, of sensitivity 1. All that follows is post-processing. The noise is
+numpy's and seeded: a comparison, not a release.
 """
 
 import numpy as np
@@ -13,6 +14,8 @@ from simulations.peers.task import Labels, Matrix, PeerTask, Vector
 FEWEST_BINS, MOST_BINS = 4, 16
 RECORDS_PER_BIN = 10
 """A numeric attribute has about n epsilon / (10 d) bins: a class's count of a bin is some noise deviations."""
+SPARSE_BINS = 0.5
+"""Below this n epsilon / (10 d), histograms say less than the class totals, which then get half of epsilon."""
 LEAST_CLASS_SHARE = 0.02
 LEAST_SHARE = 0.1
 """A cell's probability is never below this share of the source's."""
@@ -26,11 +29,17 @@ def histogram_naive_bayes(task: PeerTask) -> Vector:
     epsilon = task.private_epsilon()
     attributes = attribute_columns(task.columns)
     bins = bin_count(len(task.train), len(attributes), epsilon)
-    scale = len(attributes) / epsilon
+    for_totals = epsilon / 2 if is_sparse(len(task.labels), len(attributes), epsilon) else 0.0
+    scale = len(attributes) / (epsilon - for_totals)
     source, train, test = (_cells(task, attributes, records, bins) for records in (task.source, task.train, task.test))
     rng = np.random.default_rng(task.entropy())
     counts = [noisy_counts(cells, task.labels, size, scale, rng) for cells, size in train]
-    totals = class_totals(counts)
+    if for_totals:
+        # One histogram more, of a single cell, with noise of its own scale.
+        one_cell = np.zeros(len(task.labels), dtype=np.int64)
+        totals = class_totals([noisy_counts(one_cell, task.labels, 1, 1 / for_totals, rng)])
+    else:
+        totals = class_totals(counts)
     shapes = [np.bincount(cells, minlength=size) + 1.0 for cells, size in source]
     ratios = log_ratios(counts, totals, [shape / shape.sum() for shape in shapes], variance(scale))
     score = np.full(len(task.test), np.log(totals[1] / totals[0]))
@@ -43,6 +52,11 @@ def histogram_naive_bayes(task: PeerTask) -> Vector:
 def bin_count(records: int, attributes: int, epsilon: float) -> int:
     """Bins of a numeric attribute; from public numbers alone, n counted as one."""
     return int(np.clip(round(records * epsilon / (RECORDS_PER_BIN * attributes)), FEWEST_BINS, MOST_BINS))
+
+
+def is_sparse(records: int, attributes: int, epsilon: float) -> bool:
+    """Whether the class totals get a question of their own; from public numbers alone."""
+    return records * epsilon / (RECORDS_PER_BIN * attributes) < SPARSE_BINS
 
 
 def variance(scale: float) -> float:

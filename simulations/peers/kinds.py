@@ -72,7 +72,7 @@ PEERS: dict[str, PeerKind] = {
     ),
     "opacus-logistic": PeerKind(
         "logistic regression by DP-SGD, Opacus",
-        "20 steps with all records, rate 2 sqrt(epsilon), gradients clipped to 1; standardised by the source",
+        "Adam, 50 steps with all records, rate 0.05, gradients clipped to 1; standardised by the source",
         delta="positive",
         lowest_epsilon=0.05,
         family="opacus",
@@ -86,7 +86,7 @@ PEERS: dict[str, PeerKind] = {
     ),
     "histogram-naive-bayes": PeerKind(
         "naive Bayes on noisy histograms",
-        "ours, numpy; discrete Laplace of scale d / epsilon; 4 to 16 equal-count bins of the source, shrunk deviations",
+        "ours, numpy; discrete Laplace of scale d / epsilon; 4 to 16 equal-count bins of the source, shrunk to it",
         run=histogram_naive_bayes,
     ),
     "logistic-regression": PeerKind(
