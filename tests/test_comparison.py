@@ -40,7 +40,7 @@ from simulations.comparison.problems import PROBLEMS, Problem, Site, Split, load
 from simulations.comparison.runner import Work, asked_epsilons, cells_path, run_all
 from simulations.comparison.studies import Answer, WrongCostError, run_study
 from simulations.comparison.summary import compare_outcomes, pool
-from simulations.peers import PEERS, PeerUnavailableError
+from simulations.peers import PEERS, PeerFailedError, PeerUnavailableError
 from simulations.reproduction.problems import draw
 
 ROOT = Path(__file__).parents[1]
@@ -376,7 +376,14 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(q
     assert "make peers" in (tmp_path / "README.md").read_text()
 
 
-def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path):
+def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeypatch):
+    """Even where the peers' process was interrupted, too, and says no versions any more."""
+
+    def broken_off():
+        raise PeerFailedError("broken off")
+
+    monkeypatch.setattr("simulations.comparison.command.peer_versions", broken_off)
+
     def interrupt(_what, done, total):
         if len(quick) == 9:
             raise KeyboardInterrupt

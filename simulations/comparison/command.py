@@ -31,7 +31,7 @@ from simulations.comparison.page import build_page
 from simulations.comparison.problems import load_split
 from simulations.comparison.runner import CELLS, Finish, Work, run_all
 from simulations.comparison.summary import compare_outcomes
-from simulations.peers import peer_versions
+from simulations.peers import PeerFailedError, peer_versions
 
 NAME = "comparison"
 RESULTS, DETAILS, PAGE, MARKDOWN = "results.csv", "details.csv", "report.html", "README.md"
@@ -79,10 +79,13 @@ def compare(request: Request, progress: Progress) -> Comparison:
     start = written = time.monotonic()
     count = 0
     finish = Finish()
+    peers: dict[str, str] = {}
 
     def kept() -> None:
-        nonlocal count, written
+        nonlocal count, peers, written
         count += 1
+        if count == 1:  # not at the end: an interrupt also reaches the peers' process, which then says nothing
+            peers = _of_peers(request.work)
         if time.monotonic() - written >= WRITE_SECONDS:
             write_numbers(request.out)
             written = time.monotonic()
@@ -91,7 +94,7 @@ def compare(request: Request, progress: Progress) -> Comparison:
         run_all(request.work, request.out, progress=progress, kept=kept, finish=finish)
     finally:
         if count or finish.skipped:
-            _note(request, time.monotonic() - start, finish.skipped)
+            _note(request, time.monotonic() - start, finish.skipped, peers)
         if (request.out / CELLS).is_dir():
             found = write_results(request.out)
     if finish.failures:
@@ -120,14 +123,14 @@ def gather(out: Path) -> Comparison:
     return msgspec.structs.replace(found, provenance=read_provenance(out).get(NAME))
 
 
-def _note(request: Request, seconds: float, skipped: Mapping[str, str]) -> None:
+def _note(request: Request, seconds: float, skipped: Mapping[str, str], peers: Mapping[str, str]) -> None:
     session = Provenance(
         command=request.command,
         created=now(),
         seed=request.work.seed,
         seconds=seconds,
         jobs=request.work.jobs,
-        versions=versions(_of_peers(request.work)),
+        versions=versions(peers),
         noise="OpenDP",
         commit=commit_of(Path(__file__).resolve().parents[2]),
         cores=cores(),
@@ -137,7 +140,11 @@ def _note(request: Request, seconds: float, skipped: Mapping[str, str]) -> None:
 
 
 def _of_peers(work: Work) -> dict[str, str]:
-    """Versions in the peers' own environment, where one was asked for and is there."""
+    """Versions in the peers' own environment, where one was asked for and answers."""
     if not any(ENTRIES[name].group == "peer" for name in work.strategies):
         return {}
-    return {name: version for name, version in peer_versions().items() if name.startswith("peers/")}
+    try:
+        found = peer_versions()
+    except PeerFailedError:
+        return {}
+    return {name: version for name, version in found.items() if name.startswith("peers/")}
