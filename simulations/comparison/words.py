@@ -71,15 +71,18 @@ def verdict(found: Comparison) -> list[str]:
 
 
 def spread(row: Row | None) -> str:
-    """Mean ± standard deviation in percent."""
-    return "–" if row is None else f"{row.mean:.1f} ± {row.std:.1f}"
+    """Mean ± standard deviation in percent; one run has no deviation."""
+    if row is None:
+        return "–"
+    return f"{row.mean:.1f} ± {row.std:.1f}" if row.runs > 1 else f"{row.mean:.1f}"
 
 
 def difference(row: Row) -> str:
-    """The paired difference with its standard error."""
+    """The paired difference with its standard error; one pair has none."""
     if row.difference is None or row.difference_error is None:
         return "–"
-    return f"{row.difference:+.1f} ± {row.difference_error:.1f}".replace("-", "−")
+    error = f" ± {row.difference_error:.1f}" if row.pairs > 1 else ""
+    return f"{row.difference:+.1f}{error}".replace("-", "−")
 
 
 def met(value: bool | None) -> str:
