@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 
 from benchmarks.common import Result, at_most
+from simulations.campaign.store import Store
 from simulations.reproduction.experiments import Setup
+from simulations.reproduction.finished import Finished
 from simulations.reproduction.problems import PAPER_DATASETS
 from simulations.reproduction.runner import run_experiment
-from simulations.reproduction.store import Store
 
 RUNS, ALL_RUNS, JOBS = 20, 100, 2
 
@@ -21,7 +22,7 @@ def run() -> list[Result]:
     """See the module."""
     setups = {name: Setup.of(name) for name in PAPER_DATASETS}
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "cells.jsonl", {})
+        store = Store(Path(folder) / "cells.jsonl", {}, Finished)
         start = time.perf_counter()
         run_experiment("table2", setups, runs=RUNS, seed=0, jobs=JOBS, store=store)
         taken = time.perf_counter() - start

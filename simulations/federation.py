@@ -312,6 +312,11 @@ def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: Stewa
     if steward.unit is not None:
         per_unit = private.group_by(steward.unit).len()["len"].clip(upper_bound=steward.most_records_per_unit)
         size = int(sum(per_unit.to_list()))
+    return round_figure(size)
+
+
+def round_figure(size: int) -> int:
+    """A number of records to two digits, at least 1, as a steward would declare it."""
     digits: int = 10 ** max(0, len(str(size)) - 2)
     return max(1, (size + digits // 2) // digits * digits)
 

@@ -5,7 +5,6 @@ in memory, without Flower.
 """
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self
@@ -36,7 +35,7 @@ from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
-from simulations.direct import DirectCarrier
+from simulations.direct import direct_federation, now
 from simulations.seeded_noise import SeededNoise
 
 CLASSES = ("0", "1")
@@ -213,17 +212,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 ledger=Ledger(MemoryStore()),
                 key=SigningKey.generate(),
                 policy=policy,
-                clock=_now,
+                clock=now,
                 noise=self._noise(name),
             )
-        return Federation(
-            curators={name: curator.identity for name, curator in curators.items()},
-            key=learner,
-            carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
-            clock=_now,
-            entropy=secrets.token_bytes,
-            allow_not_private=self.noise_seed is not None or self._printed,
-        )
+        return direct_federation(curators, learner)
 
     @property
     def _printed(self) -> bool:
@@ -245,7 +237,3 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         """See `ExPriLClassifier.predict_proba`."""
         check_is_fitted(self, "models_")
         return super().predict_proba(X, curator)
-
-
-def _now() -> int:
-    return int(time.time())

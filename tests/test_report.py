@@ -6,11 +6,11 @@ import shutil
 import subprocess
 from fractions import Fraction
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
+from page_outline import Outline
 
 from simulations.report import (
     BudgetPoint,
@@ -134,41 +134,6 @@ def hostile():
 
 
 REPORTS = [one_round, three_learners, hundred_curators, all_refused, hostile]
-
-
-class Outline(HTMLParser):
-    """Collects what a browser would see: elements, their attributes, visible text; and that tags are balanced."""
-
-    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.open, self.words = [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "script"} & set(self.open):
-            self.words.append(data)
-
-    @property
-    def text(self):
-        return re.sub(r"\s+", " ", "".join(self.words))
-
-    def count(self, tag):
-        return sum(name == tag for name, _ in self.elements)
 
 
 @pytest.mark.parametrize("make", REPORTS)

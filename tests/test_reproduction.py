@@ -19,9 +19,12 @@ from typer.testing import CliRunner
 from learner_node.networks import TrainingOptions, TrainingSet, train_network
 from learner_node.strategies.base import train_alone
 from protocol.errors import ConfigurationError
+from simulations.campaign.names import parse_names
+from simulations.campaign.store import Store, read_cells, read_settings
+from simulations.campaign.workers import FailedRunsError
 from simulations.cli import app
 from simulations.reproduction import experiments, summary
-from simulations.reproduction.command import Request, gather, parse_datasets, reproduce
+from simulations.reproduction.command import Request, gather, reproduce
 from simulations.reproduction.draws import Draw
 from simulations.reproduction.experiments import (
     CURVES,
@@ -32,12 +35,12 @@ from simulations.reproduction.experiments import (
     curve_studies,
     table_studies,
 )
+from simulations.reproduction.finished import Finished
 from simulations.reproduction.laboratory import Laboratory, StudySettings
 from simulations.reproduction.lockstep import Lockstep, StoppedError, run_together
 from simulations.reproduction.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
 from simulations.reproduction.problems import PAPER_DATASETS
-from simulations.reproduction.runner import Chunk, FailedRunsError, run_experiment
-from simulations.reproduction.store import Finished, Store, read_finished, read_settings
+from simulations.reproduction.runner import Chunk, run_experiment
 from simulations.reproduction.summary import table_cells, wilcoxon_tests
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)
@@ -154,34 +157,34 @@ cells = st.builds(
 @given(written=st.lists(cells, max_size=5), torn=st.integers(0, 400))
 def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path_factory, written, torn):
     path = tmp_path_factory.mktemp("store") / "cells.jsonl"
-    with Store(path, {"seed": 1}) as store:
+    with Store(path, {"seed": 1}, Finished) as store:
         for cell in written:
             store.add(cell)
     content = path.read_bytes()
     kept = content[: max(len(content) - torn, 0)]
     path.write_bytes(kept)
 
-    with Store(path, {"seed": 1}) as again:
+    with Store(path, {"seed": 1}, Finished) as again:
         whole = max(kept.count(b"\n") - 1, 0)
         assert again.finished == {(cell.dataset, cell.run): cell for cell in written[:whole]}
         again.add(Finished("A", 1000, {"x": 1.0}, 0.0))
-    with Store(path, {"seed": 1}) as reopened:
+    with Store(path, {"seed": 1}, Finished) as reopened:
         assert reopened.finished["A", 1000].value("x") == 1.0
-    assert {(cell.dataset, cell.run) for cell in read_finished(path)} == set(reopened.finished)
-    assert len(read_finished(path)) == len(reopened.finished)
+    assert {(cell.dataset, cell.run) for cell in read_cells(path, Finished)} == set(reopened.finished)
+    assert len(read_cells(path, Finished)) == len(reopened.finished)
 
 
 def test_a_store_of_other_settings_is_refused_and_kept(tmp_path):
     path = tmp_path / "cells.jsonl"
-    with Store(path, {"seed": 1}) as store:
+    with Store(path, {"seed": 1}, Finished) as store:
         store.add(Finished("A", 0, {"x": "inf"}, 0.0))
     before = path.read_bytes()
 
     with pytest.raises(ConfigurationError, match=r"begun with other settings.*--out"):
-        Store(path, {"seed": 2})
+        Store(path, {"seed": 2}, Finished)
 
     assert path.read_bytes() == before
-    with Store(path, {"seed": 1}) as store:
+    with Store(path, {"seed": 1}, Finished) as store:
         assert math.isinf(store.finished["A", 0].value("x"))
     assert read_settings(path) == {"seed": 1}
 
@@ -189,26 +192,26 @@ def test_a_store_of_other_settings_is_refused_and_kept(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
 def test_two_processes_cannot_work_on_one_file(tmp_path):
     path = tmp_path / "cells.jsonl"
-    with Store(path, {}), pytest.raises(ConfigurationError, match="another process works on"):
-        Store(path, {})
-    with Store(path, {}):
+    with Store(path, {}, Finished), pytest.raises(ConfigurationError, match="another process works on"):
+        Store(path, {}, Finished)
+    with Store(path, {}, Finished):
         pass
 
 
 def test_a_folder_that_is_a_file_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match=r"cannot be written: .*--out"):
-        Store(tmp_path / "file" / "cells.jsonl", {})
+        Store(tmp_path / "file" / "cells.jsonl", {}, Finished)
 
 
 def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / "cells.jsonl"
-    with Store(path, {}):
+    with Store(path, {}, Finished):
         pass
     path.write_text(path.read_text() + '{"dataset": 3}\n')
 
     with pytest.raises(ConfigurationError, match=r"line 2 of .* is no finished cell"):
-        Store(path, {})
+        Store(path, {}, Finished)
 
 
 # --- what the printed mechanism costs ---------------------------------------------------------------------
@@ -465,13 +468,13 @@ def test_a_run_that_was_stopped_goes_on_and_computes_nothing_twice(quick, tmp_pa
         if done > total / 2:
             raise StopError
 
-    with pytest.raises(StopError), Store(path, {}) as store:
+    with pytest.raises(StopError), Store(path, {}, Finished) as store:
         run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=stop_at_half)
     kept = set(store.finished)
     assert 0 < len(kept) < 60
     before = len(quick)
     ticks = []
-    with Store(path, {}) as store:
+    with Store(path, {}, Finished) as store:
         run_experiment("quick", setups, runs=30, seed=7, jobs=1, store=store, progress=lambda *tick: ticks.append(tick))
 
     assert len(quick) == len(set(quick)) == 60
@@ -485,7 +488,7 @@ def test_a_run_that_was_stopped_goes_on_and_computes_nothing_twice(quick, tmp_pa
 
 
 def test_finished_runs_start_nothing(quick, tmp_path):
-    with Store(tmp_path / "quick.jsonl", {}) as store:
+    with Store(tmp_path / "quick.jsonl", {}, Finished) as store:
         run_experiment("quick", {"C": Setup.of("C")}, runs=3, seed=0, jobs=1, store=store)
         run_experiment("quick", {"C": Setup.of("C")}, runs=2, seed=0, jobs=8, store=store)
 
@@ -499,7 +502,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(quick, tmp_path, monk
         return {"x": float(laboratory)}
 
     monkeypatch.setitem(EXPERIMENTS, "quick", replace(EXPERIMENTS["table2"], measure=fails))
-    with Store(tmp_path / "quick.jsonl", {}) as store:
+    with Store(tmp_path / "quick.jsonl", {}, Finished) as store:
         with pytest.raises(FailedRunsError, match=r"run 3 of C: ArithmeticError: no tolerance"):
             run_experiment("quick", {"C": Setup.of("C")}, runs=6, seed=0, jobs=1, store=store)
         assert {run for _, run in store.finished} == {0, 1, 2, 4, 5}
@@ -510,7 +513,7 @@ def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path):
     setup = {"C": Setup.of("C", noise_seed=1)}
     found = []
     for jobs in (1, 2):
-        with Store(tmp_path / f"{jobs}.jsonl", {}) as store:
+        with Store(tmp_path / f"{jobs}.jsonl", {}, Finished) as store:
             run_experiment("table2", setup, runs=22, seed=0, jobs=jobs, store=store)
             found.append({key: cell.values for key, cell in store.finished.items()})
     assert found[0] == found[1]
@@ -564,12 +567,12 @@ def test_wilcoxon_is_paired_and_two_sided():
 
 
 def test_dataset_names():
-    assert parse_datasets("all") == tuple(PAPER_DATASETS)
-    assert parse_datasets(" ctg-b,A , a") == ("CTG-B", "A")
+    assert parse_names("all", PAPER_DATASETS, "data set") == tuple(PAPER_DATASETS)
+    assert parse_names(" ctg-b,A , a", PAPER_DATASETS, "data set") == ("CTG-B", "A")
     with pytest.raises(ConfigurationError, match="CTG-A"):
-        parse_datasets("A, CTGA")
+        parse_names("A, CTGA", PAPER_DATASETS, "data set")
     with pytest.raises(ConfigurationError, match="at least one"):
-        parse_datasets(" ,")
+        parse_names(" ,", PAPER_DATASETS, "data set")
 
 
 def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):

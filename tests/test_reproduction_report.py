@@ -7,12 +7,12 @@ import random
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from page_outline import Outline
 
 from simulations.reproduction import findings, plots
 from simulations.reproduction.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
@@ -141,45 +141,6 @@ PARTIAL = {
         settings={"heart": {}, "A": {"epochs": "20"}},
     ),
 }
-
-
-class Outline(HTMLParser):
-    """Elements, table rows and words as a browser would see them; checks that tags are balanced."""
-
-    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.open, self.words, self.rows = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append((dict(attrs).get("class", ""), []))
-        elif tag in ("th", "td"):
-            self.rows[-1][1].append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" in self.open:
-            return
-        self.words.append(data)
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][1][-1] += data
-
-    @property
-    def text(self):
-        return re.sub(r"\s+", " ", "".join(self.words))
 
 
 def read(text):

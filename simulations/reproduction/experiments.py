@@ -9,7 +9,8 @@ from typing import Literal
 from learner_node.source import paper_bin_count
 from learner_node.strategies.base import Trainer
 from learner_node.strategies.paper import SHRINKAGE
-from simulations.reproduction.laboratory import Laboratory, Options, StudySettings
+from simulations.reproduction.in_site import Options
+from simulations.reproduction.laboratory import Laboratory, StudySettings
 from simulations.reproduction.model import Noise
 from simulations.reproduction.printed_privacy import loss_at_bins, mass_ratio_epsilon
 from simulations.reproduction.problems import PAPER_DATASETS, PaperDataset

@@ -4,51 +4,31 @@ Nothing of the protocol is made anew here: the same curator, ledger, learner and
 direct calls (`simulations.direct`) because a round takes less time than a carrier would.
 """
 
-import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise
-from curator_node.policy import LearnerPolicy, Policy
-from curator_node.steward import StewardFile
 from learner_node.learn import POOLED, learn
-from learner_node.networks import TrainingOptions, TrainingSet
-from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer
-from learner_node.study import Federation
-from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
-from protocol.hypotheses import Mlp
 from protocol.partitions import FeatureBins, Partition
-from protocol.queries.limits import Limits
-from protocol.rationals import MOST
 from protocol.records import encode_frame
-from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import NumericAttribute
-from simulations.direct import DirectCarrier
+from simulations.campaign.curators import open_curator, open_dataset
+from simulations.direct import direct_federation
 from simulations.reproduction.draws import Draw
+from simulations.reproduction.in_site import Options, train_in_site, training_options
 from simulations.reproduction.model import Noise
+from simulations.reproduction.records import draw_frame, draw_steward
 from simulations.seeded_noise import SeededNoise
 
 ORACLE = "oracle"
-LABEL_COLUMN, CLASSES = "label", ("0", "1")
-BOUND = 32.0
-"""Declared bounds of all attributes: the records are standardised by the source, or lie in [0, 1]. A few CTG rows
-(12 in 20 draws) have an attribute beyond; it counts as the bound."""
 SILENT_SCALE = Fraction(1, 1000)
 """Scale of the noise where none is wanted: a draw beyond 0.03 has a probability below 1e-13."""
-Options = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -106,27 +86,26 @@ class Laboratory:
         noise_seed: int | None = None,
     ) -> None:
         self._reweight, self._options, self._seed, self._train = reweight, options, seed, train
-        self._steward = _steward(draw)
-        frame = _frame(draw, draw.oracle).with_columns(pl.Series(LABEL_COLUMN, draw.oracle_labels).cast(pl.String))
-        self._source = encode_frame(_frame(draw, draw.source), self._steward.schema)
+        self._steward = draw_steward(draw)
+        frame = draw_frame(draw, draw.oracle, draw.oracle_labels)
+        self._source = encode_frame(draw_frame(draw, draw.source), self._steward.schema)
         self._private = encode_frame(frame, self._steward.schema)
         self._private_labels = draw.oracle_labels.astype(np.float64)
-        self._test = encode_frame(_frame(draw, draw.test), self._steward.schema)
+        self._test = encode_frame(draw_frame(draw, draw.test), self._steward.schema)
         self._test_labels = draw.test_labels > 0
         self._key = SigningKey.generate()
-        dataset = PrivateDataset(frame, self._steward, unit_key=secrets.token_bytes(32), cache_bytes=2**28)
+        dataset = open_dataset(frame, self._steward)
         source = OpenDPNoise() if noise_seed is None else SeededNoise(noise_seed, draw.name)
-        self._ledgers = {simulation: Ledger(MemoryStore()) for simulation in (False, True)}
         self._curators = {
-            simulation: Curator(
-                dataset=dataset,
-                ledger=ledger,
-                key=SigningKey.generate(),
-                policy=_policy(self._key, simulation=simulation or source.seeded, printed=simulation),
-                clock=_now,
+            printed: open_curator(
+                dataset,
+                self._key,
+                name=ORACLE,
                 noise=source,
+                simulation=printed or source.seeded,
+                printed=printed,
             )
-            for simulation, ledger in self._ledgers.items()
+            for printed in (False, True)
         }
 
     def study(self, settings: StudySettings) -> StudyFound:
@@ -137,16 +116,9 @@ class Laboratory:
         """
         scale = settings.scale if settings.noise != "none" else SILENT_SCALE
         queries = settings.rounds + self._reweight
-        curator = self._curators[settings.noise != "valid"]
+        curator = self._curators[settings.noise != "valid"].curator
         learned = learn(
-            Federation(
-                curators={ORACLE: curator.identity},
-                key=self._key,
-                carrier=DirectCarrier({curator.identity: curator.handle}),
-                clock=_now,
-                entropy=secrets.token_bytes,
-                allow_not_private=curator.label != PRODUCTION,
-            ),
+            direct_federation({ORACLE: curator}, self._key),
             lambda _schema: self._source,
             strategy=f"paper-{settings.learner.lower()}",
             options={
@@ -168,10 +140,9 @@ class Laboratory:
 
     def in_site(self) -> float:
         """Test accuracy of h*: the same network, trained on the private records with their labels."""
-        features = standardising_map(self._private)
-        data = TrainingSet(coordinates(features, self._private), self._private_labels, None, self._seed)
-        network = self._train(data, training_options(self._options))
-        return self._accuracy(Mlp.of(features, list(network.layers)).predict(self._test))
+        options = training_options(self._options)
+        network = train_in_site(self._private, self._private_labels, options, self._seed, self._train)
+        return self._accuracy(network.predict(self._test))
 
     def majority(self) -> float:
         """Test accuracy of h0*: the private records' more frequent class."""
@@ -186,7 +157,7 @@ class Laboratory:
 
     def spent(self, *, simulation: bool) -> Fraction:
         """Exact epsilon that the learner spent at the valid curator, or at the one of the printed mechanism."""
-        return self._ledgers[simulation].account.spent.get(self._key.public, Fraction(0))
+        return self._curators[simulation].spent(self._key)
 
     def _accuracy(self, predicted: NDArray[np.bool_]) -> float:
         return float(np.mean(predicted == self._test_labels))
@@ -194,34 +165,3 @@ class Laboratory:
 
 def _feature_bins(partitions: Sequence[Partition]) -> tuple[FeatureBins, ...]:
     return tuple(partition for partition in partitions if isinstance(partition, FeatureBins))
-
-
-def training_options(options: Options) -> TrainingOptions:
-    """The training part of a strategy's options."""
-    names = ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay")
-    return TrainingOptions(**{name: options[name] for name in names if name in options})  # type: ignore[arg-type]
-
-
-def _policy(learner: SigningKey, *, simulation: bool, printed: bool) -> Policy:
-    kinds = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private or printed)
-    return Policy(
-        name=ORACLE,
-        cap=MOST,
-        learners=(LearnerPolicy(name="learner", key=learner.public.hex(), cap=MOST),),
-        limits=Limits(release_kinds=kinds),
-        simulation=simulation,
-    )
-
-
-def _steward(draw: Draw) -> StewardFile:
-    """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit."""
-    attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
-    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=len(draw.oracle))
-
-
-def _frame(draw: Draw, records: NDArray[np.float64]) -> pl.DataFrame:
-    return pl.DataFrame({name: records[:, index] for index, name in enumerate(draw.attributes)})
-
-
-def _now() -> int:
-    return int(time.time())

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.strategies.base import Trainer
+from simulations.campaign.workers import LISTEN_SECONDS
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -28,10 +29,6 @@ class _Order:
     @property
     def done(self) -> bool:
         return self.network is not None or self.error is not None
-
-
-LISTEN_SECONDS = 0.5
-"""An interrupt may reach another thread; the one that waits only hears of it when it wakes."""
 
 
 class StoppedError(Exception):

@@ -1,37 +1,27 @@
 """Runs an experiment over data sets and runs, in several processes, and keeps every finished cell."""
 
 import math
-import os
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing import active_children, get_context, parent_process
 
 from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
 from learner_node.strategies.base import Trainer
-from protocol.errors import ExprilError
+from simulations.campaign.store import Store
+from simulations.campaign.workers import FailedRunsError, Progress, computed_by
 from simulations.reproduction.experiments import EXPERIMENTS, Setup
-from simulations.reproduction.lockstep import LISTEN_SECONDS, run_together
-from simulations.reproduction.store import Finished, Store
+from simulations.reproduction.finished import Finished
+from simulations.reproduction.lockstep import run_together
 
 STACKED_PARAMETERS = 40_000
 """Networks of more parameters gain nothing from being stacked by the dozen, and are trained with few runs at a time."""
 MANY_RUNS, FEW_RUNS = 20, 5
-MOST_SHOWN = 3
 MANY_NETWORKS = 100
 """Runs of so many networks are computed a fifth as many at a time, so that little is lost where one is killed."""
-Progress = Callable[[str, float, float], None]
-
-
-class FailedRunsError(ExprilError):
-    """Runs failed; the text names the first."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,7 @@ def run_experiment(
     runs: int,
     seed: int,
     jobs: int,
-    store: Store,
+    store: Store[Finished],
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
 ) -> None:
     """Compute what the store lacks.
@@ -110,52 +100,14 @@ def run_experiment(
     progress("", done, total)
     # The dearest first, so that no process is left with a long one at the end.
     failures = []
-    for chunk, computed in _computed(sorted(chunks, key=_work, reverse=True), jobs):
+    for chunk, computed in computed_by(compute, sorted(chunks, key=_work, reverse=True), jobs):
         for cell in computed.cells:
             store.add(cell)
         failures += [f"run {run} of {chunk.dataset}: {why}" for run, why in sorted(computed.failures.items())]
         done += _work(chunk)
         progress(chunk.dataset, done, total)
     if failures:
-        raise FailedRunsError(
-            f"{len(failures)} run(s) failed, all others are kept; the same command tries them again: "
-            + "; ".join(failures[:MOST_SHOWN])
-        )
-
-
-def _computed(chunks: Sequence[Chunk], jobs: int) -> Iterable[tuple[Chunk, Computed]]:
-    if jobs == 1:
-        for chunk in chunks:
-            yield chunk, compute(chunk)
-        return
-    # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
-    # would first finish what it has begun.
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_worker)
-    try:
-        pending: dict[Future[Computed], Chunk] = {pool.submit(compute, chunk): chunk for chunk in chunks}
-        while pending:
-            finished, _ = wait(pending, timeout=LISTEN_SECONDS, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield pending.pop(future), future.result()
-        pool.shutdown()
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in active_children():
-            process.terminate()
-        raise
-
-
-def _begin_worker() -> None:
-    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        raise FailedRunsError(failures)
 
 
 def _parts(runs: Sequence[int], setup: Setup, networks: int) -> list[tuple[int, ...]]:

@@ -7,9 +7,9 @@ import numpy as np
 from scipy.stats import wilcoxon
 
 from simulations.reproduction.experiments import CURVES, PLAN_LENGTHS, Setup, curve_epsilon
+from simulations.reproduction.finished import Finished
 from simulations.reproduction.model import COLUMNS, Cell, Closure, Curve, Noise, Point, Wilcoxon
 from simulations.reproduction.problems import PAPER_DATASETS
-from simulations.reproduction.store import Finished
 
 PAIRS: tuple[tuple[Noise, str], ...] = (("none", ""), ("printed", "1DP-"), ("valid", "valid-1DP-"))
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -16,39 +16,35 @@ except ImportError:  # Windows: nothing keeps two processes apart there
     fcntl = None  # type: ignore[assignment]
 
 
-class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that one run on one data set gave.
+class Cell(Protocol):
+    """One finished cell: a msgspec struct that knows which one it is."""
 
-    Attributes:
-        dataset: key of the data set.
-        run: its number, from 0.
-        values: name -> number; an infinite one is the text "inf".
-        seconds: of computing, its share of the runs that were computed together.
-    """
-
-    dataset: str
-    run: int
-    values: dict[str, float | str]
-    seconds: float
-
-    def value(self, name: str) -> float:
-        """A number by name."""
-        return float(self.values[name])
+    @property
+    def key(self) -> Hashable:
+        """What tells the cell from all others of its file."""
 
 
-class Store:
+AnyCell = TypeVar("AnyCell", bound=Cell)
+
+
+class Store(Generic[AnyCell]):
     """The finished cells of one experiment under one set of settings.
 
     Args:
         path: JSON lines file; made with its folder where absent.
         settings: what the numbers depend on (seed, options). A file that was begun with other settings is refused.
+        kind: of its cells, a msgspec struct.
+
+    Attributes:
+        finished: the cells by their keys.
 
     Raises:
         ConfigurationError: the file was begun with other settings, is no such file, or another process works on it.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.finished: dict[tuple[str, int], Finished] = {}
+    def __init__(self, path: Path, settings: Mapping[str, Any], kind: type[AnyCell]) -> None:
+        self._kind = kind
+        self.finished: dict[Hashable, AnyCell] = {}
         self._file = _open_alone(path)
         try:
             self._read(path, json.dumps({"settings": settings}, sort_keys=True))
@@ -66,7 +62,7 @@ class Store:
             raise ConfigurationError(
                 f"{path} was begun with other settings; go on with those, or name another folder with --out"
             )
-        self.finished = _decode(path, lines)
+        self.finished = _decode(path, lines, self._kind)
 
     def __enter__(self) -> Self:
         """The store itself; leaving lets go of the file."""
@@ -76,10 +72,10 @@ class Store:
         """Let go of the file, so that another store may open it."""
         self._file.close()
 
-    def add(self, cell: Finished) -> None:
+    def add(self, cell: AnyCell) -> None:
         """Keep a cell; it is on disk when this returns."""
         self._append(msgspec.json.encode(cell).decode())
-        self.finished[cell.dataset, cell.run] = cell
+        self.finished[cell.key] = cell
 
     def _append(self, line: str) -> None:
         self._file.write(line.encode() + b"\n")
@@ -98,13 +94,13 @@ def read_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def read_finished(path: Path) -> list[Finished]:
-    """The finished cells of a file, each run of a data set once, whatever its settings.
+def read_cells(path: Path, kind: type[AnyCell]) -> list[AnyCell]:
+    """The finished cells of a file, each key once, whatever its settings.
 
     Raises:
         ConfigurationError: a line is no finished cell.
     """
-    return list(_decode(path, _whole_lines(path.read_bytes())).values())
+    return list(_decode(path, _whole_lines(path.read_bytes()), kind).values())
 
 
 def _whole_lines(content: bytes) -> list[str]:
@@ -112,14 +108,14 @@ def _whole_lines(content: bytes) -> list[str]:
     return content[: content.rfind(b"\n") + 1].decode("utf-8").split("\n")[:-1]
 
 
-def _decode(path: Path, lines: list[str]) -> dict[tuple[str, int], Finished]:
+def _decode(path: Path, lines: list[str], kind: type[AnyCell]) -> dict[Hashable, AnyCell]:
     found = {}
     for number, line in enumerate(lines[1:], 2):
         try:
-            cell = msgspec.json.decode(line, type=Finished)
+            cell = msgspec.json.decode(line, type=kind)
         except msgspec.MsgspecError as error:
             raise ConfigurationError(f"line {number} of {path} is no finished cell: {error}") from None
-        found[cell.dataset, cell.run] = cell
+        found[cell.key] = cell
     return found
 
 

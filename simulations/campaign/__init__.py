@@ -1,0 +1,1 @@
+"""What long experiments share: finished cells on disk, processes that divide the work, curators with records."""

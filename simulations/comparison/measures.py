@@ -1,0 +1,89 @@
+"""What one strategy's predictions on the test records are worth."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+BINS = 15
+DIGITS = 6
+"""Decimals that are kept."""
+
+
+class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Predicted against observed frequency in bins of equal mass: the records sorted by predicted probability.
+
+    Attributes:
+        counts: (b,) records per bin; where there are fewer records than bins, there are fewer bins.
+        predicted: (b,) mean predicted probability of class 1.
+        observed: (b,) share of class 1.
+    """
+
+    counts: tuple[int, ...]
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error in percent: |predicted - observed|, weighted by the bins' records."""
+        return calibration_error(self.counts, self.predicted, self.observed)
+
+
+class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Accuracies and errors on m test records.
+
+    Attributes:
+        accuracy: in percent; class 1 is predicted where its probability is above 1/2.
+        auc: area under the ROC curve, in percent.
+        brier: mean squared error of the probabilities, in [0, 1].
+        reliability: in 15 bins of equal mass.
+    """
+
+    accuracy: float
+    auc: float
+    brier: float
+    reliability: Reliability
+
+
+def calibration_error(counts: Sequence[int], predicted: Sequence[float], observed: Sequence[float]) -> float:
+    """Expected calibration error in percent."""
+    gaps = np.abs(np.asarray(predicted) - np.asarray(observed))
+    return float(100 * np.average(gaps, weights=counts))
+
+
+def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Measures:
+    """Measure predictions.
+
+    Args:
+        probability: (m,) of class 1, m >= 1.
+        labels: (m,) whether a record is of class 1.
+
+    Raises:
+        ValueError: a probability is outside [0, 1] or no number, or there are not as many as labels.
+    """
+    if probability.shape != labels.shape:
+        raise ValueError(f"{probability.shape} probabilities for {labels.shape} records")
+    if not np.all((probability >= 0) & (probability <= 1)):
+        raise ValueError("a predicted probability is outside [0, 1]")
+    both = bool(labels.any() and not labels.all())
+    return Measures(
+        accuracy=round(float(100 * np.mean((probability > 0.5) == labels)), DIGITS),
+        auc=round(float(100 * roc_auc_score(labels, probability)), DIGITS) if both else 50.0,
+        brier=round(float(np.mean((probability - labels) ** 2)), DIGITS),
+        reliability=_reliability(probability, labels),
+    )
+
+
+def _reliability(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Reliability:
+    """Records of equal probability each count as their share of class 1: their order says nothing."""
+    _, group, size = np.unique(probability, return_inverse=True, return_counts=True)
+    share = (np.bincount(group, weights=labels) / size)[group]
+    order = np.argsort(probability, kind="stable")
+    parts = np.array_split(order, min(BINS, len(order)))
+    return Reliability(
+        counts=tuple(len(part) for part in parts),
+        predicted=tuple(round(float(probability[part].mean()), DIGITS) for part in parts),
+        observed=tuple(round(float(share[part].mean()), DIGITS) for part in parts),
+    )

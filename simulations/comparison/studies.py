@@ -1,0 +1,87 @@
+"""One study of ours on one split: real curators over every site's records, real noise, signed messages, a real ledger.
+
+What is missing is the distance: messages are handed over by direct calls.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.learn import Learned, learn
+from protocol.envelopes import SigningKey
+from simulations.campaign.curators import open_curator, open_dataset
+from simulations.comparison.problems import Split
+from simulations.direct import direct_federation
+from simulations.reproduction.in_site import Options
+
+SILENT_EPSILON = Fraction(1000)
+"""Epsilon where no noise is wanted: with 40 partitions a draw beyond one half has a probability below 1e-5."""
+Claims = Callable[[Learned], Mapping[str, float]]
+"""A study -> what its learner says about itself, such as `estimated_accuracy` in percent."""
+
+
+class WrongCostError(AssertionError):
+    """A ledger holds another sum than the learner asked for or claims: nothing may be reported of such a study."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a strategy gives on a split.
+
+    Attributes:
+        probability: (m,) of class 1 for each test record, in [0, 1].
+        spent: exact epsilon at the costliest curator; None where no ledger was charged.
+        extras: further numbers by name.
+        seconds: of the work; None takes the time from call to return.
+    """
+
+    probability: NDArray[np.float64]
+    spent: Fraction | None = None
+    extras: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+def claims_nothing(_learned: Learned) -> Mapping[str, float]:
+    """For strategies that say nothing about themselves."""
+    return {}
+
+
+def run_study(
+    split: Split, strategy: str, options: Options, epsilon: Fraction, claims: Claims = claims_nothing
+) -> Answer:
+    """Ask all sites' curators, sum their answers, and predict the test records.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+        claims: what the learner says about itself, before it sees a test record.
+
+    Raises:
+        WrongCostError: a ledger holds another sum than was asked for.
+        ConfigurationError: the strategy does not take these options.
+        NoCuratorError: a curator refused.
+    """
+    learner = SigningKey.generate()
+    held = {
+        site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
+    }
+    learned = learn(
+        direct_federation({name: each.curator for name, each in held.items()}, learner),
+        lambda _schema: split.source,
+        strategy=strategy,
+        options=options,
+        epsilon=epsilon,
+        seed=split.seed,
+    )
+    spent = max(each.spent(learner) for each in held.values())
+    if not spent == learned.epsilon_claimed == epsilon:
+        raise WrongCostError(
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {spent}"
+        )
+    extras = dict(claims(learned))
+    return Answer(learned.model().probability(split.test), spent, extras)
