@@ -11,6 +11,7 @@ whose cost OpenDP's own maps confirm.
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -297,7 +298,9 @@ def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.i
     return np.bincount(cells, minlength=math.prod(shape))
 
 
-def mst(codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.Generator) -> tuple[Model, list[Measured]]:
+def mst(
+    codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.Generator
+) -> tuple[Model, list[Measured]]:
     """MST: all one-way marginals, a noisy maximum spanning tree of pairs, and these pairs; a third of the budget each."""
     attributes = len(sizes)
     third = odometer.left / 3
@@ -314,7 +317,9 @@ def mst(codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.G
     return model, measured
 
 
-def aim(codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.Generator) -> tuple[Model, list[Measured]]:
+def aim(
+    codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.Generator
+) -> tuple[Model, list[Measured]]:
     """AIM for the workload of all triples with the label, the last attribute (TARGET in the paper's experiments)."""
     attributes = len(sizes)
     label = attributes - 1
@@ -383,6 +388,43 @@ def synthesise(
     return restore(drawn[:, :-1], attributes, rng), drawn[:, -1]
 
 
+def predict(
+    algorithm: str,
+    train: Matrix,
+    labels: NDArray[np.int64],
+    test: Matrix,
+    attributes: Sequence[Attribute],
+    **budget: Any,
+) -> Vector:
+    """P(class 1) of test records, (m,), by logistic regression on private synthetic records; else as `synthesise`."""
+    matrix, classes = synthesise(algorithm, train, labels, attributes, **budget)
+    if len(set(classes.tolist())) < 2:
+        return np.full(len(test), float(classes[0]))
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - see _opendp
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - see _opendp
+
+    scaler = StandardScaler().fit(matrix)
+    model = LogisticRegression(max_iter=2000).fit(scaler.transform(matrix), classes)
+    probability: Vector = model.predict_proba(scaler.transform(test))[:, 1]
+    return probability
+
+
+def main(request: str, reply: str) -> None:
+    """Read one call of `synthesise` from a file, write its records to another; both are npz archives of arrays."""
+    with np.load(request, allow_pickle=False) as asked:
+        attributes = attributes_of([str(name) for name in asked["columns"]], asked["lower"], asked["upper"])
+        matrix, labels = synthesise(
+            str(asked["algorithm"]),
+            asked["train"],
+            asked["labels"],
+            attributes,
+            epsilon=float(asked["epsilon"]),
+            delta=float(asked["delta"]),
+            seed=int(asked["seed"]),
+        )
+    np.savez(reply, matrix=matrix, labels=labels)
+
+
 def _measure(codes: Codes, sizes: Sequence[int], clique: Clique, cost: float, odometer: Odometer) -> Measured:
     return Measured(clique, odometer.counts(marginal(codes, sizes, clique), cost), odometer.deviation(cost))
 
@@ -403,9 +445,7 @@ def _distances(
     """L1 distance of each exact marginal from the model's; one record more moves it by at most 1."""
     drawn, scale = model.draw(measured, SAMPLED), model.total / SAMPLED
     return {
-        clique: float(
-            np.abs(marginal(codes, model.sizes, clique) - scale * marginal(drawn, model.sizes, clique)).sum()
-        )
+        clique: float(np.abs(marginal(codes, model.sizes, clique) - scale * marginal(drawn, model.sizes, clique)).sum())
         for clique in cliques
     }
 
@@ -433,3 +473,7 @@ def _domain(sizes: Sequence[int], members: Clique) -> Any:
     import mbi  # noqa: PLC0415 - see _opendp
 
     return mbi.Domain([str(place) for place in members], [sizes[place] for place in members])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
