@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -127,16 +127,19 @@ def reproduce(
 ) -> None:
     """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
     with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
-        from simulations.reproduction.command import PAGE, Request, default_jobs, parse_datasets
+        from simulations.campaign.names import parse_names
+        from simulations.campaign.provenance import cores
+        from simulations.reproduction.command import PAGE, Request
         from simulations.reproduction.command import reproduce as run
+        from simulations.reproduction.problems import PAPER_DATASETS
         from simulations.tables import wide_console
 
         given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
         request = Request(
             experiment=experiment.value,
-            datasets=parse_datasets(datasets),
+            datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
             runs=runs,
-            jobs=jobs or default_jobs(),
+            jobs=jobs or cores(),
             seed=seed,
             setting=setting,
             noise_seed=noise_seed,
@@ -147,7 +150,7 @@ def reproduce(
         with _work_bar(json_) as tick:
             found = run(request, tick)
         if json_:
-            from simulations.reproduction.files import as_object
+            from simulations.campaign.files import as_object
 
             _print_json(as_object(found))
             return
@@ -155,6 +158,70 @@ def reproduce(
 
         wide_console(LEAST_WIDTH).print(found_table(found, request.experiment, request.setting))
         sys.stdout.write(f"report: {out / PAGE}\n")
+
+
+@app.command()
+def compare(
+    strategies: Annotated[
+        str, typer.Option(help="Comma-separated, or all: ours, peers and what is trained in site.")
+    ] = ("all"),
+    datasets: Annotated[
+        str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
+    ] = "all",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
+    ] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")] = Path(
+        "runs/comparison"
+    ),
+    json_: Json = False,
+) -> None:
+    """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
+    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+        from simulations.campaign.names import parse_names
+        from simulations.campaign.provenance import cores
+        from simulations.comparison.command import PAGE, Request, parse_epsilons
+        from simulations.comparison.command import compare as run
+        from simulations.comparison.entries import ENTRIES
+        from simulations.comparison.problems import PROBLEMS
+        from simulations.comparison.runner import Work
+        from simulations.tables import wide_console
+
+        given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
+        request = Request(
+            work=Work(
+                problems=parse_names(datasets, PROBLEMS, "data set"),
+                strategies=parse_names(strategies, ENTRIES, "strategy"),
+                epsilons=parse_epsilons(epsilons),
+                runs=runs,
+                seed=seed,
+                jobs=jobs or cores(),
+            ),
+            out=out,
+            command="expril compare" + "".join(f" --{name} {value}" for name, value in given.items()),
+        )
+        with _work_bar(json_) as tick:
+            found = run(request, tick)
+        if json_:
+            from simulations.campaign.files import as_object
+
+            _print_json(as_object(found))
+            return
+        from simulations.comparison.tables import LEAST_WIDTH, found_tables
+
+        console = wide_console(LEAST_WIDTH)
+        for table in found_tables(found):
+            console.print(table)
+        _print_skipped(found.provenance.skipped if found.provenance else {})
+        sys.stdout.write(f"report: {out / PAGE}\n")
+
+
+def _print_skipped(skipped: Mapping[str, str]) -> None:
+    for name, why in skipped.items():
+        err.print(f"[yellow]note[/] {escape(name)} was left out: {escape(why)}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -19,11 +19,12 @@ from typer.testing import CliRunner
 from learner_node.networks import TrainingOptions, TrainingSet, train_network
 from learner_node.strategies.base import train_alone
 from protocol.errors import ConfigurationError
+from simulations.campaign.names import parse_names
 from simulations.campaign.store import Store, read_cells, read_settings
 from simulations.campaign.workers import FailedRunsError
 from simulations.cli import app
 from simulations.reproduction import experiments, summary
-from simulations.reproduction.command import Request, gather, parse_datasets, reproduce
+from simulations.reproduction.command import Request, gather, reproduce
 from simulations.reproduction.draws import Draw
 from simulations.reproduction.experiments import (
     CURVES,
@@ -566,12 +567,12 @@ def test_wilcoxon_is_paired_and_two_sided():
 
 
 def test_dataset_names():
-    assert parse_datasets("all") == tuple(PAPER_DATASETS)
-    assert parse_datasets(" ctg-b,A , a") == ("CTG-B", "A")
+    assert parse_names("all", PAPER_DATASETS, "data set") == tuple(PAPER_DATASETS)
+    assert parse_names(" ctg-b,A , a", PAPER_DATASETS, "data set") == ("CTG-B", "A")
     with pytest.raises(ConfigurationError, match="CTG-A"):
-        parse_datasets("A, CTGA")
+        parse_names("A, CTGA", PAPER_DATASETS, "data set")
     with pytest.raises(ConfigurationError, match="at least one"):
-        parse_datasets(" ,")
+        parse_names(" ,", PAPER_DATASETS, "data set")
 
 
 def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):

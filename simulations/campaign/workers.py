@@ -69,11 +69,6 @@ def computed_by(
         raise
 
 
-def default_jobs() -> int:
-    """One process per core this command may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _begin_worker() -> None:
     """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

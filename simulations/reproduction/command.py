@@ -1,35 +1,30 @@
 """`expril reproduce`: run what is missing, then write every file of the folder anew from the finished cells."""
 
-import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-
-import msgspec
 
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
+from simulations.campaign.files import write_texts
+from simulations.campaign.provenance import Provenance, note_provenance, now, read_provenance, versions
 from simulations.campaign.store import Store, read_cells, read_settings
 from simulations.campaign.workers import Progress
 from simulations.reproduction.experiments import Setup
 from simulations.reproduction.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
 from simulations.reproduction.finished import Finished
 from simulations.reproduction.markdown import build_markdown
-from simulations.reproduction.model import Closure, Provenance, Reproduction
+from simulations.reproduction.model import Closure, Reproduction
 from simulations.reproduction.page import build_page
 from simulations.reproduction.problems import PAPER_DATASETS
 from simulations.reproduction.runner import run_experiment
 from simulations.reproduction.settings import SETTINGS
 from simulations.reproduction.summary import closures, learning_curves, table_cells, wilcoxon_tests
 
-TABLE, FIGURE, PAGE, MARKDOWN, PROVENANCE = "table2", "figure1", "report.html", "README.md", "provenance.json"
+TABLE, FIGURE, PAGE, MARKDOWN = "table2", "figure1", "report.html", "README.md"
 CELLS = "cells"
 """Folder of the finished cells, one file per experiment and setting."""
-LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "torch")
 
 
 @dataclass(frozen=True)
@@ -62,28 +57,6 @@ class Request:
     def name(self) -> str:
         """Of the file of finished cells."""
         return f"{self.experiment}-{self.setting}" if self.setting else self.experiment
-
-
-def parse_datasets(text: str) -> tuple[str, ...]:
-    """Comma-separated names, or all of them for "all".
-
-    Raises:
-        ConfigurationError: an unknown name.
-    """
-    if text.strip().lower() == "all":
-        return tuple(PAPER_DATASETS)
-    known = {name.lower(): name for name in PAPER_DATASETS}
-    found = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        if part.lower() not in known:
-            names = ", ".join(PAPER_DATASETS)
-            raise ConfigurationError(
-                f"unknown data set {part!r}{suggest(part, list(PAPER_DATASETS))}; there are {names}"
-            )
-        found.append(known[part.lower()])
-    if not found:
-        raise ConfigurationError(f"name at least one data set: {', '.join(PAPER_DATASETS)}, or all")
-    return tuple(dict.fromkeys(found))
 
 
 def reproduce(request: Request, progress: Progress) -> Reproduction:
@@ -127,8 +100,7 @@ def write_results(out: Path) -> Reproduction:
         files["closures.csv"] = closures_csv(found.closures)
     if found.curves:
         files[f"{FIGURE}.csv"] = curves_csv(found.curves)
-    for name, text in files.items():
-        (out / name).write_text(text, encoding="utf-8", newline="\n")
+    write_texts(out, files)
     return found
 
 
@@ -153,7 +125,7 @@ def gather(out: Path) -> Reproduction:
         if not of_the_same_seeds(f"{TABLE}-{setting}"):
             continue
         changed += closures(setting, finished(f"{TABLE}-{setting}"), meaning.columns)
-    provenance = _read_provenance(out)
+    provenance = read_provenance(out)
     return Reproduction(
         table=cells,
         table_provenance=provenance.get(TABLE),
@@ -184,30 +156,14 @@ def _identity(request: Request, setups: Mapping[str, Setup]) -> dict[str, object
     }
 
 
-def _read_provenance(out: Path) -> dict[str, Provenance]:
-    path = out / PROVENANCE
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, Provenance]) if path.exists() else {}
-
-
 def _note_provenance(request: Request, seconds: float) -> None:
-    """Add this session's time to what made the file; versions and command are the newest session's."""
-    known = _read_provenance(request.out)
-    before = known[request.name].seconds if request.name in known else 0.0
-    known[request.name] = Provenance(
+    session = Provenance(
         command=request.command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         seed=request.seed,
-        seconds=round(before + seconds, 1),
+        seconds=seconds,
         jobs=request.jobs,
-        versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        versions=versions(),
         noise="OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private",
     )
-    encoded = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
-    path = request.out / PROVENANCE
-    path.with_suffix(".new").write_bytes(encoded + b"\n")
-    path.with_suffix(".new").replace(path)
-
-
-def default_jobs() -> int:
-    """One process per core this command may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    note_provenance(request.out, request.name, session)

@@ -4,16 +4,11 @@ Accuracies, their differences and their deviations are in percent or percentage 
 decimals, epsilons and p values have 4 significant digits. Infinite values are written "inf", which `float` reads.
 """
 
-import csv
-import io
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
-
+from simulations.campaign.files import csv_text, points
 from simulations.reproduction.findings import EPSILON_COLUMNS
-from simulations.reproduction.model import Cell, Closure, Curve, Reproduction, Wilcoxon
+from simulations.reproduction.model import Cell, Closure, Curve, Wilcoxon
 
 TABLE_HEADER = ("dataset", "column", "mean", "std", "runs")
 CURVES_HEADER = ("dataset", "learner", "noise", "scale", "rounds", "mean", "std", "runs", "epsilon")
@@ -21,22 +16,10 @@ WILCOXON_HEADER = ("dataset", "noise", "difference", "p_value", "runs")
 CLOSURES_HEADER = ("dataset", "column", "setting", "mean", "std", "runs")
 
 
-def _text(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return out.getvalue()
-
-
 def _number(column: str, value: float) -> str:
     if column in EPSILON_COLUMNS:
         return _significant(value)
-    return f"{value:z.4f}" if column == "ratio" else _points(value)
-
-
-def _points(value: float) -> str:
-    return f"{value:z.2f}"
+    return f"{value:z.4f}" if column == "ratio" else points(value)
 
 
 def _significant(value: float) -> str:
@@ -45,7 +28,7 @@ def _significant(value: float) -> str:
 
 def table_csv(cells: Sequence[Cell]) -> str:
     """Return Table 2: one line a cell, mean and sample standard deviation over the runs."""
-    return _text(
+    return csv_text(
         TABLE_HEADER,
         ((c.dataset, c.column, _number(c.column, c.mean), _number(c.column, c.std), c.runs) for c in cells),
     )
@@ -56,7 +39,7 @@ def curves_csv(curves: Sequence[Curve]) -> str:
 
     `scale` is "fixed" for the paper's noise scale for three queries, "plan" for one that fits the number of rounds.
     """
-    return _text(
+    return csv_text(
         CURVES_HEADER,
         (
             (
@@ -65,8 +48,8 @@ def curves_csv(curves: Sequence[Curve]) -> str:
                 curve.noise,
                 "fixed" if curve.fixed else "plan",
                 point.rounds,
-                _points(point.mean),
-                _points(point.std),
+                points(point.mean),
+                points(point.std),
                 point.runs,
                 _significant(point.epsilon),
             )
@@ -78,28 +61,15 @@ def curves_csv(curves: Sequence[Curve]) -> str:
 
 def wilcoxon_csv(rows: Sequence[Wilcoxon]) -> str:
     """Return the signed-rank tests: mean difference C - I in percentage points, two-sided p value, pairs."""
-    return _text(
+    return csv_text(
         WILCOXON_HEADER,
-        ((r.dataset, r.noise, _points(r.difference), _significant(r.p_value), r.runs) for r in rows),
+        ((r.dataset, r.noise, points(r.difference), _significant(r.p_value), r.runs) for r in rows),
     )
 
 
 def closures_csv(rows: Sequence[Closure]) -> str:
     """Return the cells that were made again with one changed setting."""
-    return _text(
+    return csv_text(
         CLOSURES_HEADER,
         ((r.dataset, r.column, r.setting, _number(r.column, r.mean), _number(r.column, r.std), r.runs) for r in rows),
     )
-
-
-def as_object(found: Reproduction) -> object:
-    """The reproduction as JSON values; an infinite number is the text "inf", as in the CSV files."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(inner) for name, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(inner) for inner in value]
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-    return plain(msgspec.to_builtins(found))

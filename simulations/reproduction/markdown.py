@@ -1,11 +1,8 @@
 """The short form of a reproduction for readers of a repository: GitHub-flavoured Markdown, tables and words only."""
 
-import re
-from collections.abc import Iterable, Sequence
-
-from simulations.report.page import moment
+from simulations.campaign.markdown import plain, provenance, table
 from simulations.reproduction import findings
-from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Provenance, Reproduction
+from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Reproduction
 from simulations.reproduction.plots import by_style, curve_title, point_text
 from simulations.reproduction.published import TABLE_2
 
@@ -13,24 +10,6 @@ _READING = (
     "Percent, mean ± standard deviation over the runs; in brackets the paper's. "
     "= within two standard errors of the paper, ▲ above, ▼ below, with the number of standard errors."
 )
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-
-
-def plain(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line, in a table cell, too."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-def _fence(text: str) -> str:
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    ticks = "`" * max(3, longest + 1)
-    return f"{ticks}\n{text}\n{ticks}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def build_markdown(found: Reproduction) -> str:
@@ -55,7 +34,7 @@ def _accuracies(found: Reproduction) -> list[str]:
     return [
         "## Table 2: accuracy",
         _READING,
-        _table(["", *(plain(COLUMNS[column]) for column in columns)], rows),
+        table(["", *(plain(COLUMNS[column]) for column in columns)], rows),
     ]
 
 
@@ -83,7 +62,7 @@ def _privacy(found: Reproduction) -> list[str]:
         for name in findings.in_order(dataset for dataset, _ in cells)
     ]
     texts = (findings.EPSILON_MEANING, findings.WHY_NOT_PRIVATE, findings.VALID_INSTEAD)
-    return ["## Privacy of the printed mechanism", *map(plain, texts), _table(head, rows), plain(findings.EPSILON_NOTE)]
+    return ["## Privacy of the printed mechanism", *map(plain, texts), table(head, rows), plain(findings.EPSILON_NOTE)]
 
 
 def _tests(found: Reproduction) -> list[str]:
@@ -104,7 +83,7 @@ def _tests(found: Reproduction) -> list[str]:
     return [
         "## C-ExPriL against I-ExPriL",
         "Wilcoxon signed-rank test over paired runs, two-sided, at 95 %; the difference is C minus I in points.",
-        _table(["", "noise", "C − I", "p value", "ours", "paper", "verdict"], rows),
+        table(["", "noise", "C − I", "p value", "ours", "paper", "verdict"], rows),
     ]
 
 
@@ -127,11 +106,11 @@ def _gaps(found: Reproduction) -> list[str]:
     if not rows:
         return []
     head = ["", "column", "paper", "ours", "setting changed", "with it", "runs", "outcome"]
-    parts = ["## Cells that differ, and what closes them", plain(findings.CLOSING), _table(head, rows)]
+    parts = ["## Cells that differ, and what closes them", plain(findings.CLOSING), table(head, rows)]
     settings = [[plain(change), *map(str, counts)] for change, *counts in findings.setting_rows(found)]
     if settings:
         heads = ["setting changed", "runs", "cells of the method", "within", "above", "below"]
-        parts += [plain(findings.ONE_SETTING), _table(heads, settings)]
+        parts += [plain(findings.ONE_SETTING), table(heads, settings)]
     return parts
 
 
@@ -147,7 +126,7 @@ def _curves(found: Reproduction) -> list[str]:
     return [
         "## Figure 1: first and last points of the learning curves",
         "Percentage points from h\\*, the model trained on the target itself; epsilon by the mechanism's own claim.",
-        _table(["", "curve", "first t", "points", "last t", "points", "epsilon claimed there"], rows),
+        table(["", "curve", "first t", "points", "last t", "points", "epsilon claimed there"], rows),
     ]
 
 
@@ -161,18 +140,9 @@ def _ends(curve: Curve) -> list[str]:
 
 def _origin(found: Reproduction) -> list[str]:
     both = (("Table 2", found.table_provenance), ("Figure 1", found.curves_provenance))
-    parts = [text for title, where in both if where is not None for text in _provenance(title, where)]
+    parts = [text for title, where in both if where is not None for text in provenance(title, where)]
     if found.settings:
         datasets, settings = findings.settings_by_dataset(found)
         rows = [[plain(name), *map(plain, values)] for name, values in settings]
-        parts += ["### Settings by data set", _table(["", *map(plain, datasets)], rows)]
+        parts += ["### Settings by data set", table(["", *map(plain, datasets)], rows)]
     return ["## Where the numbers come from", *parts] if parts else []
-
-
-def _provenance(title: str, where: Provenance) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(where.versions.items()))
-    facts = (
-        f"{title}: made {moment(where.created)}, seed {where.seed}, {where.seconds / 60:.1f} minutes, "
-        f"{where.jobs} processes, noise: {where.noise}. Versions: {versions or 'not recorded'}."
-    )
-    return [plain(facts), _fence(where.command)]

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from simulations.campaign.provenance import Provenance
 from simulations.reproduction.published import RUNS, TABLE_2, Published
 
 Noise = Literal["none", "printed", "valid"]
@@ -125,18 +126,6 @@ class Curve(msgspec.Struct, frozen=True):
     noise: Noise
     fixed: bool
     points: tuple[Point, ...]
-
-
-class Provenance(msgspec.Struct, frozen=True):
-    """Where the numbers come from. `seconds` is the sum over all sessions of a resumed run."""
-
-    command: str
-    created: str
-    seed: int
-    seconds: float
-    jobs: int
-    versions: dict[str, str]
-    noise: str
 
 
 class Reproduction(msgspec.Struct, frozen=True):

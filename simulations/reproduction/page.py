@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from markupsafe import Markup
-
 from simulations.report.page import count, moment
-from simulations.report.plots import SHAPES
-from simulations.report.templates import Template, asset, page_template
+from simulations.report.plots import COLOURS, SHAPES
+from simulations.report.templates import Template, page_template, sheet
 from simulations.reproduction import findings, plots
 from simulations.reproduction.model import COLUMNS, NOISE_TITLES, Cell, Curve, Noise, Point, Reproduction
 from simulations.reproduction.published import TABLE_2, Published
@@ -144,7 +142,6 @@ def build_page(found: Reproduction) -> str:
     columns = [column for column in findings.TABLE_COLUMNS if any((name, column) in cells for name in datasets)]
     curve_sets = findings.in_order(curve.dataset for curve in found.curves if curve.points)
     setting_sets, settings = findings.settings_by_dataset(found)
-    style = asset("simulations.report", "page.css") + asset(PACKAGE, "page.css")
     return _template().render(
         found=found,
         headline=findings.headline(found),
@@ -178,5 +175,6 @@ def build_page(found: Reproduction) -> str:
             if where is not None
         ],
         shapes=SHAPES,
-        style=Markup(style),  # noqa: S704 - our own files, not the reproduction's text
+        colours=COLOURS,
+        style=sheet(PACKAGE),
     )

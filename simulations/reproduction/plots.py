@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from simulations.report.lines import Line, Place, Stage
 from simulations.report.plots import Axis, Grid, Tick, make_axis, percent
 from simulations.reproduction.findings import MARKS, Standing, epsilon, signed, spread, standing
 from simulations.reproduction.model import ACCURACIES, COLUMNS, Cell, Curve, Point
@@ -15,7 +16,6 @@ from simulations.reproduction.published import Published
 
 _STEPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _ROW, _HEAD = 40, 6
-_TOP, _BOTTOM = 24, 30
 _COST = 18
 _LEFT, _RIGHT = 11.0, 96.0
 _LEAST_GAP = 7.0
@@ -103,27 +103,6 @@ def _dot_plot(dataset: str, cells: Sequence[Cell], axis: Axis) -> DotPlot:
         f"{row.title}: ours {row.ours.text}" + (f", paper {row.paper.text}" if row.paper else "") for row in rows
     )
     return DotPlot(dataset, _HEAD + len(rows) * _ROW, tuple(rows), axis.ticks, text)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """One point of a curve: `x` is a percentage, `y` pixels from the top."""
-
-    x: str
-    y: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """One learning curve: marks and the paths of mean and band in the 100 x 100 box (empty for a single point)."""
-
-    index: int
-    hollow: bool
-    title: str
-    marks: tuple[Mark, ...]
-    line: str
-    band: str
 
 
 @dataclass(frozen=True)
@@ -217,13 +196,14 @@ def _panel(title: str, curves: Sequence[Curve], axis: Axis, height: int) -> Pane
     every = max(1, math.ceil(_LEAST_GAP * max(1, last - first) / (_RIGHT - _LEFT)))
     ticks = [number for number in rounds if (last - number) % every == 0]
     full = height + (_COST if spent else 0)
-    lines = tuple(_line(curve, axis, height, x) for curve in curves)
+    stage = Stage(axis, height)
+    lines = tuple(_line(curve, stage, x) for curve in curves)
     ends = [f"{line.title}: {line.marks[-1].text}" for line in lines]
     return Panel(
         title=title,
         height=full,
-        box=(_TOP, height - _TOP - _BOTTOM),
-        grid=tuple(Grid(tick.label.replace("-", "−"), _y(float(tick.label), axis, height)) for tick in axis.ticks),
+        box=stage.box,
+        grid=stage.grid,
         rounds=tuple(Tick(str(number), percent(x(number))) for number in ticks),
         costs=tuple(Tick(_short(spent[number]), percent(x(number))) for number in ticks if number in spent),
         lines=lines,
@@ -235,33 +215,12 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if math.isfinite(value) and abs(value) < 100 else epsilon(value)
 
 
-def _y(value: float, axis: Axis, height: int) -> float:
-    share = min(1.0, max(0.0, (value - axis.low) / (axis.high - axis.low)))
-    return round(_TOP + (height - _TOP - _BOTTOM) * (1 - share), 1)
-
-
-def _line(curve: Curve, axis: Axis, height: int, x: Callable[[int], float]) -> Line:
-    index = STYLES[curve.noise, curve.fixed][0]
-    title = curve_title(curve)
-    box = height - _TOP - _BOTTOM
-    points = sorted(curve.points, key=lambda point: point.rounds)
-
-    def path(places: Iterable[tuple[int, float]]) -> str:
-        return "M" + "L".join(f"{x(t):.2f} {100 * (_y(v, axis, height) - _TOP) / box:.2f}" for t, v in places)
-
-    upper = [(point.rounds, _ends(point)[1]) for point in points]
-    lower = [(point.rounds, _ends(point)[0]) for point in points]
-    alone = len(points) == 1
-    return Line(
-        index=index,
-        hollow=curve.learner == "I",
-        title=title,
-        marks=tuple(
-            Mark(percent(x(p.rounds)), _y(p.mean, axis, height), f"{point_text(p)} at t = {p.rounds}") for p in points
-        ),
-        line="" if alone else path((point.rounds, point.mean) for point in points),
-        band="" if alone else path([*upper, *reversed(lower)]) + "Z",
-    )
+def _line(curve: Curve, stage: Stage, x: Callable[[int], float]) -> Line:
+    places = [
+        Place(x(point.rounds), point.mean, *_ends(point), f"{point_text(point)} at t = {point.rounds}")
+        for point in sorted(curve.points, key=lambda point: point.rounds)
+    ]
+    return stage.line(STYLES[curve.noise, curve.fixed][0], curve.learner == "I", curve_title(curve), places)
 
 
 def point_text(point: Point) -> str:

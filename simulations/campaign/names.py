@@ -1,0 +1,31 @@
+"""Lists of names from a command line."""
+
+from collections.abc import Collection
+
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+
+
+def parse_names(text: str, known: Collection[str], what: str) -> tuple[str, ...]:
+    """Comma-separated names in any case, each once, or all of them for "all".
+
+    Args:
+        text: as typed.
+        known: the names there are.
+        what: one of them is, for error texts: "data set".
+
+    Raises:
+        ConfigurationError: an unknown name, or none.
+    """
+    if text.strip().lower() == "all":
+        return tuple(known)
+    by_lower = {name.lower(): name for name in known}
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        if part.lower() not in by_lower:
+            names = ", ".join(known)
+            raise ConfigurationError(f"unknown {what} {part!r}{suggest(part, list(known))}; there are {names}")
+        found.append(by_lower[part.lower()])
+    if not found:
+        raise ConfigurationError(f"name at least one {what}: {', '.join(known)}, or all")
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,89 @@
+"""Where numbers come from: the command, the machine and the versions, kept beside the results."""
+
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+FILE = "provenance.json"
+LIBRARIES = ("expril", "numpy", "opendp", "polars", "scikit-learn", "scipy", "torch")
+
+
+class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the numbers come from.
+
+    Attributes:
+        command: as typed.
+        created: end of the newest session, ISO 8601.
+        seed: of the first run.
+        seconds: the sum over all sessions of a resumed run.
+        jobs: processes of the newest session.
+        versions: of Python and of the libraries.
+        noise: its source, in words.
+        commit: of the source tree, "" where it is none or not known.
+        cores: that the newest session could use; 0 where it did not say.
+        skipped: strategy -> why it was left out.
+    """
+
+    command: str
+    created: str
+    seed: int
+    seconds: float
+    jobs: int
+    versions: dict[str, str]
+    noise: str
+    commit: str = ""
+    cores: int = 0
+    skipped: dict[str, str] = {}
+
+
+def read_provenance(out: Path) -> dict[str, Provenance]:
+    """What a folder of results says, by experiment; empty where it says nothing."""
+    path = out / FILE
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Provenance]) if path.exists() else {}
+
+
+def note_provenance(out: Path, name: str, session: Provenance) -> None:
+    """Add a session to an experiment: its seconds to those before; all else is the newest session's."""
+    known = read_provenance(out)
+    before = known[name].seconds if name in known else 0.0
+    known[name] = msgspec.structs.replace(session, seconds=round(before + session.seconds, 1))
+    encoded = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=2)
+    path = out / FILE
+    path.with_suffix(".new").write_bytes(encoded + b"\n")
+    path.with_suffix(".new").replace(path)
+
+
+def versions(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of Python, of the libraries that decide numbers, and more."""
+    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES} | dict(more or {})
+
+
+def now() -> str:
+    """This moment, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def commit_of(tree: Path) -> str:
+    """The commit that a source tree has checked out, "" where it is no clone; read from its files, nothing is run."""
+    git = tree / ".git"
+    try:
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        if (git / name).is_file():
+            return (git / name).read_text(encoding="utf-8").strip()
+        packed = (git / "packed-refs").read_text(encoding="utf-8")
+        return next((line.split()[0] for line in packed.splitlines() if line.endswith(f" {name}")), "")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
