@@ -1,4 +1,4 @@
-"""The synthetic data sets that are compared: ours, two trivial bounds, AIM and MST, all for the same private records."""
+"""The data sets that are compared, all for the same private records: ours, trivial bounds, AIM and MST."""
 
 import os
 import subprocess
@@ -47,6 +47,7 @@ class Generator:
         private: whether epsilon is spent; what is not is made once, under epsilon "inf".
         pure: whether delta is 0.
         needs_environment: whether it runs in the peers' environment.
+        trains: whether a classifier may be trained on it; not on the test records.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Generator:
     private: bool = True
     pure: bool = True
     needs_environment: bool = False
+    trains: bool = True
 
 
 def ours(split: Split, epsilon: Fraction) -> WeightedRecords:
@@ -115,7 +117,7 @@ GENERATORS: dict[str, Generator] = {
         Generator("mst", "MST", generated("mst"), pure=False, needs_environment=True),
         Generator("source", "the source with the majority's label", plain_source, private=False),
         Generator("real", "the private records themselves", real, private=False),
-        Generator("fresh", "the test records with their labels", fresh, private=False),
+        Generator("fresh", "the test records with their labels", fresh, private=False, trains=False),
     )
 }
 """By name, in the order of the tables."""

@@ -1,7 +1,7 @@
 """What a synthetic data set is worth: measured against real records, so by a harness alone, never by a learner.
 
-Rows may be weighted and softly labelled, as those of `learner_node.synthetic` are; a row of weight 2 counts as two rows,
-and one of class 1 with probability p as p of a row of class 1 and 1 - p of one of class 0.
+Rows may be weighted and softly labelled, as those of `learner_node.synthetic` are; a row of weight 2 counts as two
+rows, and one of class 1 with probability p as p of a row of class 1 and 1 - p of one of class 0.
 """
 
 from collections.abc import Sequence
@@ -179,7 +179,8 @@ def variation(left: WeightedRecords, right: WeightedRecords, attributes: Sequenc
             count *= sizes[place]
         parts = [data.weights * data.probability, data.weights * (1 - data.probability)] if label else [data.weights]
         counted = np.concatenate([np.bincount(cells, weights=part, minlength=count) for part in parts])
-        return counted / data.weights.sum()
+        parted: Vector = counted / data.weights.sum()
+        return parted
 
     def distance(places: Sequence[int], *, label: bool = False) -> float:
         return float(0.5 * np.abs(shares(0, places, label=label) - shares(1, places, label=label)).sum())

@@ -31,7 +31,7 @@ FIT_STEPS = 300
 """Of mirror descent, per fit."""
 MOST_MEGABYTES = 1.0
 """Of AIM's graphical model; the authors' default of 80 takes hours."""
-MOST_ROUNDS = 25
+MOST_ROUNDS = 15
 """Of AIM; the last one spends what is left."""
 MOST_CANDIDATE_CELLS = 2000
 """Marginals with more cells are no candidates of AIM: their noise would exceed their counts."""
@@ -288,7 +288,8 @@ def onto_simplex(values: Vector, total: float) -> Vector:
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
     kept = np.flatnonzero(ordered - excess > 0)[-1]
-    return np.maximum(values - excess[kept], 0.0)
+    nearest: Vector = np.maximum(values - excess[kept], 0.0)
+    return nearest
 
 
 def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
@@ -301,7 +302,7 @@ def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.i
 def mst(
     codes: Codes, sizes: Sequence[int], odometer: Odometer, rng: np.random.Generator
 ) -> tuple[Model, list[Measured]]:
-    """MST: all one-way marginals, a noisy maximum spanning tree of pairs, and these pairs; a third of the budget each."""
+    """MST: all one-way marginals, a noisy maximum spanning tree of pairs, and these pairs; a third each."""
     attributes = len(sizes)
     third = odometer.left / 3
     measured = [_measure(codes, sizes, (place,), third / attributes, odometer) for place in range(attributes)]
@@ -314,6 +315,7 @@ def mst(
         best = odometer.choose(np.array([scores[pair] for pair in open_pairs]), 1.0, third / (attributes - 1))
         chosen.append(open_pairs[best])
     measured += [_measure(codes, sizes, pair, third / max(len(chosen), 1), odometer) for pair in chosen]
+    model.total = _total(measured)
     return model, measured
 
 
@@ -323,7 +325,7 @@ def aim(
     """AIM for the workload of all triples with the label, the last attribute (TARGET in the paper's experiments)."""
     attributes = len(sizes)
     label = attributes - 1
-    workload = [(*pair, label) for pair in combinations(range(label), 2)] or [tuple(range(attributes))]
+    workload: list[Clique] = [(*pair, label) for pair in combinations(range(label), 2)] or [tuple(range(attributes))]
     weights = _weights(workload, sizes)
     budget = odometer.left
     step = budget / (16 * attributes)
@@ -352,6 +354,7 @@ def aim(
         if moved <= penalty * len(before):
             step *= 4  # half the deviation
         step = min(step, odometer.left)
+    model.total = _total(measured)
     return model, measured
 
 
@@ -436,7 +439,8 @@ def _total(measured: Sequence[Measured]) -> float:
 
 
 def _model_marginal(model: Model, measured: Sequence[Measured], clique: Clique) -> Vector:
-    return marginal(model.draw(measured, SAMPLED), model.sizes, clique) * (model.total / SAMPLED)
+    counted: Vector = marginal(model.draw(measured, SAMPLED), model.sizes, clique) * (model.total / SAMPLED)
+    return counted
 
 
 def _distances(
