@@ -37,9 +37,10 @@ NAME, TABLE, PAGE, CELLS = "synthetic", "synthetic.csv", "synthetic.md", "cells-
 HEADER = ("dataset", "generator", "epsilon", "measure", "mean", "std", "runs")
 DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
 READING = (
-    "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier trained "
-    "on the data set and tested on real records; distances (lower is better) are to the private records. AIM and MST "
-    f"spend (epsilon, {DELTA:g}) and see the private records; ours spends pure epsilon at each curator and never sees one."
+    "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier "
+    "trained on the data set and tested on real records; distances (lower is better) are to the private records. "
+    f"AIM and MST spend (epsilon, {DELTA:g}) and see the private records; ours spends pure epsilon at each curator and "
+    "never sees one."
 )
 SECONDS = "seconds"
 """Of generating; in the table beside the measures."""
