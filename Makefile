@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS_VENV ?= .venv-peers
+PEERS_STAMP := $(PEERS_VENV)/.installed
 SCENARIO ?= wdbc
 
 export FLWR_TELEMETRY_ENABLED = 0
@@ -14,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE = 1
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all check format bench vectors install clean
+.PHONY: demo test test-all check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -49,5 +51,14 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $(STAMP)
 
+# The peers' own environment: an older scikit-learn first, and all the rest (torch above all) as ExPriL's has it.
+peers: $(PEERS_STAMP)
+
+$(PEERS_STAMP): $(STAMP) simulations/peers/requirements.txt
+	$(BIN)/python -m venv --clear $(PEERS_VENV)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(PEERS_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/expril.pth"
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement simulations/peers/requirements.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,7 +22,9 @@ ALLOWED = {
 PINNED = {
     "sqlalchemy": {"curator_node/ledger_store.py"},
     "opendp": {"curator_node/mechanisms.py"},
-    "torch": {"learner_node/networks.py"},
+    "torch": {"learner_node/networks.py", "simulations/peers/opacus_models.py"},
+    "opacus": {"simulations/peers/opacus_models.py"},
+    "diffprivlib": {"simulations/peers/diffprivlib_models.py"},
     "cryptography": {"protocol/envelopes.py"},
     "flwr": {
         "curator_node/client_app.py",

@@ -1,0 +1,108 @@
+"""What a peer is given and what it gives back.
+
+Light on purpose: the peers' own environment imports this file too, and it has numpy but none of our other libraries.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import ConfigurationError, ExprilError
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+ARRAYS = ("train", "labels", "test", "lower", "upper", "source")
+"""The fields of a task that travel as arrays; the others travel as JSON."""
+
+
+class PeerUnavailableError(ConfigurationError):
+    """A peer's library, or the peers' environment, is not there; the text says how to install it."""
+
+
+class PeerFailedError(ExprilError):
+    """A peer ended without an answer. The text names the kind of error and its place, never a value."""
+
+
+@dataclass(frozen=True)
+class PeerTask:
+    """One training of one peer.
+
+    Attributes:
+        peer: key of `PEERS`.
+        epsilon: of the guarantee, for all of the training; None for what is not private.
+        delta: in [0, 1); 0 for a pure guarantee.
+        seed: >= 0, of the training's choices and, as this is a comparison in a simulation, of the noise.
+        train: (n, p) float64 private records, imputed and one-hot, unscaled.
+        labels: (n,) int64 in {0, 1}.
+        test: (m, p) float64.
+        lower: (p,) float64 public lower bounds of the columns; records may lie beyond.
+        upper: (p,) float64 public upper bounds, above `lower`.
+        source: (s, p) float64 the learner's unlabelled records, which are public here.
+        columns: (p,) names: an attribute's, or "attribute=level" for a 0/1 column of a categorical attribute.
+    """
+
+    peer: str
+    epsilon: float | None
+    delta: float
+    seed: int
+    train: Matrix
+    labels: Labels
+    test: Matrix
+    lower: Vector
+    upper: Vector
+    source: Matrix
+    columns: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raise ValueError on wrong shapes, non-finite numbers, bounds or labels out of order."""
+        n, p = self.train.shape if self.train.ndim == 2 else (0, 0)
+        if n < 1 or p < 1:
+            raise ValueError(f"train must have shape (n, p) with n, p >= 1, not {self.train.shape}")
+        shapes = {"test": (len(self.test), p), "source": (len(self.source), p), "labels": (n,), "lower": (p,)}
+        for name, shape in (shapes | {"upper": (p,)}).items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, not {getattr(self, name).shape}")
+        if len(self.columns) != p:
+            raise ValueError(f"{len(self.columns)} names for {p} columns")
+        if not len(self.source) or not len(self.test):
+            raise ValueError("source and test must have a record each")
+        for name in ARRAYS:
+            if not np.all(np.isfinite(getattr(self, name))):
+                raise ValueError(f"{name} must be finite")
+        if not np.all(self.lower < self.upper):
+            raise ValueError("every lower bound must be below its upper bound")
+        if not np.all((self.labels == 0) | (self.labels == 1)):
+            raise ValueError("labels must be 0 or 1")
+        if self.seed < 0:
+            raise ValueError("seed must not be negative")
+
+    def entropy(self) -> int:
+        """A number in [0, 2^32) from seed and peer, for libraries that take one; peers share no randomness."""
+        return int(np.random.SeedSequence([self.seed, zlib.crc32(self.peer.encode())]).generate_state(1)[0])
+
+    def private_epsilon(self) -> float:
+        """Epsilon, where there must be one.
+
+        Raises:
+            ValueError: it is None.
+        """
+        if self.epsilon is None:
+            raise ValueError(f"{self.peer} needs an epsilon")
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class PeerResult:
+    """What one training gave.
+
+    Attributes:
+        probability: (m,) float64 of class 1 for each test record, in [0, 1].
+        seconds: wall time of training and prediction, without what it takes to start an environment.
+    """
+
+    probability: Vector
+    seconds: float
