@@ -30,7 +30,8 @@ from simulations.campaign.workers import FailedRunsError, Progress, computed_by
 from simulations.comparison.outcome import INFINITE, epsilon_order
 from simulations.comparison.problems import PROBLEMS, load_split
 from simulations.peers import marginals
-from simulations.synthetic_generators import DELTA, GENERATORS, environment_python
+from simulations.peers.environment import peers_python
+from simulations.synthetic_generators import DELTA, GENERATORS
 from simulations.synthetic_utility import BINS, MEASURES, Columns, WeightedRecords, utility
 
 NAME, TABLE, PAGE, CELLS = "synthetic", "synthetic.csv", "synthetic.md", "cells-synthetic.jsonl"
@@ -185,7 +186,7 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         DataUnavailableError: a problem's records are not to be had.
     """
     if any(GENERATORS[name].needs_environment for name in request.generators):
-        environment_python()
+        peers_python()
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
     start, failures, count = time.monotonic(), [], 0

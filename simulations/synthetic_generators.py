@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,19 +13,16 @@ import numpy as np
 from learner_node.learn import POOLED, learn
 from learner_node.strategies import DEFAULT_STRATEGY
 from protocol.envelopes import SigningKey
-from protocol.errors import ConfigurationError, ExprilError
+from protocol.errors import ExprilError
 from simulations.campaign.curators import federate, open_curator, open_dataset
 from simulations.comparison.problems import Split
 from simulations.peers import marginals
+from simulations.peers.environment import peers_python
 from simulations.synthetic_utility import WeightedRecords
 
 DELTA = 1e-6
 """Of AIM and MST, whose guarantee is (epsilon, delta); ours is pure."""
-PYTHON_VARIABLE, ENVIRONMENT = "EXPRIL_PEERS_PYTHON", ".venv-peers"
-ROOT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 1800
-QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""A model is compiled anew for every set of marginals, and runs for less time than its compilation takes."""
 
 
 class GeneratorFailedError(ExprilError):
@@ -123,25 +120,8 @@ GENERATORS: dict[str, Generator] = {
 """By name, in the order of the tables."""
 
 
-def environment_python(variables: Mapping[str, str] = os.environ) -> Path:
-    """Python of the peers' environment: what EXPRIL_PEERS_PYTHON names, else .venv-peers beside the packages.
-
-    Raises:
-        ConfigurationError: there is none; says how to make it.
-    """
-    named = variables.get(PYTHON_VARIABLE)
-    path = Path(named) if named else ROOT / ENVIRONMENT / "bin" / "python"
-    if not path.exists():
-        raise ConfigurationError(
-            f"AIM and MST need an environment of their own, and there is no {path}: python -m venv {ENVIRONMENT} && "
-            f"{ENVIRONMENT}/bin/pip install -r simulations/peers/requirements-marginals.txt, or name another "
-            f"environment's python in {PYTHON_VARIABLE}, or leave them out: --generators cells,source,real,fresh"
-        )
-    return path
-
-
 def _in_environment(algorithm: str, split: Split, epsilon: Fraction) -> WeightedRecords:
-    python = environment_python()
+    python = peers_python()
     matrices = split.matrices
     with tempfile.TemporaryDirectory() as folder:
         request, reply = Path(folder, "request.npz"), Path(folder, "reply.npz")
@@ -158,7 +138,7 @@ def _in_environment(algorithm: str, split: Split, epsilon: Fraction) -> Weighted
             seed=np.array(split.seed),
         )
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        settings = {**os.environ, **threads, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": QUICK_COMPILATION}
+        settings = {**os.environ, **threads}
         command = [str(python), str(Path(marginals.__file__)), str(request), str(reply)]
         try:
             done = subprocess.run(  # noqa: S603 - our own file, by the environment that the user named

@@ -1,7 +1,6 @@
 """The comparison of synthetic data: which data sets are made, the table, the page, the command, and a killed run."""
 
 import csv
-import os
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ from protocol.errors import ConfigurationError
 from simulations import synthetic_comparison as module
 from simulations.cli import app
 from simulations.comparison.problems import load_split
+from simulations.peers.environment import PYTHON_VARIABLE, peers_python
 from simulations.synthetic_comparison import (
     DISTANCES,
     Finished,
@@ -23,7 +23,7 @@ from simulations.synthetic_comparison import (
     rows_csv,
     synthetic_rows,
 )
-from simulations.synthetic_generators import GENERATORS, PYTHON_VARIABLE, environment_python
+from simulations.synthetic_generators import GENERATORS
 from simulations.synthetic_utility import MEASURES
 
 OURS = "cells"
@@ -121,7 +121,7 @@ def test_a_second_call_computes_nothing_and_writes_the_same(tmp_path, monkeypatc
 
 def test_without_an_environment_aim_is_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigurationError, match="requirements-marginals"):
+    with pytest.raises(ConfigurationError, match="make peers"):
         compare_synthetic(request(tmp_path, generators=["aim"]), lambda *_: None)
     assert list(tmp_path.iterdir()) == []
 
@@ -140,7 +140,7 @@ def test_the_command_says_what_it_wrote_and_what_it_does_not_know(tmp_path):
 @pytest.mark.parametrize("name", ["aim", "mst"])
 def test_private_generators_find_structure_at_a_large_epsilon(name):
     try:
-        environment_python(os.environ)
+        peers_python()
     except ConfigurationError as error:
         pytest.skip(str(error))
     # At epsilon 50 noise is nothing: what is left is binning and sampling.

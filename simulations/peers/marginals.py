@@ -11,9 +11,11 @@ whose cost OpenDP's own maps confirm.
 """
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import combinations
 from typing import Any
 
@@ -195,6 +197,15 @@ def rho_for(epsilon: float, delta: float) -> float:
     return low
 
 
+def _mbi() -> Any:
+    # Read when jax loads: a model is compiled anew for every set of marginals, and runs for less time than that takes.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import mbi  # noqa: PLC0415 - see _opendp
+
+    return mbi
+
+
 def _opendp() -> Any:
     import opendp.prelude as dp  # noqa: PLC0415 - only the peers' environment has the generators' libraries
 
@@ -253,9 +264,9 @@ class Model:
         return {place: self.rng.choice(size, rows, p=counts / counts.sum())}
 
     def _joint(self, members: Clique, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
-        import mbi  # type: ignore[import-not-found]  # noqa: PLC0415 - see _opendp
-        from mbi.estimation import mirror_descent  # type: ignore[import-not-found]  # noqa: PLC0415
-        from mbi.marginal_oracles import message_passing_stable  # type: ignore[import-not-found]  # noqa: PLC0415
+        mbi = _mbi()
+        from mbi.estimation import mirror_descent  # noqa: PLC0415
+        from mbi.marginal_oracles import message_passing_stable  # noqa: PLC0415
 
         found = mirror_descent(
             _domain(self.sizes, members),
@@ -412,6 +423,11 @@ def predict(
     return probability
 
 
+def versions() -> dict[str, str]:
+    """Of the libraries; ImportError where one is missing."""
+    return {name: version(name) for name in ("jax", "mbi", "opendp")}
+
+
 def main(request: str, reply: str) -> None:
     """Read one call of `synthesise` from a file, write its records to another; both are npz archives of arrays."""
     with np.load(request, allow_pickle=False) as asked:
@@ -465,7 +481,7 @@ def _fits(known: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabyt
     """Whether the component that a marginal makes stays small; what adds no edge always fits."""
     if any(set(clique) <= set(each) for each in known):
         return True
-    import mbi  # noqa: PLC0415 - see _opendp
+    mbi = _mbi()
 
     members = next(group for group in components(len(sizes), [*known, clique]) if clique[0] in group)
     cliques = [each for each in [*known, clique] if set(each) <= set(members)]
@@ -474,7 +490,7 @@ def _fits(known: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabyt
 
 
 def _domain(sizes: Sequence[int], members: Clique) -> Any:
-    import mbi  # noqa: PLC0415 - see _opendp
+    mbi = _mbi()
 
     return mbi.Domain([str(place) for place in members], [sizes[place] for place in members])
 
