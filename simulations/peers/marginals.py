@@ -455,7 +455,8 @@ def _total(measured: Sequence[Measured]) -> float:
 
 
 def _model_marginal(model: Model, measured: Sequence[Measured], clique: Clique) -> Vector:
-    counted: Vector = marginal(model.draw(measured, SAMPLED), model.sizes, clique) * (model.total / SAMPLED)
+    drawn = marginal(model.draw(measured, SAMPLED), model.sizes, clique)
+    counted: Vector = drawn.astype(np.float64) * (model.total / SAMPLED)
     return counted
 
 
