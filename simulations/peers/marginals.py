@@ -6,8 +6,8 @@ Gaussian (delta > 0, accounted by zero-concentrated differential privacy, "zCDP"
 neighbours that differ by one added or removed record.
 
 This file runs in the peers' own environment (numpy, opendp, mbi) and imports nothing of ExPriL. OpenDP ships both
-mechanisms, too, but searches every scale numerically: minutes a run at 20 attributes; here scales are closed forms
-whose cost OpenDP's own maps confirm.
+mechanisms, too, but 0.16 searches every scale numerically, and its MST is refused by its own budget through a rounding
+error at 10 attributes; here scales are closed forms whose cost OpenDP's own maps confirm.
 """
 
 import math
