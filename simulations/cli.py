@@ -220,6 +220,54 @@ def compare(
         sys.stdout.write(f"report: {out / PAGE}\n")
 
 
+@app.command("compare-synthetic")
+def compare_synthetic(
+    generators: Annotated[
+        str, typer.Option(help="Comma-separated: cells, aim, mst, source, real, fresh, or all.")
+    ] = "all",
+    datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
+    ] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")] = Path(
+        "runs/comparison"
+    ),
+    json_: Json = False,
+) -> None:
+    """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
+    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+        from simulations.campaign.names import parse_names
+        from simulations.campaign.provenance import cores
+        from simulations.comparison.command import parse_epsilons
+        from simulations.comparison.problems import PROBLEMS
+        from simulations.synthetic_comparison import PAGE, Request
+        from simulations.synthetic_comparison import compare_synthetic as run
+        from simulations.synthetic_generators import GENERATORS
+
+        given = {"generators": generators, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
+        request = Request(
+            problems=parse_names(datasets, PROBLEMS, "data set"),
+            generators=parse_names(generators, GENERATORS, "generator"),
+            epsilons=parse_epsilons(epsilons),
+            runs=runs,
+            seed=seed,
+            jobs=jobs or cores(),
+            out=out,
+            command="expril compare-synthetic" + "".join(f" --{name} {value}" for name, value in given.items()),
+        )
+        with _work_bar(json_) as tick:
+            rows = run(request, tick)
+        if json_:
+            from simulations.campaign.files import as_object
+
+            _print_json(as_object(rows))
+            return
+        sys.stdout.write(f"table: {out / PAGE}\n")
+
+
 def _print_skipped(skipped: Mapping[str, str]) -> None:
     for name, why in skipped.items():
         err.print(f"[yellow]note[/] {escape(name)} was left out: {escape(why)}", highlight=False, soft_wrap=True)

@@ -21,7 +21,7 @@ ALLOWED = {
 }
 PINNED = {
     "sqlalchemy": {"curator_node/ledger_store.py"},
-    "opendp": {"curator_node/mechanisms.py"},
+    "opendp": {"curator_node/mechanisms.py", "simulations/peers/marginals.py"},
     "torch": {"learner_node/networks.py", "simulations/peers/opacus_models.py"},
     "opacus": {"simulations/peers/opacus_models.py"},
     "diffprivlib": {"simulations/peers/diffprivlib_models.py"},
@@ -33,6 +33,7 @@ PINNED = {
     },
     "pooch": {"simulations/datasets/files.py"},
     "safetensors": {"protocol/hypotheses.py"},
+    "mbi": {"simulations/peers/marginals.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 IMPURE = {"time", "datetime", "os", "random", "secrets", "socket", "pathlib", "subprocess", "requests", "uuid"}

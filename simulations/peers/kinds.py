@@ -89,6 +89,18 @@ PEERS: dict[str, PeerKind] = {
         "ours, numpy; discrete Laplace of scale d / epsilon; 4 to 16 equal-count bins of the source, shrunk to it",
         run=histogram_naive_bayes,
     ),
+    "aim": PeerKind(
+        "AIM, then logistic regression",
+        "synthetic records by mbi and OpenDP's noise (zCDP where delta > 0); 8 even bins, triples with the label",
+        delta="any",
+        family="marginals",
+    ),
+    "mst": PeerKind(
+        "MST, then logistic regression",
+        "synthetic records by mbi and OpenDP's noise (zCDP where delta > 0); 8 even bins of the source's range",
+        delta="any",
+        family="marginals",
+    ),
     "logistic-regression": PeerKind(
         "logistic regression, no privacy",
         "scikit-learn, standardised by the private records",

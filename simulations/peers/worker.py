@@ -10,7 +10,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
 import numpy as np
@@ -32,7 +34,31 @@ def _opacus() -> tuple[Models, dict[str, str]]:
     return opacus_models.MODELS, opacus_models.LIBRARIES
 
 
-FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {"diffprivlib": _diffprivlib, "opacus": _opacus}
+def _marginals() -> tuple[Models, dict[str, str]]:
+    from simulations.peers import marginals  # noqa: PLC0415 - as above
+
+    return {name: partial(_synthesise_and_train, marginals) for name in marginals.ALGORITHMS}, marginals.versions()
+
+
+def _synthesise_and_train(marginals: ModuleType, task: PeerTask) -> Vector:
+    probability: Vector = marginals.predict(
+        task.peer,
+        task.train,
+        task.labels,
+        task.test,
+        marginals.attributes_of(task.columns, task.lower, task.upper),
+        epsilon=task.private_epsilon(),
+        delta=task.delta,
+        seed=task.entropy(),
+    )
+    return probability
+
+
+FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
+    "diffprivlib": _diffprivlib,
+    "opacus": _opacus,
+    "marginals": _marginals,
+}
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 
 
