@@ -1,6 +1,7 @@
 """The label model of the `cells` strategy: noisy label counts of cells in, label probabilities out."""
 
-from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model
+from learner_node.label_model.cell_posterior import CellPosterior
+from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.mixture import LabelModel
 
-__all__ = ["LabelModel", "cell_count_rule", "fit_label_model"]
+__all__ = ["CellPosterior", "LabelModel", "cell_count_rule", "fit_label_model", "fit_with_cell_posterior"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.expectation_propagation import (
     NormalPosterior,
     NormalSites,
@@ -92,6 +93,13 @@ def fit_label_model(
     Raises:
         ValueError: A shape, type or range is not as above.
     """
+    return fit_with_cell_posterior(features, cells, counts, scale=scale, sites=sites, seed=seed)[0]
+
+
+def fit_with_cell_posterior(
+    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, sites: int, seed: int
+) -> tuple[LabelModel, CellPosterior]:
+    """As `fit_label_model`, with the posterior of the cells, which is large and predicts nothing by itself."""
     rows = checked_features(features, None)
     cells, counts = _checked_counts(cells, counts, len(rows))
     if not (np.isfinite(scale) and scale >= 0) or sites < 1:
@@ -101,12 +109,13 @@ def fit_label_model(
     frequencies = draw_frequencies(rows.shape[1], seed)
     averages = average_over_cells(rows, compact, frequencies, _LENGTH_SCALES)
     total = max(float(counts.sum()), float(len(used)))
+    total_variance = 2.0 * noise_variance(scale, sites)
     prior = fit_mass_prior(
         source_counts,
         counts[used].sum(axis=1),
         averages.centres,
         total=max(float(counts[used].sum()), float(len(used))),
-        variance=2.0 * noise_variance(scale, sites),
+        variance=total_variance,
     )
     table = site_table(counts[used], prior, scale=scale, sites=sites)
     posteriors = _search_kernels(averages, source_counts, table)
@@ -116,13 +125,36 @@ def fit_label_model(
     order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
     weights /= weights.sum()
     chosen = [(float(weight), *posteriors[i]) for weight, i in zip(weights, order, strict=True)]
-    return LabelModel(
-        source_mass=(_posterior_mass(table, chosen) / source_counts)[compact],
+    mass = _posterior_mass(table, chosen)
+    model = LabelModel(
+        source_mass=(mass / source_counts)[compact],
         total=total,
         log_evidence=float(logsumexp(evidence) - np.log(len(evidence))),
         _frequencies=frequencies,
         _components=tuple(_component(averages, *choice) for choice in chosen),
     )
+    posterior = CellPosterior(
+        cells=compact.astype(np.int64),
+        table=table,
+        mass=np.maximum(mass, 1e-9),
+        mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + np.maximum(mass, 1e-9))),
+        log_evidence=model.log_evidence,
+        kernels=tuple(
+            (weight, _prior_covariance(averages, source_counts, kernel), found) for weight, kernel, found in chosen
+        ),
+    )
+    return model, posterior
+
+
+def _prior_covariance(averages: CellAverages, source_counts: Floats, kernel: Kernel) -> Floats:
+    """Prior covariance of the cell means, float64 (K, K)."""
+    rows = averages.stationary[kernel.length_scale]
+    linear = averages.centres @ averages.centres.T / averages.centres.shape[1]
+    covariance: Floats = kernel.amplitude * (rows @ rows.T + kernel.linear * linear)
+    # The cell's own mean is estimated from its few source records.
+    within = np.maximum(kernel_diagonal(kernel, averages.square) - np.diag(covariance), 0.0)
+    covariance[np.diag_indices_from(covariance)] += within / source_counts + _JITTER
+    return covariance
 
 
 def _search_kernels(
