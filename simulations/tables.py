@@ -28,7 +28,7 @@ def result_table(report: RunReport) -> Table:
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
         caption=(
-            "accuracy, majority, ceiling (logistic regression, not private): by the harness, which owns all records\n"
+            "majority, ceiling (logistic regression without privacy): by the harness, which owns all records\n"
             "expected: by the learner, from the noisy answers alone, with a 95 % interval\n"
             "epsilon spent: the most at any one curator"
         ),
@@ -38,7 +38,7 @@ def result_table(report: RunReport) -> Table:
     table.add_column("site", no_wrap=True)
     for name in (
         "accuracy ± se",
-        "expected\nby the learner",
+        "expected",
         "majority",
         "ceiling",
         "epsilon\nclaimed",
@@ -95,7 +95,7 @@ def _cells(score: Score) -> tuple[str, str, str, str]:
         accuracy += f" ± {score.accuracy_se:.3f}"
     told = "-"
     if score.expected is not None:
-        told = f"{score.expected.accuracy:.3f} ({score.expected.low:.2f} to {score.expected.high:.2f})"
+        told = f"{score.expected.accuracy:.3f}\n{score.expected.low:.2f}-{score.expected.high:.2f}"
     return (accuracy, told, _share(score.majority), _share(score.ceiling))
 
 
