@@ -137,7 +137,8 @@ def quote(
     lawful = all(epsilon > 0 for epsilon in epsilons) and len(set(epsilons)) == len(epsilons)
     if problems < len(DIFFICULTIES) or len(source) < 2 or not lawful:
         raise ConfigurationError(
-            f"a quote needs distinct positive epsilons, at least {len(DIFFICULTIES)} problems and at least two source records"
+            "a quote needs distinct positive epsilons, at least two source records and "
+            f"at least {len(DIFFICULTIES)} problems"
         )
     asked = []
     for epsilon in epsilons:

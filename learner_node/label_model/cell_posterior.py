@@ -17,7 +17,7 @@ from learner_node.label_model.mixture import clipped_normal_mean
 
 Floats = NDArray[np.float64]
 
-_PRIOR_NO_SIGNAL = 0.25
+_PRIOR_NO_SIGNAL = 0.5
 _JITTER = 1e-9
 
 
@@ -58,7 +58,7 @@ class CellPosterior:
 
     @property
     def no_signal_probability(self) -> float:
-        """Posterior probability, prior 1/4, that one share of label 1 holds in all cells (uniform prior)."""
+        """Posterior probability, prior 1/2, that one share of label 1 holds in all cells (uniform prior)."""
         alone = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
         prior = np.log(_PRIOR_NO_SIGNAL / (1.0 - _PRIOR_NO_SIGNAL))
         return float(expit(alone - self.log_evidence + prior))
