@@ -19,6 +19,7 @@ from learner_node.learn import POOLED, Learned, Pooling, learn
 from learner_node.strategies import DEFAULT_STRATEGY, Model, SourceEstimate
 from learner_node.study import Federation, Study
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -51,6 +52,9 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         feature_names_in_: their names, where `fit` got a table with column names.
         schema_: of the card.
         models_, estimates_: final model and source estimate, under "" (pooling "sum") or under curators' names.
+        accuracy_estimate_: with pooling "sum", what the model may be expected to score on records like the private
+            ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
+            with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
         study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
@@ -178,6 +182,8 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         self.schema_ = schema
         self.models_: dict[str, Model] = {name: learned.model(name) for name in learned.estimates}
         self.estimates_: dict[str, SourceEstimate] = learned.estimates
+        pooled = learned.estimates.get(POOLED)
+        self.accuracy_estimate_: AccuracyEstimate | None = None if pooled is None else pooled.accuracy
         self.classes_: NDArray[np.generic] = np.array(schema.classes)
         self.n_features_in_ = len(schema.attributes)
         self.epsilon_claimed_ = learned.epsilon_claimed

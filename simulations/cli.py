@@ -274,6 +274,40 @@ def _print_skipped(skipped: Mapping[str, str]) -> None:
 
 
 @app.command()
+def quote(  # noqa: PLR0913, PLR0917 - one argument an option
+    source: Annotated[str, typer.Argument(help="Unlabelled records (.csv, .parquet) or a built-in scenario.")] = "wdbc",
+    schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
+    learner: Annotated[str, typer.Option(help="Which learner of the scenario. [its first]")] = "",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
+    sites: Annotated[int | None, typer.Option(min=1, help="Curators whose answers are summed. [1]")] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
+    contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
+    strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
+    problems: Annotated[int, typer.Option(min=3, help="Simulated problems per row.")] = 9,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulated problems and their noise.")] = 0,
+    json_: Json = False,
+) -> None:
+    """Say what a study would cost and bring, before anything is asked: noise, cells, expected accuracy."""
+    with _plain_errors():
+        from threadpoolctl import threadpool_limits
+
+        from simulations import quoting
+        from simulations.tables import wide_console
+
+        request = quoting.read_request(source, schema=schema, learner=learner)
+        request = request.changed(
+            sites=sites, target_size=size, most_records_per_unit=contribution, strategy=strategy, options=option or []
+        )
+        with _progress(json_) as tick, threadpool_limits(1):
+            rows = quoting.run(request, quoting.parse_epsilons(epsilons), problems=problems, seed=seed, tick=tick)
+        if json_:
+            _print_json(quoting.as_object(request, rows))
+            return
+        wide_console().print(quoting.quote_table(request, rows))
+
+
+@app.command()
 def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
 ) -> None:

@@ -7,15 +7,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from curator_node.ledger_entries import EntryKind, decode_entry
 from curator_node.policy import Policy
 from learner_node.learn import POOLED
+from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
 from protocol.transcript import Transcript, replay
+from simulations.expectations import expected
 from simulations.federation import Outcome, Records, Repeat, Site, run_repeat
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
 from simulations.report import (
@@ -46,6 +49,7 @@ class Tally:
     majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    expected: dict[str, list[tuple[AccuracyEstimate, float, int]]] = field(default_factory=lambda: defaultdict(list))
     curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     claimed: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
@@ -158,12 +162,13 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
     }
 
 
-def _score_object(score: Score) -> dict[str, float | None]:
+def _score_object(score: Score) -> dict[str, Any]:
     return {
         "accuracy": score.accuracy,
         "accuracy_se": score.accuracy_se,
         "majority": score.majority,
         "ceiling": score.ceiling,
+        "expected": None if score.expected is None else msgspec.to_builtins(score.expected),
     }
 
 
@@ -208,8 +213,12 @@ def _tally(
         reference = pooled if key == POOLED else own
         accuracy = share({name: final[name] for name in chosen if name in final})
         if accuracy is not None:
+            tested = sum(len(final[name]) for name in chosen if name in final)
             tally.accuracy[key].append(accuracy)
-            tally.tested[key] += sum(len(final[name]) for name in chosen if name in final)
+            tally.tested[key] += tested
+            estimate = outcome.learned.estimates.get(key) if outcome.learned else None
+            if estimate is not None and estimate.accuracy is not None:
+                tally.expected[key].append((estimate.accuracy, accuracy, tested))
         tally.majority[key].append(share({name: reference[name].majority for name in chosen}) or 0.0)
         tally.ceiling[key].append(share({name: reference[name].ceiling for name in chosen}) or 0.0)
     for round_, correct in enumerate(rounds, start=1):
@@ -273,6 +282,7 @@ def _score(tally: Tally, key: str) -> dict[str, Any]:
         "accuracy_se": _standard_error(values, tally.tested[key]),
         "majority": float(np.mean(tally.majority[key])),
         "ceiling": float(np.mean(tally.ceiling[key])),
+        "expected": expected(tally.expected[key]),
     }
 
 

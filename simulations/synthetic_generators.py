@@ -14,8 +14,9 @@ from learner_node.learn import POOLED, learn
 from learner_node.strategies import DEFAULT_STRATEGY
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-from simulations.campaign.curators import federate, open_curator, open_dataset
+from simulations.campaign.curators import open_curator, open_dataset
 from simulations.comparison.problems import Split
+from simulations.direct import direct_federation
 from simulations.peers import marginals
 from simulations.peers.environment import peers_python
 from simulations.synthetic_utility import WeightedRecords
@@ -67,7 +68,7 @@ def ours(split: Split, epsilon: Fraction) -> WeightedRecords:
         site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
     }
     learned = learn(
-        federate({name: each.curator for name, each in held.items()}, learner),
+        direct_federation({name: each.curator for name, each in held.items()}, learner),
         lambda _schema: split.source,
         strategy=DEFAULT_STRATEGY,
         epsilon=epsilon,

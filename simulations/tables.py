@@ -22,20 +22,28 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 
 def result_table(report: RunReport) -> Table:
-    """For each learner and site: accuracy, majority, ceiling, epsilon claimed and spent."""
+    """For each learner and site: accuracy, what was expected, majority, ceiling, epsilon claimed and spent."""
     plural = "s" if report.repeats > 1 else ""
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
         caption=(
             "majority, ceiling (logistic regression without privacy): by the harness, which owns all records\n"
+            "expected: by the learner, from the noisy answers alone, with a 95 % interval\n"
             "epsilon spent: the most at any one curator"
         ),
         box=box.SIMPLE_HEAD,
     )
     table.add_column("learner", no_wrap=True)
     table.add_column("site", no_wrap=True)
-    for name in ("accuracy ± se", "majority", "ceiling", "epsilon\nclaimed", "epsilon\nspent"):
+    for name in (
+        "accuracy ± se",
+        "expected",
+        "majority",
+        "ceiling",
+        "epsilon\nclaimed",
+        "epsilon\nspent",
+    ):
         table.add_column(name, justify="right", no_wrap=True)
     for learner in report.learners:
         budget = (learner.epsilon_claimed, learner.epsilon_spent)
@@ -81,11 +89,14 @@ def proof_table(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _cells(score: Score) -> tuple[str, str, str]:
+def _cells(score: Score) -> tuple[str, str, str, str]:
     accuracy = _share(score.accuracy)
     if score.accuracy_se is not None:
         accuracy += f" ± {score.accuracy_se:.3f}"
-    return (accuracy, _share(score.majority), _share(score.ceiling))
+    told = "-"
+    if score.expected is not None:
+        told = f"{score.expected.accuracy:.3f}\n{score.expected.low:.2f}-{score.expected.high:.2f}"
+    return (accuracy, told, _share(score.majority), _share(score.ceiling))
 
 
 def _share(value: float | None) -> str:

@@ -1,7 +1,15 @@
 """The label model of the `cells` strategy: noisy label counts of cells in, label probabilities out."""
 
-from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model
+from learner_node.label_model.cell_posterior import CellPosterior
+from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.mixture import LabelModel
 from learner_node.label_model.observations import Observation
 
-__all__ = ["LabelModel", "Observation", "cell_count_rule", "fit_label_model"]
+__all__ = [
+    "CellPosterior",
+    "LabelModel",
+    "Observation",
+    "cell_count_rule",
+    "fit_label_model",
+    "fit_with_cell_posterior",
+]

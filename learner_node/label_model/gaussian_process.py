@@ -7,11 +7,13 @@ network on the result are done elsewhere.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.expectation_propagation import (
     FittedSites,
     NormalPosterior,
@@ -93,6 +95,42 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
     Raises:
         ValueError: A shape, type or range is not as above.
     """
+    return _fit(features, observations, seed).model
+
+
+def fit_with_cell_posterior(
+    features: Floats, observation: Observation, *, seed: int
+) -> tuple[LabelModel, CellPosterior]:
+    """As `fit_label_model` of one observation, with its cells' posterior, which is large and predicts nothing."""
+    fit = _fit(features, [observation], seed)
+    prior, table = fit.prior, fit.table
+    mass = np.maximum(fit.mass, 1e-9)
+    total_variance = 2.0 * noise_variance(observation.scale, observation.sites)
+    posterior = CellPosterior(
+        cells=fit.cells.compact[0],
+        table=table,
+        mass=mass,
+        mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
+        log_evidence=fit.model.log_evidence,
+        kernels=tuple((weight, fit.covariances.of(kernel), found) for weight, kernel, found in fit.chosen),
+    )
+    return fit.model, posterior
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A label model and what it was made of."""
+
+    model: LabelModel
+    cells: UsedCells
+    prior: MassPrior
+    table: SiteTable
+    covariances: "_Covariances"
+    chosen: list[tuple[float, Kernel, NormalPosterior]]
+    mass: Floats
+
+
+def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _Fit:
     rows = checked_features(features, None)
     if not observations:
         raise ValueError("at least one observation is needed")
@@ -100,7 +138,7 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
     cells = UsedCells.of(observed)
     frequencies = draw_frequencies(rows.shape[1], seed)
     averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES, seed=seed)
-    table = _stacked_tables(observed, cells, averages)
+    prior, table = _stacked_tables(observed, cells, averages)
     covariances = _Covariances(averages)
     tried = _search_kernels(covariances, table)
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
@@ -111,17 +149,21 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
     chosen = []
     for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
         chosen.append((float(weight), kernel, normal_posterior(covariances.of(kernel), fitted)))
-    return LabelModel(
-        source_mass=_source_mass(observed, cells, _posterior_mass(table, chosen)),
+    mass = _posterior_mass(table, chosen)
+    model = LabelModel(
+        source_mass=_source_mass(observed, cells, mass),
         total=_total(observed),
         log_evidence=float(logsumexp(evidence) - np.log(len(evidence))),
         _frequencies=frequencies,
         _components=tuple(_component(averages, cells.spans, *choice) for choice in chosen),
     )
+    return _Fit(model, cells, prior, table, covariances, chosen, mass)
 
 
-def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, averages: CellAverages) -> SiteTable:
-    """Site tables of all used cells; each observation has a mass prior, those of one query have a noise in common."""
+def _stacked_tables(
+    observations: Sequence[Observation], cells: UsedCells, averages: CellAverages
+) -> tuple[MassPrior, SiteTable]:
+    """Of all used cells; each observation has a mass prior of its own, those of one query have a noise in common."""
     priors = []
     for observation, span in zip(observations, cells.spans, strict=True):
         counts = cells.counts[span]
@@ -143,7 +185,7 @@ def _stacked_tables(observations: Sequence[Observation], cells: UsedCells, avera
         rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])
         table = site_table(cells.counts[rows], prior.of(rows), scale=scale, sites=sites)
         log_likelihood[rows], mass[rows] = table.log_likelihood, table.mass
-    return SiteTable(log_likelihood, mass)
+    return prior, SiteTable(log_likelihood, mass)
 
 
 class _Covariances:

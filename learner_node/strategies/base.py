@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.readers.counts import CountsAnswer
+from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
@@ -80,10 +81,13 @@ class SourceEstimate:
     Attributes:
         weights: (n,) non-negative; private records that each source record stands for.
         probability: (n,) P(class 1).
+        accuracy: what the model may be expected to score on records like the private ones; None where the strategy's
+            answers cannot tell.
     """
 
     weights: NDArray[np.float64]
     probability: NDArray[np.float64]
+    accuracy: AccuracyEstimate | None = None
 
 
 class Strategy(Protocol):

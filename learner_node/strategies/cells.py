@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
+from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Model, Problem, SourceEstimate
+from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.plans import Plan, PlannedQuery
@@ -23,14 +24,21 @@ from protocol.records import Records
 
 @dataclass(frozen=True)
 class CellsModel:
-    """The label model behind the source's feature map."""
+    """The label model behind the source's feature map.
+
+    Attributes:
+        features: the source's.
+        labels: the label model.
+        sharpness: a of the calibration map, P = Phi(a probit(p)); positive.
+    """
 
     features: FeatureMap
     labels: LabelModel
+    sharpness: float = 1.0
 
     def probability(self, records: Records) -> NDArray[np.float64]:
         """P(class 1) for each record: (n,) in [0, 1]."""
-        return self.labels.probability(coordinates(self.features, records))
+        return calibrated(self.labels.probability(coordinates(self.features, records)), self.sharpness)
 
 
 class CellsStrategy:
@@ -62,16 +70,22 @@ class CellsStrategy:
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
 
     def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model:
-        """Fit the label model to the pooled pair counts."""
+        """Fit the label model to the pooled pair counts; calibrate it and estimate its accuracy by the same."""
         answer = answers[-1]
         points = coordinates(self._features, problem.source)
-        labels = fit_label_model(
+        labels, posterior = fit_with_cell_posterior(
             points,
-            [Observation(self._partition.cells(problem.source), answer.values, float(answer.scale), answer.sites)],
+            Observation(self._partition.cells(problem.source), answer.values, float(answer.scale), answer.sites),
             seed=problem.seed,
         )
-        self._estimate = SourceEstimate(labels.source_mass, labels.probability(points))
-        return CellsModel(self._features, labels)
+        probability = labels.probability(points)
+        sharpness = calibration(probability, posterior, seed=problem.seed)
+        self._estimate = SourceEstimate(
+            labels.source_mass,
+            calibrated(probability, sharpness),
+            estimate_accuracy(probability, posterior, seed=problem.seed),
+        )
+        return CellsModel(self._features, labels, sharpness)
 
     def source_estimate(self) -> SourceEstimate:
         """Posterior mass and label of each source record."""

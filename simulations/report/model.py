@@ -52,6 +52,36 @@ def _check_distinct(what: str, names: Iterable[str]) -> None:
         seen.add(name)
 
 
+class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a learner expected of its model, from the noisy answers alone; all are shares, 0 to 1.
+
+    Attributes:
+        accuracy: mean over repeats of its estimates.
+        low, high: mean ends of its 95 % intervals.
+        beats_majority: share of repeats in which it concluded that its model beats the majority class.
+        coverage: share of repeats whose interval agrees with the accuracy on the test records, which the harness
+            alone sees; the interval is widened by the chance error of that accuracy.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    beats_majority: float
+    coverage: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a share, and an interval that does not hold its estimate."""
+        _check_shares(
+            accuracy=self.accuracy,
+            low=self.low,
+            high=self.high,
+            beats_majority=self.beats_majority,
+            coverage=self.coverage,
+        )
+        if not self.low <= self.accuracy <= self.high:
+            raise ValueError(f"expected: {self.accuracy} does not lie between {self.low} and {self.high}")
+
+
 class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An accuracy beside the two numbers that give it a meaning; all are shares of test records, 0 to 1.
 
@@ -60,12 +90,14 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         accuracy_se: standard error of that mean over repeats; None when there is one repeat.
         majority: what always answering the most frequent class would score.
         ceiling: what a model trained in place, without privacy, scores; None when it was not computed.
+        expected: what the learner expected; None where its answers cannot tell.
     """
 
     accuracy: float | None
     accuracy_se: float | None
     majority: float
     ceiling: float | None
+    expected: Expected | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not a share."""

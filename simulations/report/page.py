@@ -116,6 +116,10 @@ def summary(report: RunReport) -> tuple[str, ...]:
         pass  # the headline says it
     elif len(report.learners) == 1:
         sentences.append(f"The learner {verdict(scored[0].pooled)}.")
+        told = scored[0].pooled.expected
+        if told is not None:
+            interval = f"{told.low:.3f} to {told.high:.3f}"
+            sentences.append(f"From the answers alone it expected {told.accuracy:.3f} (95 % interval {interval}).")
     else:
         best = max(scored, key=lambda learner: learner.pooled.accuracy or 0.0)
         sentences.append(f"The best, {best.learner}, {verdict(best.pooled)}.")

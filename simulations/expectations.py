@@ -1,0 +1,40 @@
+"""How the learners' own accuracy estimates fare against the accuracy that only the harness can see."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import norm
+
+from learner_node.uncertainty import LEVEL, AccuracyEstimate
+from simulations.report import Expected
+
+
+def holds(estimate: AccuracyEstimate, accuracy: float, tested: int) -> bool:
+    """Whether an interval agrees with an accuracy on some test records.
+
+    The interval is for the population; a share of `tested` records differs from it by chance, too. Each side of the
+    interval is widened by that binomial error, in quadrature.
+
+    Args:
+        estimate: the learner's.
+        accuracy: share of correctly classified test records, in [0, 1].
+        tested: their number, at least 1.
+    """
+    error = float(norm.ppf(1.0 - LEVEL)) * np.sqrt(accuracy * (1.0 - accuracy) / tested)
+    below = np.hypot(estimate.accuracy - estimate.low, error)
+    above = np.hypot(estimate.high - estimate.accuracy, error)
+    return bool(estimate.accuracy - below <= accuracy <= estimate.accuracy + above)
+
+
+def expected(found: Sequence[tuple[AccuracyEstimate, float, int]]) -> Expected | None:
+    """Sum up (estimate, accuracy on test records, number of them) over repeats; None where there is none."""
+    if not found:
+        return None
+    estimates = [estimate for estimate, _, _ in found]
+    return Expected(
+        accuracy=float(np.mean([estimate.accuracy for estimate in estimates])),
+        low=float(np.mean([estimate.low for estimate in estimates])),
+        high=float(np.mean([estimate.high for estimate in estimates])),
+        beats_majority=float(np.mean([estimate.beats_majority for estimate in estimates])),
+        coverage=float(np.mean([holds(*each) for each in found])),
+    )

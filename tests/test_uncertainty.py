@@ -1,0 +1,237 @@
+"""What a learner says of its own accuracy, against what is true, and the pieces that it is made of."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import binom, chi2, norm
+from sklearn.cluster import KMeans
+
+from learner_node.label_model import Observation, fit_label_model, fit_with_cell_posterior
+from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
+from learner_node.label_model.expectation_propagation import approximate_posterior
+from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
+from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
+
+FALSE_ALARM = 1e-9
+N_SOURCE = 160
+
+
+def discrete_laplace(rng, scale, shape):
+    success = -np.expm1(-1.0 / scale)
+    return rng.geometric(success, shape) - rng.geometric(success, shape)
+
+
+def answered(seed, *, cells=10, epsilon=1.0, records=1500, share=None, steepness=4.0):
+    """A model of the label x0 > 0 (or of coin flips with a `share` of ones), its judge, and its true accuracy."""
+    rng = np.random.default_rng(seed)
+    source, target, test = (rng.standard_normal((size, 2)) for size in (N_SOURCE, records, 4000))
+    kmeans = KMeans(cells, n_init=1, random_state=seed).fit(source)
+
+    def ones(points):
+        return np.full(len(points), share) if share is not None else norm.cdf(steepness * points[:, 0])
+
+    labels = rng.random(records) < ones(target)
+    counts = np.zeros((cells, 2))
+    np.add.at(counts, (kmeans.predict(target), labels.astype(int)), 1)
+    counts += discrete_laplace(rng, 1.0 / epsilon, counts.shape)
+    model, posterior = fit_with_cell_posterior(source, Observation(kmeans.labels_, counts, 1.0 / epsilon), seed=seed)
+    predicted = model.probability(test) > 0.5
+    truth = np.where(predicted, ones(test), 1.0 - ones(test)).mean()
+    return model.probability(source), posterior, truth
+
+
+@pytest.fixture(scope="module")
+def steep():
+    return answered(1)
+
+
+def test_the_model_is_the_one_without_a_cell_posterior():
+    rng = np.random.default_rng(0)
+    points, counts = rng.standard_normal((60, 2)), rng.integers(0, 50, (6, 2)).astype(float)
+    observation = Observation(np.arange(60) % 6, counts, 1.0, 2)
+    model, posterior = fit_with_cell_posterior(points, observation, seed=3)
+    alone = fit_label_model(points, [observation], seed=3)
+    assert (model.probability(points) == alone.probability(points)).all()
+    assert posterior.log_evidence == alone.log_evidence
+    assert posterior.mass @ np.ones(6) == pytest.approx(alone.source_mass.sum())
+
+
+def test_the_estimate_holds_the_truth_and_the_verdict_is_given(steep):
+    probability, posterior, truth = steep
+    found = estimate_accuracy(probability, posterior, seed=0)
+    assert found.low <= truth <= found.high
+    assert found.accuracy == pytest.approx(truth, abs=0.05)
+    assert found.majority == pytest.approx(0.5, abs=0.05)
+    assert found.majority_low <= found.majority <= found.majority_high
+    assert found.beats_majority
+    assert found.p_value <= LEVEL
+    assert found == estimate_accuracy(probability, posterior, seed=0)
+
+
+def test_any_function_can_be_judged(steep):
+    probability, posterior, truth = steep
+    inverted = estimate_accuracy(1.0 - probability, posterior, seed=0)
+    assert inverted.accuracy == pytest.approx(1.0 - truth, abs=0.07)
+    assert not inverted.beats_majority
+    random = estimate_accuracy(np.random.default_rng(0).random(N_SOURCE), posterior, seed=0)
+    assert random.accuracy == pytest.approx(0.5, abs=0.1)
+    assert not random.beats_majority
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_a_constant_never_beats_the_majority(steep, label):
+    probability, posterior, _ = steep
+    found = estimate_accuracy(np.full(len(probability), label), posterior, seed=0)
+    assert found.p_value > 0.5
+    assert not found.beats_majority
+    assert found.accuracy == pytest.approx(0.5, abs=0.05)
+
+
+@given(arrays(np.float64, N_SOURCE, elements=st.floats(0, 1)), st.integers(0, 5))
+@settings(max_examples=25, deadline=None)
+def test_shares_stay_in_order_and_in_range(steep, probability, seed):
+    found = estimate_accuracy(probability, steep[1], seed=seed)
+    assert 0 <= found.low <= found.accuracy <= found.high <= 1
+    assert 0.5 <= found.majority_low <= found.majority <= found.majority_high <= 1
+    assert 0 < found.p_value <= 1
+    sharpness = calibration(probability, steep[1], seed=seed)
+    assert 0.25 <= sharpness <= 8
+    assert ((calibrated(probability, sharpness) > 0.5) <= (probability > 0.5)).all()
+
+
+def test_less_budget_gives_wider_intervals():
+    widths = {}
+    for epsilon in (1.0, 0.02):
+        found = [estimate_accuracy(*answered(seed, epsilon=epsilon)[:2], seed=seed) for seed in range(2)]
+        widths[epsilon] = np.mean([each.high - each.low for each in found])
+    assert widths[0.02] > 1.5 * widths[1.0]
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_stated():
+    """Labels are coin flips: a verdict at a level of 2.5 % exceeds the bound with a probability below 1e-9.
+
+    One that is given in 60 % of such cases passes with a probability below a tenth.
+    """
+    runs = 24
+    verdicts = [
+        estimate_accuracy(*answered(seed, share=0.55, cells=6, records=400, epsilon=0.3)[:2], seed=seed).beats_majority
+        for seed in range(100, 100 + runs)
+    ]
+    most = int(binom.ppf(1.0 - FALSE_ALARM, runs, LEVEL))
+    assert sum(verdicts) <= most
+    assert binom.cdf(most, runs, 0.6) < 0.1
+
+
+@pytest.mark.slow
+def test_the_interval_covers_and_the_verdict_has_power():
+    """On 80 problems of three kinds: coverage of at least 90 % unless chance of 1e-9 strikes; half the power."""
+    found = []
+    for seed in range(80):
+        probability, posterior, truth = answered(
+            seed, cells=(8, 16, 30)[seed % 3], epsilon=(1.0, 0.3)[seed % 2], steepness=(1.0, 4.0)[seed // 40]
+        )
+        estimate = estimate_accuracy(probability, posterior, seed=seed)
+        found.append((estimate.low <= truth <= estimate.high, estimate.beats_majority))
+    covered, verdicts = np.sum(found, axis=0)
+    assert covered >= binom.ppf(FALSE_ALARM, len(found), 0.9)
+    assert verdicts > 0.9 * len(found)
+
+
+def test_bad_probabilities_are_refused(steep):
+    probability, posterior, _ = steep
+    with pytest.raises(ValueError, match=r"must have shape \(160,\)"):
+        estimate_accuracy(probability[1:], posterior, seed=0)
+    for wrong in (-0.1, 1.1, np.nan):
+        with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
+            calibration(np.full(N_SOURCE, wrong), posterior, seed=0)
+
+
+def test_calibration_keeps_classes_and_ends():
+    p = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
+    assert calibrated(p, 1.0) == pytest.approx(p)
+    assert (calibrated(p, 2.0)[[0, 2, 4]] == p[[0, 2, 4]]).all()
+    assert calibrated(p, 2.0)[1] < 0.2
+    assert calibrated(p, 0.5)[3] < 0.8
+
+
+def test_blunt_probabilities_are_sharpened_more_than_sure_ones(steep):
+    probability, posterior, _ = steep
+    blunt = calibration(calibrated(probability, 0.3), posterior, seed=0)
+    sure = calibration(calibrated(probability, 3.0), posterior, seed=0)
+    assert blunt > 1.2 * sure
+
+
+# --- the posterior of the cells
+
+
+def toy_posterior(size=6, seed=0, flat=()):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((size, size + 2))
+    covariance = root @ root.T / size * 0.3
+    centres, widths = rng.uniform(-0.6, 0.6, size), rng.uniform(0.2, 0.5, size)
+    table = -0.5 * ((SIGNAL_NODES - centres[:, None]) / widths[:, None]) ** 2
+    table[list(flat)] = 0.0
+    found = approximate_posterior(covariance, table, tolerance=1e-6)
+    sites = SiteTable(log_likelihood=table, mass=np.full_like(table, 10.0))
+    return CellPosterior(
+        cells=np.arange(size),
+        table=sites,
+        mass=np.full(size, 10.0),
+        mass_variance=np.full(size, 4.0),
+        log_evidence=found.log_evidence,
+        kernels=((1.0, covariance, found),),
+    )
+
+
+def test_draws_have_the_posteriors_moments():
+    """Means by a normal pivot, variances by a chi-square one; a deviation off by 10 % fails surely."""
+    posterior = toy_posterior()
+    _, covariance, found = posterior.kernels[0]
+    count = 40_000
+    draws = _normal_draws(covariance, found, count, np.random.default_rng(5))
+    sites = np.diag(1.0 / found.sites.precision)
+    exact = covariance - covariance @ np.linalg.solve(covariance + sites, covariance)
+    assert np.diag(exact) == pytest.approx(found.variance, rel=1e-6)
+    level = FALSE_ALARM / (2 * len(found.mean))
+    standard = (draws.mean(axis=0) - found.mean) / np.sqrt(found.variance / count)
+    assert np.abs(standard).max() < norm.isf(level / 2)
+    spread = np.sum((draws - found.mean) ** 2, axis=0) / found.variance
+    assert (spread > chi2.ppf(level / 2, count)).all()
+    assert (spread < chi2.isf(level / 2, count)).all()
+    assert np.cov(draws.T) == pytest.approx(exact, abs=0.02)
+
+
+def test_draws_are_within_range_and_masses_have_their_moments():
+    draws = toy_posterior().draw(4000, np.random.default_rng(1))
+    assert draws.signal.shape == draws.mass.shape == (4000, 6)
+    assert np.abs(draws.signal).max() <= 1
+    assert draws.mass.min() > 0
+    assert draws.mass.mean() == pytest.approx(10.0, abs=0.15)
+    assert draws.mass.var() == pytest.approx(4.0, rel=0.15)
+    assert (np.ptp(draws.signal[draws.no_signal], axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("cell", [0, 3, 5])
+def test_a_held_out_share_is_that_of_a_fit_without_the_cells_answer(cell):
+    share = toy_posterior().held_out_share()[cell]
+    without = toy_posterior(flat=[cell]).kernels[0][2]
+    expected = np.clip(norm.rvs(without.mean[cell], without.variance[cell] ** 0.5, 10**6, random_state=0), -1, 1).mean()
+    assert share == pytest.approx(0.5 * (1 + expected), abs=0.03)
+
+
+def test_the_likelihood_of_shares_is_read_off_the_table():
+    posterior = toy_posterior()
+    nodes = np.array([0, 10, 40, 41, 79, 80])
+    at_nodes = posterior.table.log_likelihood[np.arange(6), nodes].sum()
+    assert posterior.log_likelihood(nodes / 80) == pytest.approx(at_nodes)
+    between = posterior.log_likelihood(np.full(6, 0.5 / 80))
+    ends = [posterior.log_likelihood(np.full(6, share)) for share in (0.0, 1 / 80)]
+    assert between == pytest.approx(np.mean(ends))
+
+
+def test_coin_flips_look_like_no_signal_and_a_step_does_not(steep):
+    assert steep[1].no_signal_probability < 1e-6
+    assert answered(3, share=0.55)[1].no_signal_probability > 0.25
