@@ -38,7 +38,8 @@ class LabelledRecords:
 def labelled(frame: pl.DataFrame, site: Site) -> LabelledRecords:
     """Encode a frame of a site by its steward's schema."""
     steward = site.steward
-    return LabelledRecords(encode_frame(frame, steward.schema), encode_labels(frame[steward.label], steward.classes))
+    labels = encode_labels(frame[steward.label], steward.classes).astype(np.bool_)
+    return LabelledRecords(encode_frame(frame, steward.schema), labels)
 
 
 def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[str, Reference]]:

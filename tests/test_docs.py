@@ -172,4 +172,4 @@ def test_the_stewards_whole_files_load():
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
     assert policy.private
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
-    assert len(blocks(POLICY)) == 2
+    assert len(blocks(POLICY)) == 3
