@@ -176,10 +176,19 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
         ConfigurationError: a label is missing or no number; names the first row (counted from 1), no value.
     """
     lower, upper = bounds
+    shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
+    return np.rint(shares * LABEL_STEPS).astype(np.uint16)
+
+
+def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """Numeric labels before they are rounded, (n,) float64; those outside move to the nearer bound.
+
+    Raises:
+        ConfigurationError: as `encode_numeric_labels`.
+    """
     values = _numbers(column)
     _require_labels(pl.Series(values).fill_nan(None), column.name)
-    shares = np.clip((np.clip(values, lower, upper) - lower) / (upper - lower), 0.0, 1.0)
-    return np.rint(shares * LABEL_STEPS).astype(np.uint16)
+    return np.clip(values, *bounds)
 
 
 def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:

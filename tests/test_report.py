@@ -388,7 +388,7 @@ def test_unlawful_budgets_are_refused(text):
         make_learner(epsilon_spent=text)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1e7, 1e7, float("nan"), float("inf")])
 def test_unlawful_accuracies_are_refused(value):
     for name in ("accuracy", "accuracy_se", "majority", "ceiling"):
         fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None, name: value}
@@ -398,6 +398,15 @@ def test_unlawful_accuracies_are_refused(value):
             SiteScore(curator="basel", **fields)
     with pytest.raises(ValueError, match="accuracy must lie between"):
         CurvePoint(1, value, None)
+
+
+def test_an_accuracy_is_no_less_than_nothing_but_an_explained_share_of_variance_may_be():
+    fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None}
+    for name in ("accuracy", "majority", "ceiling"):
+        report = make_report(learners=(make_learner(pooled=Score(**fields | {name: -0.25})),), measure="R²")
+        assert getattr(decode_report(encode_report(report)).learners[0].pooled, name) == -0.25
+        with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
+            make_report(learners=report.learners)
 
 
 @pytest.mark.parametrize(

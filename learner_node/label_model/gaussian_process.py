@@ -19,7 +19,8 @@ from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
     SiteTable,
     fit_mass_prior,
-    noise_variance,
+    noises_by_label,
+    pair_variance,
     site_table,
 )
 from learner_node.label_model.mixture import Component, LabelModel, checked_features
@@ -72,7 +73,13 @@ def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 40
 
 
 def fit_label_model(
-    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, sites: int, seed: int
+    features: Floats,
+    cells: NDArray[np.int64],
+    counts: Floats,
+    *,
+    scale: float,
+    sites: int | tuple[int, int],
+    seed: int,
 ) -> LabelModel:
     """Infer the label signal from the noisy label counts of cells.
 
@@ -83,7 +90,8 @@ def fit_label_model(
             (column 1), summed over the sites. Integers; others are rounded where it matters.
         scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
             0 is no noise.
-        sites: Number of independent noises in each count, at least 1.
+        sites: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0
+            and of label 1.
         seed: Seed of the random features, non-negative.
 
     Returns:
@@ -94,7 +102,7 @@ def fit_label_model(
     """
     rows = checked_features(features, None)
     cells, counts = _checked_counts(cells, counts, len(rows))
-    if not (np.isfinite(scale) and scale >= 0) or sites < 1:
+    if not (np.isfinite(scale) and scale >= 0) or min(noises_by_label(sites)) < 1:
         raise ValueError("need a finite scale >= 0 and sites >= 1")
     used, compact = np.unique(cells, return_inverse=True)
     source_counts = np.bincount(compact).astype(np.float64)
@@ -106,7 +114,7 @@ def fit_label_model(
         counts[used].sum(axis=1),
         averages.centres,
         total=max(float(counts[used].sum()), float(len(used))),
-        variance=2.0 * noise_variance(scale, sites),
+        variance=pair_variance(scale, sites),
     )
     table = site_table(counts[used], prior, scale=scale, sites=sites)
     posteriors = _search_kernels(averages, source_counts, table)

@@ -3,18 +3,33 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from learner_node.strategies.base import Model, Problem, SourceEstimate, Strategy
-from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    ClassesModel,
+    ErrorEstimate,
+    Model,
+    NumberEstimate,
+    NumberModel,
+    Problem,
+    SourceEstimate,
+    Strategy,
+    class_probabilities,
+)
+from learner_node.strategies.cells_by_label import CellsByLabel
 from learner_node.strategies.paper import PaperOptions, PaperStrategy
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
-    "cells": CellsStrategy,
+    "cells": CellsByLabel,
     "paper-c": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=True),
     "paper-i": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=False),
 }
 DEFAULT_STRATEGY = "cells"
+ANY_LABEL = frozenset({"cells"})
+"""Those that take any label; the others take two classes."""
 
 
 def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
@@ -32,4 +47,21 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
         raise ConfigurationError(f"strategy {name!r}: {error}") from None
 
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Model", "Problem", "SourceEstimate", "Strategy", "make_strategy"]
+__all__ = [
+    "ANY_LABEL",
+    "DEFAULT_STRATEGY",
+    "STRATEGIES",
+    "AnyEstimate",
+    "AnyModel",
+    "ClassesEstimate",
+    "ClassesModel",
+    "ErrorEstimate",
+    "Model",
+    "NumberEstimate",
+    "NumberModel",
+    "Problem",
+    "SourceEstimate",
+    "Strategy",
+    "class_probabilities",
+    "make_strategy",
+]

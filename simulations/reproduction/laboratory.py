@@ -25,7 +25,7 @@ from curator_node.steward import StewardFile
 from learner_node.learn import POOLED, learn
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies.base import Trainer
+from learner_node.strategies.base import Trainer, class_probabilities
 from learner_node.study import Federation
 from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
@@ -162,7 +162,7 @@ class Laboratory:
         )
         answered = [model for model in learned.models[POOLED] if model is not None]
         return StudyFound(
-            [self._accuracy(model.probability(self._test) > 0.5) for model in answered],
+            [self._accuracy(class_probabilities(model, self._test)[:, 1] > 0.5) for model in answered],
             [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
         )
 
