@@ -12,6 +12,7 @@ from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from protocol.queries.limits import Limits
 from protocol.schema import CategoricalAttribute, NumericAttribute
@@ -52,7 +53,11 @@ STRUCTS = [
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "Limits of one question", Limits),
 ]
-OPTIONS = [("`cells`", CellsStrategy), ("`paper-c` and `paper-i`", PaperOptions)]
+OPTIONS = [
+    ("`cells`", CellsStrategy),
+    ("`cells` with a numeric label", CellsNumberStrategy),
+    ("`paper-c` and `paper-i`", PaperOptions),
+]
 
 
 def section(page, title):
