@@ -145,7 +145,7 @@ def run_scenario(
         further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
         curators=curators,
-        notes=(*notes, *score_notes(scenario, learners)),
+        notes=(*notes, *score_notes(scenario, learners, measure.constant)),
     )
     return run
 

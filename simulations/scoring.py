@@ -62,15 +62,18 @@ class Measure:
 
     Attributes:
         name: of the score.
+        constant: what the best constant is called in a sentence.
         further: a second score that is told beside it.
     """
 
     name: Literal["accuracy", "R²"]
+    constant: str
     further: str
 
 
-ACCURACY = Measure("accuracy", "macro AUC")
-EXPLAINED = Measure("R²", "RMSE")
+MAJORITY = "the majority class"
+ACCURACY = Measure("accuracy", MAJORITY, "macro AUC")
+EXPLAINED = Measure("R²", "the mean", "RMSE")
 
 
 def measure_of(sites: Mapping[str, Site]) -> Measure:

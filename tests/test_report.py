@@ -513,3 +513,14 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
     seen = look_at(browser, html, tmp_path)
     assert "CONSOLE" in seen.log
     assert "<title>broken in" not in seen.dom
+
+
+def test_a_regression_is_worded_as_one():
+    score = Score(accuracy=-0.2, accuracy_se=0.3, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
+    assert page.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
+    assert page.verdict(score, page.WORDS["R²"]) == "did no better than the mean"
+    text = Outline(build_page(report)).text
+    for words in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
+        assert words in text
+    assert "ccuracy" not in text
