@@ -17,14 +17,18 @@ from curator_node.workloads import WorkloadCache
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition
+from protocol.plans import PlannedQuery
+from protocol.queries.counts import CountsBody
 from protocol.records import (
     MISSING_CODE,
     Records,
     column_texts,
+    count_moved_labels,
     encode_and_count_moved,
-    encode_labels,
+    encode_label_column,
     require_columns,
 )
+from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
 from protocol.schema import NumericAttribute, Schema
 
 WORTH_A_WARNING = 10
@@ -50,7 +54,8 @@ class PrivateDataset:
             unit is missing, or there are no rows.
 
     Warns:
-        StewardWarning: all records have one class, or many values of an attribute do not fit its declaration.
+        StewardWarning: a declared class does not occur or all numeric labels are one, or many values of an attribute,
+            or labels, do not fit their declaration.
     """
 
     def __init__(self, frame: pl.DataFrame, steward: StewardFile, *, unit_key: bytes, cache_bytes: int) -> None:
@@ -59,14 +64,13 @@ class PrivateDataset:
         if frame.is_empty():
             raise ConfigurationError("there are no records")
         records, moved = encode_and_count_moved(frame, steward.schema)
-        labels = encode_labels(frame[steward.label], steward.classes)
+        labels = encode_label_column(frame[steward.label], steward.schema)
         doubts = misfits(records, moved)
         if steward.unit is not None:
             names = unit_names(frame[steward.unit])
             kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
             records, labels = records.take(kept), labels[kept]
-        if labels.all() or not labels.any():
-            doubts.append("all records have one class; the curator serves normally")
+        doubts += _label_misfits(frame[steward.label], labels, steward)
         for doubt in doubts:
             warnings.warn(doubt, StewardWarning, stacklevel=2)
         self.steward = steward
@@ -78,6 +82,29 @@ class PrivateDataset:
     def schema(self) -> Schema:
         """As its steward wrote it."""
         return self.steward.schema
+
+    def exact(self, body: CountsBody, planned: PlannedQuery) -> NDArray[np.int64]:
+        """Exact numbers of a counted release kind; private, for an answerer's eyes only.
+
+        Adding or removing one record moves the numbers of each partition by exactly `planned.steps` in all.
+
+        Args:
+            body: a checked body.
+            planned: its planned query.
+
+        Returns:
+            (sum of cell counts, columns) int64.
+        """
+        kind = RELEASE_KINDS[planned.release]
+        if kind.of_errors is not None:
+            return kind.of_errors(*self.count(body.partitions, body.hypothesis))
+        workload = self._cache.get(body.partitions)
+        if kind.of_steps is None:
+            return workload.count_classes(self._labels, len(self.steward.classes))
+        predictions = None if body.hypothesis is None else body.hypothesis.predict_number(self._records)
+        most = body.most_squared_error or MOST_SQUARED_ERROR
+        steps = kind.of_steps(self._labels.astype(np.int64), predictions, planned.steps, most)
+        return np.column_stack([workload.total(steps), workload.total(planned.steps - steps)])
 
     def count(
         self, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None
@@ -132,6 +159,23 @@ def misfits(records: Records, moved: Mapping[str, int]) -> list[str]:
     return texts
 
 
+def _label_misfits(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: StewardFile) -> list[str]:
+    """As `misfits`, of the labels; the texts name no class."""
+    there = len(np.unique(labels))
+    if steward.label_bounds is not None:
+        if count_moved_labels(column, steward.label_bounds) * WORTH_A_WARNING > len(column):
+            beyond = (
+                f"more than a tenth of the labels {steward.label!r} lie outside label_bounds and count as the nearer"
+            )
+            return [f"{beyond} one; check the bounds and the measuring unit"]
+        return ["all records have one label; the curator serves normally"] if there == 1 else []
+    if there == 1:
+        return ["all records have one class; the curator serves normally"]
+    if there < len(steward.classes):
+        return ["a declared class does not occur; check the spelling of the classes"]
+    return []
+
+
 def unit_names(column: pl.Series) -> list[str]:
     """The privacy unit of each record.
 
@@ -148,7 +192,7 @@ def unit_names(column: pl.Series) -> list[str]:
 
 
 def bounded_rows(
-    units: Sequence[str], records: Records, labels: NDArray[np.bool_], most: int, key: bytes
+    units: Sequence[str], records: Records, labels: NDArray[np.unsignedinteger], most: int, key: bytes
 ) -> NDArray[np.intp]:
     """Row numbers, at most `most` per unit, chosen by a keyed hash of that unit's own content.
 
@@ -157,7 +201,7 @@ def bounded_rows(
     """
     by_unit: dict[str, list[tuple[bytes, int]]] = {}
     for row, unit in enumerate(units):
-        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + bytes([int(labels[row])])
+        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
         name = unit.encode()
         message = len(name).to_bytes(8, "big") + name + content
         by_unit.setdefault(unit, []).append((hmac.digest(key, message, hashlib.sha256), row))

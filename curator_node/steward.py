@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.schema import Attribute, Name, Schema
+from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml
 
 
@@ -13,8 +13,9 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         label: label column.
-        classes: two class names, the second is the positive one.
         attributes: in order.
+        classes: 2 to 256 class names; of two, the second is the positive one. Or
+        label_bounds: [lower, upper] of a label that is a number.
         unit: column that names the privacy unit (patient, exam); None: the unit is the record.
         most_records_per_unit: contribution bound c; where a unit has more records, c of them are kept.
         round_size: declared approximate number of records; public, a round figure.
@@ -22,8 +23,9 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     label: Name
-    classes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=2, max_length=2)]
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
+    label_bounds: tuple[float, float] | None = None
     unit: Name | None = None
     most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
     round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None = None
@@ -39,7 +41,9 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def schema(self) -> Schema:
         """The part that travels on the card."""
-        return Schema(attributes=self.attributes, label=self.label, classes=self.classes)
+        return Schema(
+            attributes=self.attributes, label=self.label, classes=self.classes, label_bounds=self.label_bounds
+        )
 
 
 def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:

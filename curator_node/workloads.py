@@ -32,6 +32,7 @@ Codes = NDArray[np.unsignedinteger]
 
 
 Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+Groups = Iterable[tuple[Codes, tuple[int, ...]]]
 
 
 class Workload(Protocol):
@@ -45,6 +46,27 @@ class Workload(Protocol):
 
         Returns:
             Two (sum of cell counts,) int64 vectors, partition by partition.
+        """
+
+    def count_classes(self, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
+        """Records of each class per cell.
+
+        Args:
+            classes: (n,) class indices, in 0 .. number - 1.
+            number: of classes.
+
+        Returns:
+            (sum of cell counts, number) int64.
+        """
+
+    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sum of the records' amounts per cell, in whole numbers.
+
+        Args:
+            amounts: (n,) int64, such that no sum overflows.
+
+        Returns:
+            (sum of cell counts,) int64.
         """
 
 
@@ -69,6 +91,14 @@ class EncodedWorkload:
         """See `Workload`."""
         return _count(zip(self.groups, self.sizes, strict=True), errors)
 
+    def count_classes(self, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return _count_classes(zip(self.groups, self.sizes, strict=True), classes, number)
+
+    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return _total(zip(self.groups, self.sizes, strict=True), amounts)
+
 
 @dataclass(frozen=True)
 class StreamedWorkload:
@@ -80,6 +110,14 @@ class StreamedWorkload:
     def count(self, errors: NDArray[np.bool_]) -> Counts:
         """See `Workload`."""
         return _count(_encoded_groups(self.partitions, self.records), errors)
+
+    def count_classes(self, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return _count_classes(_encoded_groups(self.partitions, self.records), classes, number)
+
+    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return _total(_encoded_groups(self.partitions, self.records), amounts)
 
 
 def encode_workload(partitions: Sequence[Partition], records: Records) -> EncodedWorkload:
@@ -156,17 +194,44 @@ def _cells(partition: Partition, records: Records) -> NDArray[np.intp]:
         return np.concatenate(list(parts))
 
 
-def _count(groups: Iterable[tuple[Codes, tuple[int, ...]]], errors: NDArray[np.bool_]) -> Counts:
-    wrong: list[NDArray[np.int64]] = []
-    right: list[NDArray[np.int64]] = []
+def _count(groups: Groups, errors: NDArray[np.bool_]) -> Counts:
+    counted: list[NDArray[np.int64]] = []
     lowest_bits = errors.view(np.uint8)
     for codes, sizes in groups:
         length = 2 * math.prod(sizes)
-        joint = np.ascontiguousarray(np.bincount(codes | lowest_bits, minlength=length).reshape(-1, 2).T)
-        for k in sizes:
-            joint = joint.reshape(2, k, -1)
-            marginal = joint.sum(axis=2)
-            right.append(marginal[0])
-            wrong.append(marginal[1])
-            joint = joint.sum(axis=1)
-    return np.concatenate(wrong), np.concatenate(right)
+        joint = np.bincount(codes | lowest_bits, minlength=length).reshape(-1, 2)
+        counted += _marginals(joint, sizes)
+    right, wrong = np.concatenate(counted, axis=1)
+    return wrong, right
+
+
+def _count_classes(groups: Groups, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
+    counted: list[NDArray[np.int64]] = []
+    columns = classes.astype(np.intp)
+    for codes, sizes in groups:
+        joint = np.bincount((codes >> 1).astype(np.intp) * number + columns, minlength=number * math.prod(sizes))
+        counted += _marginals(joint.reshape(-1, number), sizes)
+    by_class = np.concatenate(counted, axis=1)
+    return np.ascontiguousarray(by_class.T)
+
+
+def _total(groups: Groups, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+    summed: list[NDArray[np.int64]] = []
+    for codes, sizes in groups:
+        joint = np.zeros(math.prod(sizes), np.int64)
+        np.add.at(joint, (codes >> 1).astype(np.intp), amounts)  # bincount's weights would be floats
+        summed += _marginals(joint[:, None], sizes)
+    totals: NDArray[np.int64] = np.concatenate(summed, axis=1)[0]
+    return totals
+
+
+def _marginals(joint: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:
+    """Joint cells (prod(sizes), columns) to one (columns, k) per partition."""
+    columns = joint.shape[1]
+    rest = np.ascontiguousarray(joint.T)
+    found = []
+    for k in sizes:
+        rest = rest.reshape(columns, k, -1)
+        found.append(rest.sum(axis=2))
+        rest = rest.sum(axis=1)
+    return found

@@ -16,7 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from learner_node.learn import POOLED, Learned, Pooling, learn
-from learner_node.strategies import DEFAULT_STRATEGY, Model, SourceEstimate
+from learner_node.strategies import (
+    ANY_LABEL,
+    DEFAULT_STRATEGY,
+    AnyEstimate,
+    AnyModel,
+    SourceEstimate,
+    class_probabilities,
+)
 from learner_node.study import Federation, Study
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.uncertainty import AccuracyEstimate
@@ -30,12 +37,8 @@ UNPICKLED = ("federation", "study_", "learned_")
 """Left out of pickles: they hold the learner's signing key, connections and transcripts."""
 
 
-class ExPriLClassifier(ClassifierMixin, BaseEstimator):
-    """A binary classifier learnt from the differentially private answers of curators.
-
-    **Every `fit` is a new study and spends `epsilon` of the learner's budget at every curator.** A search over
-    parameters or a cross-validation that refits spends it again each time; try those on a simulation
-    (`simulations.local.SimulatedExPriLClassifier`) instead.
+class StudyEstimator(BaseEstimator):
+    """What classifier and regressor share: one `fit` is one study.
 
     Args:
         federation: whom to ask, and how; shared, not copied, by `clone`.
@@ -47,7 +50,6 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
 
     Attributes:
-        classes_: (2,) class names of the curators' card; the second is the positive one.
         n_features_in_: number of attributes on the card.
         feature_names_in_: their names, where `fit` got a table with column names.
         schema_: of the card.
@@ -93,35 +95,9 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
             NoCuratorError: no curator accepted, or none answered everything; says what became of each.
         """
         if self.federation is None:
-            raise ConfigurationError("no federation: pass ExPriLClassifier(Federation(...)), whom to ask and how")
+            name = type(self).__name__
+            raise ConfigurationError(f"no federation: pass {name}(Federation(...)), whom to ask and how")
         return self._fit(self.federation, X)
-
-    def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
-        """The likelier class of each record, (n,); arguments as `predict_proba`."""
-        positive = self.predict_proba(X, curator)[:, 1] > 0.5
-        predicted: NDArray[np.generic] = self.classes_[positive.astype(np.intp)]
-        return predicted
-
-    def predict_proba(self, X: Any, curator: str | None = None) -> Floats:
-        """Class probabilities, (n, 2) in the order of `classes_`.
-
-        Args:
-            X: records, in either form that `fit` takes.
-            curator: with pooling "site", whose model; None mixes the sites' models by the number of records
-                that each answered for.
-
-        Raises:
-            NotFittedError: before `fit`.
-            ConfigurationError: no model of that curator, or records that do not fit the card.
-        """
-        check_is_fitted(self, "models_")
-        records = self._records(X)
-        names = self._names(curator)
-        positive = mixed(
-            [float(self.estimates_[name].weights.sum()) for name in names],
-            [self.models_[name].probability(records) for name in names],
-        )
-        return np.column_stack([1.0 - positive, positive])
 
     def synthetic_data(
         self, curator: str | None = None, *, weight: str = "weight", keep: Sequence[str] = ()
@@ -136,8 +112,9 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         Returns:
             n source records: the card's attributes in its order (numeric ones as Float64, categorical ones as String,
             with the values that the learner holds: not moved to the bounds, and null where missing), the columns of
-            `keep` as they are, then `weight` (private records that a row stands for), `<label>` (its likelier class)
-            and `<label>_probability` (of the positive class).
+            `keep` as they are, then `weight` (private records that a row stands for) and `<label>`: its expected value,
+            or its likeliest class and then `<label>_probability` (of the positive class; of the likeliest, where there
+            are more than two).
 
         Raises:
             NotFittedError: before `fit`.
@@ -146,7 +123,8 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "models_")
         estimate = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
         source = held_columns(self._source, self.schema_, keep)
-        return synthetic_frame(source, estimate, label=self.schema_.label, classes=self.classes_, weight=weight)
+        classes = getattr(self, "classes_", np.array(self.schema_.classes))
+        return synthetic_frame(source, estimate, label=self.schema_.label, classes=classes, weight=weight)
 
     def write_synthetic(
         self, path: str | Path, curator: str | None = None, *, weight: str = "weight", keep: Sequence[str] = ()
@@ -159,6 +137,7 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         frames: list[pl.DataFrame] = []
 
         def encode(schema: Schema) -> Records:
+            self._check_label(schema)
             frames.append(as_frame(X, schema))
             return encode_frame(frames[0], schema)
 
@@ -180,11 +159,12 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
         self.learned_ = learned
         self.study_: Study = learned.study
         self.schema_ = schema
-        self.models_: dict[str, Model] = {name: learned.model(name) for name in learned.estimates}
-        self.estimates_: dict[str, SourceEstimate] = learned.estimates
+        self.models_: dict[str, AnyModel] = {name: learned.model(name) for name in learned.estimates}
+        self.estimates_: dict[str, AnyEstimate] = learned.estimates
         pooled = learned.estimates.get(POOLED)
-        self.accuracy_estimate_: AccuracyEstimate | None = None if pooled is None else pooled.accuracy
-        self.classes_: NDArray[np.generic] = np.array(schema.classes)
+        self.accuracy_estimate_: AccuracyEstimate | None = (
+            pooled.accuracy if isinstance(pooled, SourceEstimate) else None
+        )
         self.n_features_in_ = len(schema.attributes)
         self.epsilon_claimed_ = learned.epsilon_claimed
         self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
@@ -205,6 +185,14 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
         return [curator]
 
+    def _check_label(self, schema: Schema) -> None:
+        """Raise ConfigurationError where the card's label is not of this estimator's kind."""
+        raise NotImplementedError
+
+    def _masses(self, names: list[str]) -> list[float]:
+        """Estimated number of private records behind each model."""
+        return [float(self.estimates_[name].weights.sum()) for name in names]
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
         for name in UNPICKLED:
@@ -216,13 +204,68 @@ class ExPriLClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.target_tags.required = False
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         tags.non_deterministic = True
         return tags
+
+
+class ExPriLClassifier(ClassifierMixin, StudyEstimator):
+    """A classifier learnt from the differentially private answers of curators.
+
+    **Every `fit` is a new study and spends `epsilon` of the learner's budget at every curator.** A search over
+    parameters or a cross-validation that refits spends it again each time; try those on a simulation
+    (`simulations.local.SimulatedExPriLClassifier`) instead.
+
+    Args: those of `StudyEstimator`.
+
+    Attributes:
+        classes_: (C,) class names of the curators' card; of two, the second is the positive one.
+
+    And those of `StudyEstimator`. A label that is a number needs `ExPriLRegressor`.
+    """
+
+    def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
+        """The likeliest class of each record, (n,), the first of equals; arguments as `predict_proba`."""
+        likeliest = self.predict_proba(X, curator).argmax(axis=1)
+        predicted: NDArray[np.generic] = self.classes_[likeliest]
+        return predicted
+
+    def predict_proba(self, X: Any, curator: str | None = None) -> Floats:
+        """Class probabilities, (n, C) in the order of `classes_`.
+
+        Args:
+            X: records, in either form that `fit` takes.
+            curator: with pooling "site", whose model; None mixes the sites' models by the number of records
+                that each answered for.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: no model of that curator, or records that do not fit the card.
+        """
+        check_is_fitted(self, "models_")
+        records = self._records(X)
+        names = self._names(curator)
+        rows = [class_probabilities(self.models_[name], records) for name in names]
+        if len(self.schema_.classes) > 2:
+            return mixed(self._masses(names), rows)
+        positive = mixed(self._masses(names), [row[:, 1] for row in rows])
+        return np.column_stack([1.0 - positive, positive])
+
+    def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
+        super()._keep(learned, source, named=named)
+        self.classes_: NDArray[np.generic] = np.array(learned.schema.classes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.strategy in ANY_LABEL
+        return tags
+
+    def _check_label(self, schema: Schema) -> None:
+        if schema.label_bounds is not None:
+            raise ConfigurationError(f"the label {schema.label!r} is a number: use ExPriLRegressor")
 
 
 def as_frame(X: Any, schema: Schema) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import polars as pl
 
 from learner_node.readers.counts import CountsAnswer, add
-from learner_node.strategies import Model, Problem, SourceEstimate, Strategy, make_strategy
+from learner_node.strategies import AnyEstimate, AnyModel, Problem, Strategy, make_strategy
 from learner_node.strategies.base import Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study, objection, plan_objection
 from protocol.errors import ConfigurationError
@@ -45,8 +45,8 @@ class Learned:
     schema: Schema
     source: Records
     epsilon_claimed: Fraction
-    models: dict[str, list[Model | None]]
-    estimates: dict[str, SourceEstimate]
+    models: dict[str, list[AnyModel | None]]
+    estimates: dict[str, AnyEstimate]
     study: Study
 
     @property
@@ -54,7 +54,7 @@ class Learned:
         """Curators whose answers were signed as not private (seeded noise, `paper_ratio`); simulations only."""
         return [name for name, session in self.study.sessions.items() if session.not_private]
 
-    def model(self, curator: str = POOLED) -> Model:
+    def model(self, curator: str = POOLED) -> AnyModel:
         """The final pooled model, or a curator's own; NoCuratorError where there is none."""
         done = [model for model in self.models.get(curator, []) if model is not None]
         if not done:
@@ -69,7 +69,7 @@ class _Group:
     names: frozenset[str]
     strategy: Strategy
     problem: Problem
-    models: list[Model | None] = field(default_factory=list)
+    models: list[AnyModel | None] = field(default_factory=list)
 
     def answers(self, study: Study, survivors: Sequence[str]) -> list[CountsAnswer]:
         """Per round, the sum over the curators that answered all rounds; empty where none is left."""

@@ -18,7 +18,7 @@ from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import Model, Problem, make_strategy
+from learner_node.strategies import AnyModel, Problem, class_probabilities, make_strategy
 from protocol.errors import ConfigurationError
 from protocol.plans import PlannedQuery
 from protocol.queries import plan_cost
@@ -140,6 +140,8 @@ def quote(
             "a quote needs distinct positive epsilons, at least two source records and "
             f"at least {len(DIFFICULTIES)} problems"
         )
+    if len(source.schema.classes) != 2:
+        raise ConfigurationError(f"a quote is for a label of two classes; {source.schema.label!r} is another")
     asked = []
     for epsilon in epsilons:
         problem = Problem(source, epsilon, sites, least["target_size"], most_records_per_unit, seed)
@@ -194,14 +196,14 @@ def _study(
     chosen = make_strategy(strategy, options)
     answers: list[CountsAnswer] = []
     bodies: list[CountsBody] = []
-    model: Model | None = None
+    model: AnyModel | None = None
     for planned in chosen.plan(problem).queries:
         bodies.append(chosen.next_body(problem, answers))
         answers.append(_answer(bodies[-1], planned, target, truth, problem.sites, rng))
         model = chosen.absorb(problem, answers) or model
     if model is None:
         raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
-    predicted = model.probability(problem.source) > 0.5
+    predicted = class_probabilities(model, problem.source)[:, 1] > 0.5
     return _Found(float(np.where(predicted, labels.probability, 1.0 - labels.probability).mean()), bodies[0])
 
 
@@ -215,15 +217,17 @@ def _answer(
 ) -> CountsAnswer:
     """What curators would answer; the records are invented, so the noise needs no secure source."""
     kind = RELEASE_KINDS[planned.release]
-    if kind.exact is None:
-        raise ConfigurationError(f"{planned.release} is not private; a quote is for plans that are")
+    if kind.of_errors is None:
+        raise ConfigurationError(
+            f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
+        )
     wrong = np.zeros(len(truth), np.bool_) if body.hypothesis is None else body.hypothesis.predict(target) != truth
     sizes = tuple(partition.cell_count(target.schema) for partition in body.partitions)
     blocks = []
     for partition, size in zip(body.partitions, sizes, strict=True):
         cells = partition.cells(target)
         errors = np.bincount(cells[wrong], minlength=size).astype(np.int64)
-        blocks.append(kind.exact(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
+        blocks.append(kind.of_errors(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
     exact = np.concatenate(blocks)
     stop = -np.expm1(-1.0 / float(planned.scale.fraction))
     noise = rng.geometric(stop, (2, sites, *exact.shape)).sum(axis=1)

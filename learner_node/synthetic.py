@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from learner_node.strategies import SourceEstimate
+from learner_node.strategies import AnyEstimate, ClassesEstimate, NumberEstimate, SourceEstimate
 from protocol.errors import ConfigurationError
 from protocol.records import column_texts
 from protocol.schema import NumericAttribute, Schema
@@ -30,24 +30,35 @@ def mixed(masses: Sequence[Floats | float], probabilities: Sequence[Floats]) -> 
 
     Args:
         masses: per site, one number or (n,), non-negative.
-        probabilities: per site, (n,).
+        probabilities: per site, (n,) or (n, C).
 
     Returns:
-        (n,) in [0, 1]; the plain mean where no site has any mass.
+        (n,) or (n, C) in [0, 1]; the plain mean where no site has any mass.
     """
-    stacked = np.asarray(probabilities, np.float64)
-    weights = np.stack([np.broadcast_to(np.asarray(mass, np.float64), stacked.shape[1:]) for mass in masses])
-    total = weights.sum(axis=0)
-    weights = np.where(total > 0, weights, 1.0)
+    return np.clip(mixed_numbers(masses, probabilities), 0.0, 1.0)
+
+
+def mixed_numbers(masses: Sequence[Floats | float], numbers: Sequence[Floats]) -> Floats:
+    """As `mixed`, of any numbers."""
+    stacked = np.asarray(numbers, np.float64)
+    weights = np.stack([np.broadcast_to(np.asarray(mass, np.float64), stacked.shape[1:2]) for mass in masses])
+    weights = np.where(weights.sum(axis=0) > 0, weights, 1.0).reshape(*weights.shape, *[1] * (stacked.ndim - 2))
     mixture: Floats = (weights * stacked).sum(axis=0) / weights.sum(axis=0)
-    return np.clip(mixture, 0.0, 1.0)
+    return mixture
 
 
-def pooled_estimate(estimates: Sequence[SourceEstimate]) -> SourceEstimate:
-    """Several sites' estimates of one source as one: weights add up, probabilities mix by weight."""
-    weights: Floats = np.sum([estimate.weights for estimate in estimates], axis=0)
-    probability = mixed([estimate.weights for estimate in estimates], [estimate.probability for estimate in estimates])
-    return SourceEstimate(weights, probability)
+def pooled_estimate(estimates: Sequence[AnyEstimate]) -> AnyEstimate:
+    """Several sites' estimates of one source as one: weights add up, probabilities or numbers mix by weight."""
+    masses = [estimate.weights for estimate in estimates]
+    weights: Floats = np.sum(masses, axis=0)
+    if isinstance(estimates[0], ClassesEstimate):
+        rows = [estimate.probabilities for estimate in estimates if isinstance(estimate, ClassesEstimate)]
+        return ClassesEstimate(weights, mixed(masses, rows))
+    if isinstance(estimates[0], NumberEstimate):
+        numbers = [estimate.value for estimate in estimates if isinstance(estimate, NumberEstimate)]
+        return NumberEstimate(weights, mixed_numbers(masses, numbers))
+    shares = [estimate.probability for estimate in estimates if isinstance(estimate, SourceEstimate)]
+    return SourceEstimate(weights, mixed(masses, shares))
 
 
 def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ()) -> pl.DataFrame:
@@ -75,15 +86,17 @@ def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ())
 
 
 def synthetic_frame(
-    source: pl.DataFrame, estimate: SourceEstimate, *, label: str, classes: NDArray[np.generic], weight: str = "weight"
+    source: pl.DataFrame, estimate: AnyEstimate, *, label: str, classes: NDArray[np.generic], weight: str = "weight"
 ) -> pl.DataFrame:
-    """The columns of `source`, then `weight`, `<label>` and `<label>_probability`.
+    """The columns of `source`, then `weight`, `<label>` and, where the label is a class, `<label>_probability`.
+
+    The probability is of the positive class where there are two, and of the class given where there are more.
 
     Args:
         source: n rows without a label, such as `held_columns` gives.
         estimate: of the same n rows.
         label: name of the label column.
-        classes: (2,) class values; the second is the positive one.
+        classes: (C,) class values; of two, the second is the positive one. Unused where the label is a number.
         weight: name of the column that says how many private records a row stands for.
 
     Raises:
@@ -96,12 +109,16 @@ def synthetic_frame(
         raise ConfigurationError(f"the source has a column {weight!r} of its own; name the weights otherwise: weight=")
     if chance in source.columns:
         raise ConfigurationError(f"the source has a column {chance!r} of its own; rename it before fitting")
-    likely = classes[(estimate.probability > 0.5).astype(np.intp)]
-    return source.with_columns(
-        pl.Series(weight, estimate.weights),
-        pl.Series(label, likely.tolist()),
-        pl.Series(chance, estimate.probability),
-    )
+    weighted = source.with_columns(pl.Series(weight, estimate.weights))
+    if isinstance(estimate, NumberEstimate):
+        return weighted.with_columns(pl.Series(label, estimate.value))
+    if isinstance(estimate, ClassesEstimate):
+        likely = classes[estimate.probabilities.argmax(axis=1)]
+        probability = estimate.probabilities.max(axis=1)
+    else:
+        likely = classes[(estimate.probability > 0.5).astype(np.intp)]
+        probability = estimate.probability
+    return weighted.with_columns(pl.Series(label, likely.tolist()), pl.Series(chance, probability))
 
 
 def _typed(column: pl.Series, *, numeric: bool) -> pl.Series:

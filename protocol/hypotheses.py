@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
-from protocol.records import Records
+from protocol.records import LABEL_STEPS, Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
@@ -31,7 +31,10 @@ Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_fields=True):
-    """The hypothesis that predicts one class for every record; the paper's h_0 is class 1."""
+    """The hypothesis that predicts one class for every record; the paper's h_0 is class 1.
+
+    Of a numeric label, 0 predicts the lower bound and 1 the upper.
+    """
 
     predicted: Literal[0, 1]
 
@@ -50,9 +53,15 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_field
         """Predicted classes, shape (n,)."""
         return np.full(len(records), bool(self.predicted))
 
+    def predict_number(self, records: Records) -> NDArray[np.int64]:
+        """Predicted numeric labels in steps of 2^-12 of their range: the lower bound for 0, the upper for 1."""
+        return np.full(len(records), self.predicted * LABEL_STEPS, np.int64)
+
 
 class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
     """A ReLU network with one logit; class 1 where the logit is above 0.
+
+    Of a numeric label the logit is the prediction itself: 0 is the lower bound, 1 the upper; beyond them it is clipped.
 
     `weights` is a safetensors file of float32 tensors "0.weight" (out, in), "0.bias" (out,), "1.weight", ...
     Values are rounded to the grid on evaluation; |value| must be at most 64.
@@ -116,6 +125,14 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
     def predict(self, records: Records) -> NDArray[np.bool_]:
         """Predicted classes, shape (n,): logit > 0."""
         return self.logits(records) > 0
+
+    def predict_number(self, records: Records) -> NDArray[np.int64]:
+        """Predicted numeric labels in steps of 2^-12 of their range, shape (n,), in 0 .. 4096.
+
+        The logit rounded to the grid (halves to even), then clipped to [0, 1]: elementwise, hence exact per record.
+        """
+        steps = np.rint(self.logits(records) / (STEPS * STEPS / LABEL_STEPS))
+        return np.clip(steps, 0, LABEL_STEPS).astype(np.int64)
 
     def _layers(self, field: str) -> list[Layer]:
         try:

@@ -17,6 +17,8 @@ from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribut
 
 MISSING_CODE = -1
 """Code of a missing category; declared levels are 0 .. L-1 and L is "other"."""
+LABEL_STEPS = 4096
+"""Grid steps of a numeric label's range: the grid is 2^-12 of it."""
 MOST_COLUMNS_NAMED = 20
 """How many of the columns that are there an error names."""
 _LONGEST_NAME_SHOWN = 80
@@ -135,27 +137,73 @@ def _shown(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_NAME_SHOWN else f"{name[:_LONGEST_NAME_SHOWN]}…")
 
 
-def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.bool_]:
-    """Labels as booleans, True for the second class.
+def encode_label_column(column: pl.Series, schema: Schema) -> NDArray[np.unsignedinteger]:
+    """Labels as the schema says: `encode_labels` or `encode_numeric_labels`, with their errors."""
+    if schema.label_bounds is None:
+        return encode_labels(column, schema.classes)
+    return encode_numeric_labels(column, schema.label_bounds)
+
+
+def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8]:
+    """Labels as class indices, (n,) uint8.
 
     Raises:
-        ConfigurationError: a label is missing or is none of the two classes; names the first row (counted from
-            1), no value.
+        ConfigurationError: a label is missing or is none of the classes; names the first row (counted from 1), no
+            value.
     """
     texts = column_texts(column)
-    if texts.null_count():
-        row = int(texts.is_null().arg_true()[0]) + 1
-        raise ConfigurationError(
-            f"label column {column.name!r} is empty in row {row}, header not counted; remove or label the record"
-        )
+    _require_labels(texts, column.name)
     known = texts.is_in(list(classes))
     if not known.all():
         row = int((~known).arg_true()[0]) + 1
+        named = [repr(name) for name in classes[: MOST_COLUMNS_NAMED - 1]]
+        rest = len(classes) - len(named)
+        last = named.pop() if not rest else f"{rest} more"
         raise ConfigurationError(
-            f"label column {column.name!r} holds something other than the declared classes {classes[0]!r} and "
-            f"{classes[1]!r} in row {row}, header not counted"
+            f"label column {column.name!r} holds something other than the declared classes {', '.join(named)} and "
+            f"{last} in row {row}, header not counted"
         )
-    return (texts == classes[1]).to_numpy()
+    indices = texts.replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.UInt8)
+    codes: NDArray[np.uint8] = indices.to_numpy()
+    return codes
+
+
+def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:
+    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; those outside move to the nearer bound.
+
+    A step is the only place where a label is rounded: all that is computed from it later are whole numbers.
+
+    Raises:
+        ConfigurationError: a label is missing or no number; names the first row (counted from 1), no value.
+    """
+    lower, upper = bounds
+    shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
+    return np.rint(shares * LABEL_STEPS).astype(np.uint16)
+
+
+def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """Numeric labels before they are rounded, (n,) float64; those outside move to the nearer bound.
+
+    Raises:
+        ConfigurationError: as `encode_numeric_labels`.
+    """
+    values = _numbers(column)
+    _require_labels(pl.Series(values).fill_nan(None), column.name)
+    return np.clip(values, *bounds)
+
+
+def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
+    """How many numeric labels `encode_numeric_labels` moves to a bound, which is private."""
+    values = _numbers(column)
+    return int(np.count_nonzero((values < bounds[0]) | (values > bounds[1])))
+
+
+def _require_labels(known: pl.Series, name: str) -> None:
+    if known.null_count():
+        row = int(known.is_null().arg_true()[0]) + 1
+        raise ConfigurationError(
+            f"label column {name!r} is empty in row {row}, header not counted; remove or label the record"
+        )
 
 
 def _numbers(column: pl.Series) -> NDArray[np.float64]:

@@ -1,4 +1,6 @@
-"""Release kinds: what is counted in a cell. In each, one record moves one number of its cell by exactly one.
+"""Release kinds: what is counted in a cell. In each, one record moves the numbers of its cell by exactly `steps` (L1).
+
+`steps` is 1 but for the last two kinds, where a plan states it.
 
 | kind | numbers per cell | replaces in the paper |
 |---|---|---|
@@ -6,6 +8,13 @@
 | signed_error | (correct) - (errors) = n - 2U | q of Eq. 3, at half the variance near q = 1/2 |
 | error_correct | U, n - U | q and p at once |
 | paper_ratio | clip((U + Laplace)/n, 0, 1), Eq. 7: not private as claimed, simulations only | q as printed |
+| class_counts | n of class 0, ..., n of class C - 1 | for more than two classes |
+| label_total | T, S n - T: T the sum of the labels in steps of 1/S of their range | a numeric label |
+| squared_error | T, S n - T: T the sum of squared errors in steps of 1/S of their range | section 5: regression |
+
+In the last two a record adds a whole number s of its own to one column and S - s to the other: S in all, so its
+mass comes free, as in error_correct. A record's s depends on that record and the query alone, and is computed in
+whole numbers.
 """
 
 from collections.abc import Callable
@@ -14,7 +23,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.records import LABEL_STEPS
+from protocol.schema import Schema
+
 Counts = NDArray[np.int64]
+
+MOST_STEPS = 2**16
+"""Most steps S: 2^40 records of 2^16 steps add up to 2^56, far below what int64 holds."""
+MOST_SQUARED_ERROR = LABEL_STEPS**2
+"""The largest squared error on the label's grid: the whole range, squared."""
 
 
 def _mass(errors: Counts, correct: Counts) -> Counts:
@@ -29,27 +46,96 @@ def _error_correct(errors: Counts, correct: Counts) -> Counts:
     return np.column_stack([errors, correct])
 
 
+def _label_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:  # noqa: ARG001
+    return _rounded(labels * steps, LABEL_STEPS)
+
+
+def _squared_error_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:
+    if predictions is None:
+        raise TypeError("a squared error needs a hypothesis")
+    return _rounded(np.minimum((labels - predictions) ** 2, most) * steps, most)
+
+
+def _rounded(numerator: Counts, denominator: int) -> Counts:
+    """Numerator / denominator to the nearest whole number, halves upwards, in whole numbers throughout."""
+    rounded: Counts = (2 * numerator + denominator) // (2 * denominator)
+    return rounded
+
+
+def _one(schema: Schema) -> int:  # noqa: ARG001
+    return 1
+
+
+def _two(schema: Schema) -> int:  # noqa: ARG001
+    return 2
+
+
+def _any(schema: Schema) -> bool:  # noqa: ARG001
+    return True
+
+
+def _two_classes(schema: Schema) -> bool:
+    return len(schema.classes) == 2
+
+
+def _classes(schema: Schema) -> bool:
+    return schema.label_bounds is None
+
+
+def _number(schema: Schema) -> bool:
+    return schema.label_bounds is not None
+
+
 @dataclass(frozen=True)
 class ReleaseKind:
-    """One way to count.
+    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how; `paper_ratio` has none.
 
     Attributes:
-        columns: numbers released per cell.
+        columns: numbers released per cell, given the schema.
         wants_hypothesis: True where a hypothesis must be given, False where it must not, None where it may.
-        exact: (errors (k,), correct (k,)) -> (k, columns) int64; None for `paper_ratio`, whose noise is not
-            added to a count of stated sensitivity.
+        fits: whether it can be asked where labels are as the schema says.
+        label: what `fits` wants, in words.
+        of_errors: (errors (k,), correct (k,)) -> (k, columns) int64.
+        by_class: one count a class.
+        of_steps: (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest
+            squared error, in squared grid steps) -> (n,) int64 in 0 .. S. A cell gets the sum T, and S n - T.
         private: whether the stated cost is the true one; others are refused outside simulations.
     """
 
-    columns: int
+    columns: Callable[[Schema], int]
     wants_hypothesis: bool | None
-    exact: Callable[[Counts, Counts], Counts] | None
+    fits: Callable[[Schema], bool]
+    label: str
+    of_errors: Callable[[Counts, Counts], Counts] | None = None
+    by_class: bool = False
+    of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
     private: bool = True
 
+    @property
+    def counted(self) -> bool:
+        """Whether whole numbers are released, of stated sensitivity."""
+        return self.of_errors is not None or self.by_class or self.of_steps is not None
+
+
+_BINARY = "a label of two classes"
+_NUMERIC = "a numeric label"
 
 RELEASE_KINDS: dict[str, ReleaseKind] = {
-    "mass": ReleaseKind(1, wants_hypothesis=False, exact=_mass),
-    "signed_error": ReleaseKind(1, wants_hypothesis=True, exact=_signed_error),
-    "error_correct": ReleaseKind(2, wants_hypothesis=True, exact=_error_correct),
-    "paper_ratio": ReleaseKind(1, wants_hypothesis=None, exact=None, private=False),
+    "mass": ReleaseKind(_one, wants_hypothesis=False, fits=_any, label="any label", of_errors=_mass),
+    "signed_error": ReleaseKind(_one, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_signed_error),
+    "error_correct": ReleaseKind(
+        _two, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_error_correct
+    ),
+    "paper_ratio": ReleaseKind(_one, wants_hypothesis=None, fits=_two_classes, label=_BINARY, private=False),
+    "class_counts": ReleaseKind(
+        lambda schema: len(schema.classes),
+        wants_hypothesis=False,
+        fits=_classes,
+        label="a label of classes",
+        by_class=True,
+    ),
+    "label_total": ReleaseKind(_two, wants_hypothesis=False, fits=_number, label=_NUMERIC, of_steps=_label_steps),
+    "squared_error": ReleaseKind(
+        _two, wants_hypothesis=True, fits=_number, label=_NUMERIC, of_steps=_squared_error_steps
+    ),
 }

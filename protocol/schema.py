@@ -9,6 +9,9 @@ import msgspec
 MOST_MAGNITUDE = 1e15
 """Bounds, offsets and factors stay below this, so that no later product overflows."""
 
+MOST_CLASSES = 256
+"""A class index fits one byte."""
+
 MISSING_TEXTS = ("", "?", "NA", "NaN", "nan", "null")
 """What means "missing" in a column of text."""
 
@@ -50,18 +53,21 @@ class CategoricalAttribute(
 Attribute = NumericAttribute | CategoricalAttribute
 
 
-class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """The attributes of a record and its label.
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """The attributes of a record and its label: a class, or a number.
 
     Attributes:
         attributes: in order; names are unique and differ from the label's.
         label: name of the label column.
-        classes: the two class names; the second is class 1, the positive one.
+        classes: 2 to 256 class names, class 0 first; of two, the second is the positive one. Empty for a number.
+        label_bounds: (lower, upper) of a label that is a number; labels outside move to the nearer bound. None for
+            classes.
     """
 
     attributes: Annotated[tuple[Attribute, ...], msgspec.Meta(min_length=1, max_length=10_000)]
     label: Name
-    classes: Annotated[tuple[Name, ...], msgspec.Meta(min_length=2, max_length=2)]
+    classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
+    label_bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
@@ -69,8 +75,16 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             raise ValueError("two attributes have the same name")
         if self.label in names:
             raise ValueError("the label is also listed as an attribute")
-        if self.classes[0] == self.classes[1]:
-            raise ValueError("the two classes have the same name")
+        if bool(self.classes) == (self.label_bounds is not None):
+            raise ValueError("a label needs either classes or label_bounds, one of the two")
+        if self.label_bounds is not None:
+            # As a numeric attribute's: finite, rising, within what no later product overflows.
+            bounds = NumericAttribute(self.label, *self.label_bounds)
+            msgspec.structs.force_setattr(self, "label_bounds", (bounds.lower, bounds.upper))
+        elif len(self.classes) < 2:
+            raise ValueError("classes must name at least two")
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("two classes have the same name")
         _check_texts(self.classes, "class")
 
     def find(self, name: str) -> Attribute | None:
@@ -87,7 +101,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
             {a.name: msgspec.structs.replace(a, description="") for a in s.attributes} for s in (self, other)
         )
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        if (self.label, self.classes) != (other.label, other.classes):
+        if (self.label, self.classes, self.label_bounds) != (other.label, other.classes, other.label_bounds):
             names.append(self.label)
         return names
 

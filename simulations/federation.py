@@ -28,7 +28,7 @@ from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from protocol.records import describe_absent, encode_frame, encode_labels
+from protocol.records import describe_absent, encode_frame, encode_label_column
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.direct import DirectCarrier
@@ -135,7 +135,7 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
             raise ConfigurationError(f"{data.path} has no {role} column {absent}")
     try:
         encode_frame(frame, steward.schema)
-        encode_labels(frame[steward.label], steward.classes)
+        encode_label_column(frame[steward.label], steward.schema)
         if roles["unit"] is not None:
             unit_names(frame[roles["unit"]])
     except ConfigurationError as error:

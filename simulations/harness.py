@@ -14,6 +14,7 @@ import polars as pl
 from curator_node.ledger_entries import EntryKind, decode_entry
 from curator_node.policy import Policy
 from learner_node.learn import POOLED
+from learner_node.strategies import SourceEstimate
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
@@ -32,7 +33,16 @@ from simulations.report import (
     SiteScore,
 )
 from simulations.scenario import Scenario
-from simulations.scoring import Reference, correct_by_round, references, share
+from simulations.scoring import (
+    ACCURACY,
+    Measure,
+    Reference,
+    answers_by_round,
+    further_score,
+    measure_of,
+    references,
+    score,
+)
 
 Tick = Callable[[str, int, int], None]
 
@@ -48,6 +58,8 @@ class Tally:
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    further: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    further_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     expected: dict[str, list[tuple[AccuracyEstimate, float, int]]] = field(default_factory=lambda: defaultdict(list))
     curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -107,9 +119,11 @@ def run_scenario(
     run = Run(report=None, rows=[], transcripts={}, keys={}, labels={}, policies={})  # type: ignore[arg-type]
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
+    measure = ACCURACY
     for number in range(scenario.repeats):
         tick("repeats", number, scenario.repeats)
         repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None, progress=tick)
+        measure = measure_of(repeat.sites)
         own, pooled = references(repeat.sites)
         for outcome in repeat.outcomes:
             _check_accounts(outcome, repeat)
@@ -122,7 +136,7 @@ def run_scenario(
         for site in repeat.sites.values():
             site.ledger.store.close()
     tick("repeats", scenario.repeats, scenario.repeats)
-    learners = tuple(_learner_report(scenario, name, tally) for name, tally in tallies.items())
+    learners = tuple(_learner_report(scenario, name, tally, measure) for name, tally in tallies.items())
     run.report = RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
@@ -132,9 +146,11 @@ def run_scenario(
         repeats=scenario.repeats,
         command=command,
         config_toml=text,
+        measure=measure.name,
+        further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
         curators=curators,
-        notes=(*notes, *score_notes(scenario, learners)),
+        notes=(*notes, *score_notes(scenario, learners, measure.constant)),
     )
     return run
 
@@ -157,18 +173,22 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
     return {
         "run": folder,
         "learners": learners,
+        "measure": run.report.measure,
+        "further": run.report.further,
         "seeded_noise": run.report.seeded_noise,
         "notes": list(run.report.notes),
     }
 
 
-def _score_object(score: Score) -> dict[str, Any]:
+def _score_object(scored: Score) -> dict[str, Any]:
     return {
-        "accuracy": score.accuracy,
-        "accuracy_se": score.accuracy_se,
-        "majority": score.majority,
-        "ceiling": score.ceiling,
-        "expected": None if score.expected is None else msgspec.to_builtins(score.expected),
+        "accuracy": scored.accuracy,
+        "accuracy_se": scored.accuracy_se,
+        "majority": scored.majority,
+        "ceiling": scored.ceiling,
+        "expected": None if scored.expected is None else msgspec.to_builtins(scored.expected),
+        "further": scored.further,
+        "further_ceiling": scored.further_ceiling,
     }
 
 
@@ -205,28 +225,34 @@ def _tally(
     tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
     if outcome.study is not None and not tally.outcomes:
         tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
-    rounds = correct_by_round(outcome.learned, repeat.sites) if outcome.learned else []
+    rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
     final = rounds[-1] if rounds else {}
     names = list(learner.curators or repeat.sites)
     for key in [POOLED, *names]:
         chosen = names if key == POOLED else [key]
         reference = pooled if key == POOLED else own
-        accuracy = share({name: final[name] for name in chosen if name in final})
+        answered = {name: final[name] for name in chosen if name in final}
+        accuracy = score(answered)
         if accuracy is not None:
-            tested = sum(len(final[name]) for name in chosen if name in final)
+            tested = sum(len(answers.labels) for answers in answered.values())
             tally.accuracy[key].append(accuracy)
             tally.tested[key] += tested
             estimate = outcome.learned.estimates.get(key) if outcome.learned else None
-            if estimate is not None and estimate.accuracy is not None:
+            if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
                 tally.expected[key].append((estimate.accuracy, accuracy, tested))
-        tally.majority[key].append(share({name: reference[name].majority for name in chosen}) or 0.0)
-        tally.ceiling[key].append(share({name: reference[name].ceiling for name in chosen}) or 0.0)
+        ceiling = {name: reference[name].ceiling for name in chosen}
+        tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
+        tally.ceiling[key].append(score(ceiling) or 0.0)
+        for values, answers in ((tally.further[key], answered), (tally.further_ceiling[key], ceiling)):
+            further = further_score(answers)
+            if further is not None:
+                values.append(further)
     for round_, correct in enumerate(rounds, start=1):
-        value = share({name: correct[name] for name in names if name in correct})
+        value = score({name: correct[name] for name in names if name in correct})
         if value is not None:
             tally.curve[round_].append(value)
         for key in [POOLED, *names]:
-            accuracy = value if key == POOLED else share({key: correct[key]} if key in correct else {})
+            accuracy = value if key == POOLED else score({key: correct[key]} if key in correct else {})
             rows.append(
                 {
                     "repeat": number,
@@ -237,6 +263,9 @@ def _tally(
                     "accuracy": accuracy,
                     "majority": tally.majority[key][-1],
                     "ceiling": tally.ceiling[key][-1],
+                    "further": further_score(
+                        {name: correct[name] for name in names if key in (POOLED, name) and name in correct}
+                    ),
                     "epsilon_claimed": str(claimed),
                     "epsilon_spent": str(spent),
                 }
@@ -253,7 +282,7 @@ def _keep_transcripts(run: Run, outcome: Outcome, repeat: Repeat, number: int) -
             run.transcripts[number, outcome.learner.name, name] = session.transcript
 
 
-def _learner_report(scenario: Scenario, name: str, tally: Tally) -> LearnerReport:
+def _learner_report(scenario: Scenario, name: str, tally: Tally, measure: Measure) -> LearnerReport:
     learner = next(item for item in scenario.learners if item.name == name)
     sites = [key for key in tally.majority if key != POOLED]
     return LearnerReport(
@@ -262,8 +291,8 @@ def _learner_report(scenario: Scenario, name: str, tally: Tally) -> LearnerRepor
         pooling=learner.pooling,
         epsilon_claimed=str(tally.claimed),
         epsilon_spent=str(tally.spent),
-        pooled=Score(**_score(tally, POOLED)),
-        sites=tuple(SiteScore(curator=key, **_score(tally, key)) for key in sites),
+        pooled=Score(**_score(tally, POOLED, measure)),
+        sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(
             CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0))
             for round_, values in sorted(tally.curve.items())
@@ -275,14 +304,16 @@ def _learner_report(scenario: Scenario, name: str, tally: Tally) -> LearnerRepor
     )
 
 
-def _score(tally: Tally, key: str) -> dict[str, Any]:
+def _score(tally: Tally, key: str, measure: Measure) -> dict[str, Any]:
     values = tally.accuracy[key]
     return {
         "accuracy": float(np.mean(values)) if values else None,
-        "accuracy_se": _standard_error(values, tally.tested[key]),
+        "accuracy_se": _standard_error(values, tally.tested[key] if measure is ACCURACY else 0),
         "majority": float(np.mean(tally.majority[key])),
         "ceiling": float(np.mean(tally.ceiling[key])),
         "expected": expected(tally.expected[key]),
+        "further": float(np.mean(tally.further[key])) if tally.further[key] else None,
+        "further_ceiling": float(np.mean(tally.further_ceiling[key])) if tally.further_ceiling[key] else None,
     }
 
 

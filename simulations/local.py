@@ -26,7 +26,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from learner_node.estimator import ExPriLClassifier, as_frame
 from learner_node.learn import Pooling
-from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -34,12 +34,10 @@ from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
 from simulations.direct import direct_federation, now
 from simulations.seeded_noise import SeededNoise
 
-CLASSES = ("0", "1")
-"""Class names on the simulated cards; `classes_` holds the user's own."""
 LEARNER = "learner"
 CACHE_BYTES = 64 * 1024 * 1024
 
@@ -67,7 +65,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             **not private**: it is for tests, and the curators' signatures say so.
 
     Attributes:
-        classes_: (2,) the labels of `y`, sorted; the others as in `ExPriLClassifier`.
+        classes_: (C,) the labels of `y`, sorted; the others as in `ExPriLClassifier`.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
 
         Args:
             X: records: a 2-d array of numbers (NaN is missing), or a table with column names.
-            y: (n,) labels of two classes.
+            y: (n,) labels of two classes, or of up to 256 with strategy "cells".
 
         Raises:
             ValueError: as scikit-learn raises for unfit `X` and `y`.
@@ -113,7 +111,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         named = hasattr(X, "columns")
         values = self._validated(X, reset=True)
         labels, classes = self._checked_labels(values, y)
-        schema = self._schema(list(map(str, values.columns)) if named else [f"x{i}" for i in range(values.shape[1])])
+        columns = list(map(str, values.columns)) if named else [f"x{i}" for i in range(values.shape[1])]
+        schema = self._schema(columns, len(classes))
         frame = as_frame(values, schema)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         rows = self._source_rows(frame.height, rng)
@@ -130,12 +129,14 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         assert_all_finite(target, input_name="y")
         check_classification_targets(target)
         kind = type_of_target(target, input_name="y", raise_unknown=True)
-        if kind != "binary":
+        if kind != "binary" and self.strategy not in ANY_LABEL:
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
         check_consistent_length(X, target)
         classes, labels = np.unique(target, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"two classes are needed; y holds only one class: {classes[0]!r}")
+        if len(classes) > MOST_CLASSES:
+            raise ValueError(f"at most {MOST_CLASSES} classes are possible; y holds {len(classes)}")
         return labels, classes
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
@@ -150,7 +151,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
     def _records(self, X: Any) -> Records:
         return super()._records(self._validated(X, reset=False))
 
-    def _schema(self, names: list[str]) -> Schema:
+    def _schema(self, names: list[str], classes: int) -> Schema:
         levels = self.levels or {}
         strangers = [name for name in levels if name not in names]
         if strangers:
@@ -170,7 +171,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         label = "label"
         while label in names:
             label += "_"
-        return Schema(attributes=tuple(attributes), label=label, classes=CLASSES)
+        # Names on the simulated cards; `classes_` holds the user's own.
+        return Schema(attributes=tuple(attributes), label=label, classes=tuple(map(str, range(classes))))
 
     def _source_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
         if not 0 < self.source_fraction <= 1:
@@ -184,7 +186,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
         if not 1 <= self.n_curators <= frame.height:
             raise ConfigurationError(f"n_curators must be between 1 and the {frame.height} records")
-        private = frame.with_columns(pl.Series(schema.label, np.array(CLASSES)[labels].tolist()))
+        private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)
         curators = {}
@@ -200,7 +202,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 simulation=True,
             )
             steward = StewardFile(
-                label=schema.label, classes=CLASSES, attributes=schema.attributes, round_size=len(rows)
+                label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=len(rows)
             )
             with catch_warnings():
                 simplefilter("ignore", StewardWarning)

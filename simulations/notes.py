@@ -3,6 +3,7 @@
 from simulations.federation import Outcome, Repeat, Site
 from simulations.report import LearnerReport
 from simulations.scenario import Scenario
+from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
@@ -15,7 +16,7 @@ def first_repeat_notes(repeat: Repeat) -> list[str]:
     return notes
 
 
-def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...]) -> list[str]:
+def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constant: str) -> list[str]:
     """What the scores need beside them."""
     notes = []
     for learner in learners:
@@ -25,8 +26,8 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...]) -> list
             if site.accuracy is not None and site.accuracy + 2 * (site.accuracy_se or 0) < site.majority
         ]
         if below:
-            notes.append(f"{learner.learner}'s model stays below the majority class of {', '.join(below)}.")
-    if scenario.repeats == 1:
+            notes.append(f"{learner.learner}'s model stays below {constant} of {', '.join(below)}.")
+    if scenario.repeats == 1 and constant == MAJORITY:
         notes.append("There is one repeat, so standard errors are binomial, over its test records.")
     return notes
 

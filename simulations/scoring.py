@@ -1,51 +1,105 @@
-"""What a run is worth: accuracies on test records, beside the majority and what training in place would give.
+"""What a run is worth: scores on test records, beside the best constant and what training in place would give.
 
 Only the harness can compute these: it owns all records. A learner cannot, and prints none of them.
+A label of classes is scored by accuracy, a number by R^2, the share of its variance that is explained.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
 
 from learner_node.learn import POOLED, Learned
 from learner_node.source import coordinates, standardising_map
-from protocol.records import Records, encode_frame, encode_labels
+from learner_node.strategies import AnyModel, NumberModel, class_probabilities
+from protocol.records import Records, encode_frame, encode_labels, encode_numbers
 from simulations.federation import Site
 
-Labels = NDArray[np.bool_]
+Labels = NDArray[Any]
+"""(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a predictor says of n test records, beside the truth.
+
+    Attributes:
+        labels: (n,) true labels.
+        predicted: (n,) of the same kind.
+        probabilities: (n, C), or None where there are none.
+    """
+
+    labels: Labels
+    predicted: Labels
+    probabilities: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Per test record: whether the majority class and the non-private model are right."""
+    """What the best constant and the non-private model say of each test record."""
 
-    majority: Labels
-    ceiling: Labels
+    majority: Answers
+    ceiling: Answers
 
 
 @dataclass(frozen=True)
 class LabelledRecords:
-    """Encoded records with their labels."""
+    """Encoded records with their labels; `classes` is their number, 0 where the label is a number."""
 
     records: Records
     labels: Labels
+    classes: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a kind of label is scored.
+
+    Attributes:
+        name: of the score.
+        constant: what the best constant is called in a sentence.
+        further: a second score that is told beside it.
+    """
+
+    name: Literal["accuracy", "R²"]
+    constant: str
+    further: str
+
+
+MAJORITY = "the majority class"
+ACCURACY = Measure("accuracy", MAJORITY, "macro AUC")
+EXPLAINED = Measure("R²", "the mean", "RMSE")
+
+
+def measure_of(sites: Mapping[str, Site]) -> Measure:
+    """How the sites' label is scored."""
+    first = next(iter(sites.values()))
+    return ACCURACY if first.steward.label_bounds is None else EXPLAINED
 
 
 def labelled(frame: pl.DataFrame, site: Site) -> LabelledRecords:
-    """Encode a frame of a site by its steward's schema."""
-    steward = site.steward
-    return LabelledRecords(encode_frame(frame, steward.schema), encode_labels(frame[steward.label], steward.classes))
+    """Encode a frame of a site by its steward's schema. Numbers are not rounded: they are what a learner is held to."""
+    schema = site.steward.schema
+    column = frame[schema.label]
+    labels: Labels
+    if schema.label_bounds is None:
+        labels = encode_labels(column, schema.classes)
+    else:
+        labels = encode_numbers(column, schema.label_bounds)
+    return LabelledRecords(encode_frame(frame, schema), labels, len(schema.classes))
 
 
 def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[str, Reference]]:
-    """Majority class and non-private logistic regression, scored on each site's test records.
+    """The best constant and a non-private linear model, scored on each site's test records.
 
-    The regression is learnt from the site's private records alone, or from all sites'. The majority is that of the
-    site's test records, or of all sites': the strongest constant, so never below one half where it is counted.
+    The model (logistic regression, or ridge regression of a number) is learnt from the site's private records alone,
+    or from all sites'. The constant is the majority or mean of the site's test records, or of all sites': the
+    strongest one, so never below chance where it is counted.
 
     Returns:
         Site -> reference of its own; site -> reference from all sites.
@@ -60,19 +114,22 @@ def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[st
             np.concatenate([part.records.categorical for part in private.values()]),
         ),
         np.concatenate([part.labels for part in private.values()]),
+        first.classes,
     )
-    common = bool(np.concatenate([test.labels for test in tests.values()]).mean() > 0.5)
-    own = {name: _reference(private[name], test, bool(test.labels.mean() > 0.5)) for name, test in tests.items()}
+    common = _best_constant(np.concatenate([test.labels for test in tests.values()]), first.classes)
+    own = {
+        name: _reference(private[name], test, _best_constant(test.labels, test.classes)) for name, test in tests.items()
+    }
     pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
     return own, pooled
 
 
-def correct_by_round(learned: Learned, sites: Mapping[str, Site]) -> list[dict[str, Labels]]:
-    """Per round: site -> whether each test record is classified correctly by the model of that round.
+def answers_by_round(learned: Learned, sites: Mapping[str, Site]) -> list[dict[str, Answers]]:
+    """Per round: site -> what the model of that round says of the test records.
 
     A round without a model, and a site without one, is left out.
     """
-    rounds: list[dict[str, Labels]] = []
+    rounds: list[dict[str, Answers]] = []
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
     for number in range(max((len(models) for models in learned.models.values()), default=0)):
         found = {}
@@ -80,22 +137,81 @@ def correct_by_round(learned: Learned, sites: Mapping[str, Site]) -> list[dict[s
             models = learned.models.get(POOLED) or learned.models.get(name) or []
             model = models[number] if number < len(models) else None
             if model is not None:
-                found[name] = (model.probability(test.records) > 0.5) == test.labels
+                found[name] = _answers(model, test)
         rounds.append(found)
     return rounds
 
 
-def share(correct: Mapping[str, Labels]) -> float | None:
-    """Accuracy over all records of all sites; None where there is none."""
-    joined = np.concatenate(list(correct.values())) if correct else np.empty(0, np.bool_)
-    return float(joined.mean()) if len(joined) else None
+def score(answers: Mapping[str, Answers]) -> float | None:
+    """Accuracy, or R^2, over all records of all sites; None where there is none."""
+    return _over(answers, _score)
 
 
-def _reference(train: LabelledRecords, test: LabelledRecords, majority: bool) -> Reference:
-    always = test.labels == majority
-    if train.labels.all() or not train.labels.any():
-        return Reference(always, test.labels == train.labels[0])
+def further_score(answers: Mapping[str, Answers]) -> float | None:
+    """Macro one-against-rest AUC of probabilities, or the root mean squared error in the label's units.
+
+    None where there is none: no records, two classes only, no probabilities, or a test set that lacks a class.
+    """
+    return _over(answers, _further_score)
+
+
+def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:
+    parts = list(answers.values())
+    if not parts or not sum(len(part.labels) for part in parts):
+        return None
+    rows = [part.probabilities for part in parts if part.probabilities is not None]
+    return rule(
+        Answers(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.predicted for part in parts]),
+            np.concatenate(rows) if len(rows) == len(parts) else None,
+        )
+    )
+
+
+def _score(answers: Answers) -> float | None:
+    if answers.labels.dtype.kind != "f":
+        return float(np.mean(answers.predicted == answers.labels))
+    variance = float(np.var(answers.labels))
+    if variance == 0.0:
+        return None
+    return 1.0 - float(np.mean((answers.predicted - answers.labels) ** 2)) / variance
+
+
+def _further_score(answers: Answers) -> float | None:
+    if answers.labels.dtype.kind == "f":
+        return float(np.sqrt(np.mean((answers.predicted - answers.labels) ** 2)))
+    if answers.probabilities is None or answers.probabilities.shape[1] == 2:
+        return None
+    truths = [answers.labels == index for index in range(answers.probabilities.shape[1])]
+    if any(truth.all() or not truth.any() for truth in truths):
+        return None
+    columns = zip(truths, answers.probabilities.T, strict=True)
+    return float(np.mean([roc_auc_score(truth, column) for truth, column in columns]))
+
+
+def _answers(model: AnyModel, test: LabelledRecords) -> Answers:
+    if isinstance(model, NumberModel):
+        return Answers(test.labels, model.predict_number(test.records))
+    probabilities = class_probabilities(model, test.records)
+    return Answers(test.labels, probabilities.argmax(axis=1), probabilities)
+
+
+def _best_constant(labels: Labels, classes: int) -> float:
+    """The first of the most frequent classes, or the mean."""
+    return float(np.bincount(labels, minlength=classes).argmax()) if classes else float(labels.mean())
+
+
+def _reference(train: LabelledRecords, test: LabelledRecords, constant: float) -> Reference:
+    always = Answers(test.labels, np.full(len(test.labels), constant))
+    if len(np.unique(train.labels)) == 1:
+        return Reference(always, Answers(test.labels, np.full(len(test.labels), train.labels[0])))
     features = standardising_map(train.records)
-    model = LogisticRegression(max_iter=2000).fit(coordinates(features, train.records), train.labels)
-    predicted = model.predict(coordinates(features, test.records)).astype(np.bool_)
-    return Reference(always, predicted == test.labels)
+    points, asked = coordinates(features, train.records), coordinates(features, test.records)
+    if not train.classes:
+        return Reference(always, Answers(test.labels, Ridge().fit(points, train.labels).predict(asked)))
+    model = LogisticRegression(max_iter=2000).fit(points, train.labels)
+    there = model.predict_proba(asked)
+    probabilities = np.zeros((len(asked), train.classes))
+    probabilities[:, model.classes_] = there
+    return Reference(always, Answers(test.labels, model.predict(asked), probabilities))

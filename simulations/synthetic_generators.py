@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from learner_node.learn import POOLED, learn
-from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from simulations.campaign.curators import open_curator, open_dataset
@@ -78,6 +78,8 @@ def ours(split: Split, epsilon: Fraction) -> WeightedRecords:
     if spent != epsilon:
         raise WrongCostError(f"{DEFAULT_STRATEGY} on {split.problem}: asked for {epsilon}, spent {spent}")
     estimate = learned.estimates[POOLED]
+    if not isinstance(estimate, SourceEstimate):
+        raise TypeError(f"the label of {split.problem} has not two classes")
     return WeightedRecords(split.matrices.source, estimate.weights, estimate.probability)
 
 

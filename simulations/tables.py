@@ -13,6 +13,8 @@ from simulations.scenario import Scenario
 from simulations.verification import Verdict
 
 LEAST_WIDTH = 100
+YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
+"""What is scored -> what the best constant is called, and the model of the ceiling."""
 
 
 def wide_console(least: int = LEAST_WIDTH) -> Console:
@@ -25,22 +27,27 @@ def result_table(report: RunReport) -> Table:
     """For each learner and site: accuracy, what was expected, majority, ceiling, epsilon claimed and spent."""
     plural = "s" if report.repeats > 1 else ""
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
+    constant, model = YARDSTICKS[report.measure]
+    told = "expected: by the learner, from the noisy answers alone, with a 95 % interval\n" if report.expects else ""
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
         caption=(
-            "majority, ceiling (logistic regression without privacy): by the harness, which owns all records\n"
-            "expected: by the learner, from the noisy answers alone, with a 95 % interval\n"
+            f"{constant}, ceiling ({model} without privacy): by the harness, which owns all records\n"
+            f"{told}"
             "epsilon spent: the most at any one curator"
         ),
         box=box.SIMPLE_HEAD,
     )
     table.add_column("learner", no_wrap=True)
     table.add_column("site", no_wrap=True)
+    further = [f"{report.further}\n(ceiling)"] if report.further else []
+    expected = ["expected"] if report.expects else []
     for name in (
-        "accuracy ± se",
-        "expected",
-        "majority",
+        f"{report.measure} ± se",
+        *expected,
+        constant,
         "ceiling",
+        *further,
         "epsilon\nclaimed",
         "epsilon\nspent",
     ):
@@ -48,11 +55,11 @@ def result_table(report: RunReport) -> Table:
     for learner in report.learners:
         budget = (learner.epsilon_claimed, learner.epsilon_spent)
         title = f"{escape(learner.learner)} ({learner.strategy})"
-        table.add_row(title, "all", *_cells(learner.pooled), *budget, style="bold")
+        table.add_row(title, "all", *_cells(learner.pooled, report), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
         for site in learner.sites:
             name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *_cells(site), "", "")
+            table.add_row("", name, *_cells(site, report), "", "")
         table.add_section()
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
         table.caption = f"{table.caption}\n* did not answer everything; its answers are not in the model"
@@ -89,14 +96,19 @@ def proof_table(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _cells(score: Score) -> tuple[str, str, str, str]:
+def _cells(score: Score, report: RunReport) -> tuple[str, ...]:
     accuracy = _share(score.accuracy)
     if score.accuracy_se is not None:
         accuracy += f" ± {score.accuracy_se:.3f}"
-    told = "-"
+    told: tuple[str, ...] = ("-",) if report.expects else ()
     if score.expected is not None:
-        told = f"{score.expected.accuracy:.3f}\n{score.expected.low:.2f}-{score.expected.high:.2f}"
-    return (accuracy, told, _share(score.majority), _share(score.ceiling))
+        told = (f"{score.expected.accuracy:.3f}\n{score.expected.low:.2f}-{score.expected.high:.2f}",)
+    second = (f"{_number(score.further)} ({_number(score.further_ceiling)})",) if report.further else ()
+    return (accuracy, *told, _share(score.majority), _share(score.ceiling), *second)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
 def _share(value: float | None) -> str:

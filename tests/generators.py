@@ -38,7 +38,7 @@ from protocol.queries.limits import Limits
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import EXPLANATIONS, RefusalCode
-from protocol.release_kinds import RELEASE_KINDS
+from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 KEYS = [SigningKey.from_seed(bytes([i]) * 32) for i in range(1, 4)]
@@ -52,9 +52,10 @@ HALF_STEP = 0.5 / STEPS
 
 @st.composite
 def schemas(draw):
-    """One to five attributes out of five."""
+    """One to five attributes out of five; two classes, more, or a number."""
     chosen = draw(st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=5, unique=True))
-    return Schema(attributes=tuple(chosen), label="y", classes=("no", "yes"))
+    label = draw(st.sampled_from([{"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1, 9)}]))
+    return Schema(attributes=tuple(chosen), label="y", **label)
 
 
 def numbers_of(attribute):
@@ -237,12 +238,15 @@ def rationals(draw):
 
 def plans():
     """Plans of one to three queries."""
-    queries = st.builds(
-        PlannedQuery,
-        kind=st.just("counts"),
-        release=st.sampled_from(list(RELEASE_KINDS)),
-        partitions=st.integers(1, 4),
-        scale=rationals(),
+    queries = st.sampled_from(list(RELEASE_KINDS)).flatmap(
+        lambda release: st.builds(
+            PlannedQuery,
+            kind=st.just("counts"),
+            release=st.just(release),
+            partitions=st.integers(1, 4),
+            scale=rationals(),
+            steps=st.sampled_from([1, 2, 1000, MOST_STEPS]) if RELEASE_KINDS[release].of_steps else st.just(1),
+        )
     )
     return st.builds(Plan, queries=st.lists(queries, min_size=1, max_size=3).map(tuple))
 
@@ -252,7 +256,8 @@ def bodies(draw):
     """Bodies of `counts`."""
     schema = draw(schemas())
     partitions = draw(st.lists(partitions_of(schema), min_size=1, max_size=3))
-    return CountsBody(tuple(partitions), draw(st.one_of(st.none(), hypotheses_of(schema))))
+    most = draw(st.sampled_from([None, 1, 2**20, MOST_SQUARED_ERROR]))
+    return CountsBody(tuple(partitions), draw(st.one_of(st.none(), hypotheses_of(schema))), most)
 
 
 def releases():

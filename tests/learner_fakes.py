@@ -80,11 +80,12 @@ def ring(n, seed=0):
     return pl.DataFrame({"x": points[:, 0], "y": points[:, 1], "sick": np.where(sick, "yes", "no")})
 
 
-def steward(*, most=1, round_size=500, attributes=ATTRIBUTES, unit=None):
-    """A schema file for `ring`."""
+def steward(*, most=1, round_size=500, attributes=ATTRIBUTES, unit=None, classes=("no", "yes"), label_bounds=None):
+    """A schema file for `ring`, or for other labels."""
     return StewardFile(
         label="sick",
-        classes=("no", "yes"),
+        classes=classes,
+        label_bounds=label_bounds,
         attributes=attributes,
         unit=unit or ("patient" if most > 1 else None),
         most_records_per_unit=most,

@@ -29,7 +29,8 @@ def finished(tmp_path_factory):
 
 
 def test_json_has_the_documented_shape(finished):
-    assert finished.keys() == {"run", "learners", "seeded_noise", "notes"}
+    assert finished.keys() == {"run", "learners", "measure", "further", "seeded_noise", "notes"}
+    assert (finished["measure"], finished["further"]) == ("accuracy", "")
     assert finished["seeded_noise"] is False
     assert any("east dropped out at question 2" in note for note in finished["notes"])
     assert any("north answered only when asked again" in note for note in finished["notes"])

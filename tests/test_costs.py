@@ -1,7 +1,9 @@
 """Exact costs of plans: c m / scale, summed; never a float."""
 
+import math
 from fractions import Fraction
 
+import msgspec
 import pytest
 from generators import plans
 from hypothesis import given, settings
@@ -46,6 +48,19 @@ def test_every_release_kind_costs_the_same(release):
     assert query_cost(planned(partitions=4, release=release), 2) == Fraction(8, 30)
 
 
+@pytest.mark.parametrize("release", ["label_total", "squared_error"])
+def test_steps_multiply_the_cost(release):
+    query = msgspec.structs.replace(planned(scale="1000", partitions=3, release=release), steps=500)
+    assert query_cost(query, 2) == Fraction(2 * 3 * 500, 1000)
+
+
+@pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "paper_ratio", "class_counts"])
+def test_steps_are_for_numeric_labels(release):
+    query = msgspec.structs.replace(planned(release=release), steps=2)
+    assert code(query_cost, query, 1) == RefusalCode.BAD_PLAN
+    assert query_cost(msgspec.structs.replace(query, steps=1), 1) == Fraction(1, 30)
+
+
 def test_thirty_queries_of_a_thirtieth_cost_exactly_one():
     assert plan_cost(Plan((planned(),) * 30), 1) == 1
     assert plan_cost(Plan((planned(),) * 31), 1) > 1
@@ -60,8 +75,9 @@ def test_a_plan_costs_the_exact_sum():
 @given(plans(), st.integers(1, 5))
 @settings(deadline=None, max_examples=150)
 def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
-    parts = [Fraction(most * q.partitions * q.scale.denominator, q.scale.numerator) for q in plan.queries]
+    parts = [Fraction(most * q.partitions * q.steps * q.scale.denominator, q.scale.numerator) for q in plan.queries]
     fits = all(max(part.numerator, part.denominator) < 2**32 for part in [*parts, sum(parts)])
+    fits &= math.lcm(*(part.denominator for part in parts)) < 2**32
     if fits:
         assert plan_cost(plan, most) == sum(parts)
     else:

@@ -47,15 +47,19 @@ def test_schema_names_the_columns_in_order(dataset):
     assert [attribute["name"] for attribute in schema["attributes"]] == dataset.attributes
     assert schema["label"] == dataset.label
     assert schema.get("unit") == dataset.unit
-    assert set(dataset.frame[dataset.label]) == set(schema["classes"])
-    assert len(schema["classes"]) == 2
+    if "label_bounds" in schema:
+        lower, upper = schema["label_bounds"]
+        assert dataset.frame[dataset.label].is_between(lower, upper).all()
+    else:
+        assert set(dataset.frame[dataset.label]) == set(schema["classes"])
     assert ("most_records_per_unit" in schema) == ("unit" in schema)
 
 
 def test_schema_has_only_known_keys(dataset):
     schema = tomllib.loads(dataset.schema_text)
 
-    assert schema.keys() <= {"label", "classes", "unit", "most_records_per_unit", "round_size", "attributes"}
+    known = {"label", "classes", "label_bounds", "unit", "most_records_per_unit", "round_size", "attributes"}
+    assert schema.keys() <= known
     for attribute in schema["attributes"]:
         rest = {"numeric": {"lower", "upper"}, "categorical": {"levels"}}[attribute["kind"]]
         assert attribute.keys() == {"name", "kind", "description"} | rest

@@ -13,6 +13,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.partitions import PARTITION_KINDS
@@ -58,6 +59,7 @@ STRUCTS = [
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
+    (SCENARIOS, "`cells` with a numeric label", CellsNumberStrategy),
     (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
     (ASKED, "`adaptive-cells`", AdaptiveCellsStrategy),
     (ASKED, "`new-features`", NewFeaturesStrategy),
@@ -191,4 +193,4 @@ def test_the_stewards_whole_files_load():
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
     assert policy.private
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
-    assert len(blocks(POLICY)) == 2
+    assert len(blocks(POLICY)) == 3

@@ -169,6 +169,17 @@ def test_good_schema_file_is_read():
     assert (steward.most_records_per_unit, steward.round_size) == (3, 500)
 
 
+def test_a_label_may_have_up_to_256_classes_or_be_a_number():
+    many = tuple(f"class {n}" for n in range(256))
+    assert read_steward_file(SCHEMA.replace('["no", "yes"]', str(list(many)))).schema.classes == many
+    schema = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 200]")).schema
+    assert (schema.classes, schema.label_bounds) == ((), (-1.0, 200.0))
+    assert schema.differences(read_steward_file(SCHEMA).schema) == ["sick"]
+    wider = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 201]")).schema
+    assert schema.differences(wider) == ["sick"]
+    assert schema.differences(schema) == []
+
+
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
@@ -184,7 +195,13 @@ def test_good_schema_file_is_read():
         ('name = "sex"', 'name = "patient"', "unit column is also the label or an attribute"),
         ('["no", "yes"]', '["no", "no"]', "two classes have the same name"),
         ('["no", "yes"]', '["no"]', "classes"),
-        ('["no", "yes"]', '["no", "yes", "maybe"]', "classes"),
+        ('["no", "yes"]', "[]", "either classes or label_bounds"),
+        ('["no", "yes"]', str([f"c{n}" for n in range(257)]), "classes"),
+        ('classes = ["no", "yes"]', "label_bounds = [1, 0]", "'sick' needs lower < upper"),
+        ('classes = ["no", "yes"]', "label_bounds = [0, inf]", "'sick' needs lower < upper"),
+        ('classes = ["no", "yes"]', "label_bounds = [0]", "label_bounds"),
+        ('classes = ["no", "yes"]', "", "either classes or label_bounds"),
+        ('classes = ["no", "yes"]', 'classes = ["no", "yes"]\nlabel_bounds = [0, 1]', "one of the two"),
         ('unit = "patient"\n', "", "needs a unit column"),
         ("most_records_per_unit = 3", "most_records_per_unit = 0", "most_records_per_unit"),
         ("round_size = 500", "round_size = 0", "round_size"),

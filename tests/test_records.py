@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigurationError
-from protocol.records import MISSING_CODE, Records, column_texts, encode_and_count_moved, encode_frame, encode_labels
+from protocol.records import (
+    MISSING_CODE,
+    Records,
+    column_texts,
+    count_moved_labels,
+    encode_and_count_moved,
+    encode_frame,
+    encode_label_column,
+    encode_labels,
+    encode_numeric_labels,
+)
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 CANARY = "canary-7f3a"
@@ -225,7 +235,7 @@ def test_a_column_that_is_no_text_is_no_categories_and_no_labels(name):
 def test_labels_are_the_same_in_every_column_type(column):
     assert encode_labels(column, ("0", "1")).tolist() == [True, False]
     assert encode_labels(column, ("1", "0")).tolist() == [False, True]
-    assert encode_labels(column, ("0", "1")).dtype == np.bool_
+    assert encode_labels(column, ("0", "1")).dtype == np.uint8
 
 
 @pytest.mark.parametrize("missing", [None, "", "?", "NA"])
@@ -245,7 +255,40 @@ def test_an_unknown_label_names_its_row_and_no_value():
     assert "'no' and 'yes'" in message
 
 
+def test_class_indices_follow_the_declared_order():
+    many = tuple(f"c{number}" for number in range(256))
+    assert encode_labels(pl.Series(["c255", "c0", " c7 "]), many).tolist() == [255, 0, 7]
+    message = complaint(encode_labels, pl.Series("y", ["c256"]), many)
+    assert "'c18' and 237 more in row 1" in message
+
+
+def test_numeric_labels_are_clipped_and_rounded_to_the_grid():
+    """Halves go to the even step; a step is 2^-12 of the range."""
+    half = 1 / 8192
+    column = pl.Series([-math.inf, -3.0, 1.0, 1.0 + 8 * half, 1.0 + 24 * half, 2.0, 9.0, 1e300, math.inf])
+    codes = encode_numeric_labels(column, (1.0, 9.0))
+    assert codes.dtype == np.uint16
+    assert codes.tolist() == [0, 0, 0, 0, 2, 512, 4096, 4096, 4096]
+    assert encode_numeric_labels(pl.Series([" 9", "2.0"]), (1.0, 9.0)).tolist() == [4096, 512]
+    assert encode_numeric_labels(pl.Series([-1e15, 0.0, 1e15]), (-1e15, 1e15)).tolist() == [0, 2048, 4096]
+    assert count_moved_labels(column, (1.0, 9.0)) == 4
+    schema = Schema(attributes=SCHEMA.attributes, label="y", label_bounds=(1.0, 9.0))
+    assert encode_label_column(column, schema).tolist() == codes.tolist()
+    assert encode_label_column(pl.Series(["no", "yes"]), SCHEMA).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("bad", [None, math.nan, "?"])
+def test_a_missing_number_is_no_label(bad):
+    column = pl.Series("y", ["1", bad, "2"] if isinstance(bad, str) else [1.0, bad, 2.0])
+    assert "'y' is empty in row 2" in complaint(encode_numeric_labels, column, (0.0, 1.0))
+
+
+def test_a_text_is_no_numeric_label():
+    assert "text in row 2" in complaint(encode_numeric_labels, pl.Series("y", ["1", CANARY]), (0.0, 1.0))
+
+
 def test_no_labels_are_no_error():
+    assert encode_numeric_labels(pl.Series("y", [], dtype=pl.Float64), (0.0, 1.0)).shape == (0,)
     assert encode_labels(pl.Series("y", [], dtype=pl.String), ("no", "yes")).shape == (0,)
 
 

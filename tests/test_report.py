@@ -353,7 +353,7 @@ def test_unlawful_budgets_are_refused(text):
         make_learner(epsilon_spent=text)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1e7, 1e7, float("nan"), float("inf")])
 def test_unlawful_accuracies_are_refused(value):
     for name in ("accuracy", "accuracy_se", "majority", "ceiling"):
         fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None, name: value}
@@ -363,6 +363,15 @@ def test_unlawful_accuracies_are_refused(value):
             SiteScore(curator="basel", **fields)
     with pytest.raises(ValueError, match="accuracy must lie between"):
         CurvePoint(1, value, None)
+
+
+def test_an_accuracy_is_no_less_than_nothing_but_an_explained_share_of_variance_may_be():
+    fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None}
+    for name in ("accuracy", "majority", "ceiling"):
+        report = make_report(learners=(make_learner(pooled=Score(**fields | {name: -0.25})),), measure="R²")
+        assert getattr(decode_report(encode_report(report)).learners[0].pooled, name) == -0.25
+        with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
+            make_report(learners=report.learners)
 
 
 @pytest.mark.parametrize(
@@ -469,3 +478,14 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
     seen = look_at(browser, html, tmp_path)
     assert "CONSOLE" in seen.log
     assert "<title>broken in" not in seen.dom
+
+
+def test_a_regression_is_worded_as_one():
+    score = Score(accuracy=-0.2, accuracy_se=0.3, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
+    assert page.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
+    assert page.verdict(score, page.WORDS["R²"]) == "did no better than the mean"
+    text = Outline(build_page(report)).text
+    for words in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
+        assert words in text
+    assert "ccuracy" not in text

@@ -22,9 +22,11 @@ from protocol.errors import RemoteProtocolError
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.plans import PlannedQuery
+from protocol.queries import query_cost
 from protocol.queries.counts import CountsBody, CountsRelease, read_body
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational
+from protocol.schema import Schema
 from protocol.transcript import Transcript, replay
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -91,6 +93,19 @@ def test_a_body_is_read_and_written_again_byte_for_byte(name):
     release = "mass" if body.hypothesis is None else "signed_error"
     planned = PlannedQuery(kind="counts", release=release, partitions=len(body.partitions), scale=Rational(1, 1))
     assert read_body(data, planned, schema, Limits()) == body
+
+
+@pytest.mark.parametrize("release", GOOD["other_queries"])
+def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(release):
+    case = GOOD["other_queries"][release]
+    data = {what: bytes.fromhex(case[what]) for what in ("planned", "body")}
+    schema_data = bytes.fromhex(GOOD["other_schemas"][case["schema"]])
+    schema = decode(schema_data, Schema)
+    planned, body = decode(data["planned"], PlannedQuery), decode(data["body"], CountsBody)
+    assert (encode(schema), encode(planned), encode(body)) == (schema_data, data["planned"], data["body"])
+    assert planned.release == release
+    assert read_body(data["body"], planned, schema, Limits()) == body
+    assert query_cost(planned, 1) == {"class_counts": 1, "label_total": 1, "squared_error": Fraction(1, 10)}[release]
 
 
 def test_a_release_is_read_and_written_again_byte_for_byte():

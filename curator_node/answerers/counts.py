@@ -13,13 +13,12 @@ from protocol.release_kinds import RELEASE_KINDS
 
 def answer(body: CountsBody, planned: PlannedQuery, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp) -> bytes:
     """The encoded CountsRelease. Total over all datasets: no record can make it fail or differ in kind."""
-    errors, correct = dataset.count(body.partitions, body.hypothesis)
-    exact_counts = RELEASE_KINDS[planned.release].exact
-    if exact_counts is None:
+    if not RELEASE_KINDS[planned.release].counted:
+        errors, correct = dataset.count(body.partitions, body.hypothesis)
         ratios = _paper_ratio(body, planned, errors, correct, noise, stamp)
         return encode(CountsRelease(counts=b"", ratios=ratios.astype("<f8").tobytes()))
-    exact = exact_counts(errors, correct)
-    l1 = dataset.steward.most_records_per_unit * planned.partitions
+    exact = dataset.exact(body, planned)
+    l1 = dataset.steward.most_records_per_unit * planned.partitions * planned.steps
     noisy = noise.discrete_laplace(exact.ravel(), l1, planned.scale.fraction, stamp)
     return encode(CountsRelease(counts=noisy.astype("<i8").tobytes(), ratios=b""))
 

@@ -25,7 +25,7 @@ from learner_node.label_model.likelihood import (
     MassPrior,
     SiteTable,
     fit_mass_prior,
-    noise_variance,
+    pair_variance,
     site_table,
 )
 from learner_node.label_model.mixture import Component, LabelModel, checked_features
@@ -105,7 +105,7 @@ def fit_with_cell_posterior(
     fit = _fit(features, [observation], seed)
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
-    total_variance = 2.0 * noise_variance(observation.scale, observation.sites)
+    total_variance = pair_variance(observation.scale, observation.sites)
     posterior = CellPosterior(
         cells=fit.cells.compact[0],
         table=table,
@@ -173,7 +173,7 @@ def _stacked_tables(
                 counts.sum(axis=1),
                 averages.centres[span],
                 total=max(float(counts.sum()), float(len(counts))),
-                variance=2.0 * noise_variance(observation.scale, observation.sites),
+                variance=pair_variance(observation.scale, observation.sites),
             )
         )
     prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
@@ -277,7 +277,7 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
 
     Their weights are the inverse variances of one count: of its noise, and one record of sampling.
     """
-    precision = [1.0 / (1.0 + noise_variance(item.scale, item.sites)) for item in observations]
+    precision = [1.0 / (1.0 + 0.5 * pair_variance(item.scale, item.sites)) for item in observations]
     each = mass / cells.source_counts
     terms = [weight / sum(precision) * each[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)]
     result: Floats = np.sum(terms, axis=0)
@@ -286,7 +286,7 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
 
 def _total(observations: Sequence[Observation]) -> float:
     """Target records in all cells: a mean over the observations, weighted by the inverse variance of their noise."""
-    precision = [1.0 / (len(item.counts) * noise_variance(item.scale, item.sites)) for item in observations]
+    precision = [1.0 / (len(item.counts) * 0.5 * pair_variance(item.scale, item.sites)) for item in observations]
     totals = [float(item.counts.sum()) for item in observations]
     mean = sum(weight / sum(precision) * total for weight, total in zip(precision, totals, strict=True))
     return max(mean, float(len(np.unique(observations[0].cells))))

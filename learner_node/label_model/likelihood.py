@@ -147,7 +147,17 @@ def fit_mass_prior(
     return best
 
 
-def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
+def noises_by_label(sites: int | tuple[int, int]) -> tuple[int, int]:
+    """Number of noises in the counts of label 0 and of label 1, from one number for both or from both."""
+    return sites if isinstance(sites, tuple) else (sites, sites)
+
+
+def pair_variance(scale: float, sites: int | tuple[int, int]) -> float:
+    """Variance of the noise in the sum of a cell's two counts."""
+    return sum(noise_variance(scale, noises) for noises in noises_by_label(sites))
+
+
+def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | tuple[int, int]) -> SiteTable:
     """Return the exact likelihood of every cell's two noisy counts, the mass integrated out.
 
     t_c(f) = integral of p(M) [Poisson(M p) * noise](n1) [Poisson(M (1-p)) * noise](n0) dM, where `*` is
@@ -158,10 +168,10 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int) ->
         counts: Noisy counts, float64 (K, 2), column 1 is label 1; rounded to integers, |count| <= 1e12.
         prior: Priors of the K masses.
         scale: Scale of one site's discrete Laplace noise; 0 is none.
-        sites: Number of noises in every count.
+        sites: Number of noises in every count, or in those of label 0 and of label 1.
     """
-    variance = noise_variance(scale, sites)
-    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, 2.0 * variance, scale)
+    noises = noises_by_label(sites)
+    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, pair_variance(scale, sites), scale)
     share = 0.5 * (1.0 + SIGNAL_NODES)
     large = mass[:, -1] > _LARGEST_EXACT_MASS
     joint = np.empty((len(counts), _MASS_NODES, len(share)))
@@ -170,7 +180,7 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int) ->
             rates = mass[rows][:, :, None] * np.stack([1.0 - share, share])[:, None, None, :]
             joint[rows] = log_weight[rows][:, :, None]
             for label in (0, 1):
-                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, sites)
+                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, noises[label])
     top = joint.max(axis=1)
     weight = np.exp(joint - top[:, None, :])
     normaliser = weight.sum(axis=1)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.label_model.likelihood import noises_by_label
+
 Floats = NDArray[np.float64]
 
 _LARGEST_COUNT = 1e12
@@ -21,13 +23,14 @@ class Observation:
             (column 1), summed over the sites. Integers; others are rounded where it matters.
         scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
             0 is no noise.
-        sites: Number of independent noises in each count, at least 1.
+        sites: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
+            of label 1.
     """
 
     cells: NDArray[np.int64]
     counts: Floats
     scale: float
-    sites: int = 1
+    sites: int | tuple[int, int] = 1
 
     def checked(self, n_source: int) -> "Observation":
         """Return it with int64 cells and counts clipped to 1e12 in magnitude.
@@ -44,10 +47,13 @@ class Observation:
             raise ValueError(f"cells must be integers of shape ({n_source},)")
         if cells.min() < 0 or cells.max() >= len(counts):
             raise ValueError(f"cells must lie in [0, {len(counts)})")
-        if not (np.isfinite(self.scale) and self.scale >= 0) or self.sites < 1:
+        zero, one = noises_by_label(self.sites)
+        if not (np.isfinite(self.scale) and self.scale >= 0) or min(zero, one) < 1:
             raise ValueError("need a finite scale >= 0 and sites >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
-        return Observation(cells.astype(np.int64), clipped, float(self.scale), int(self.sites))
+        return Observation(
+            cells.astype(np.int64), clipped, float(self.scale), int(zero) if zero == one else (int(zero), int(one))
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Reads `counts` releases into arrays, one curator's or the sum over several."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +23,7 @@ class CountsAnswer:
         release: the release kind.
         scale: of the discrete Laplace noise of one curator.
         sites: number of independent noises summed in each value.
+        steps: whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
     """
 
     values: NDArray[np.float64]
@@ -30,6 +31,7 @@ class CountsAnswer:
     release: str
     scale: Fraction
     sites: int = 1
+    steps: int = 1
 
     @property
     def blocks(self) -> list[NDArray[np.float64]]:
@@ -52,14 +54,15 @@ def read(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -
     payload = read_release(data, body, planned, schema)
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     kind = RELEASE_KINDS[planned.release]
-    values = np.frombuffer(payload, "<i8" if kind.exact else "<f8").astype(np.float64).reshape(-1, kind.columns)
-    return CountsAnswer(values, sizes, planned.release, planned.scale.fraction)
+    columns = kind.columns(schema)
+    values = np.frombuffer(payload, "<i8" if kind.counted else "<f8").astype(np.float64).reshape(-1, columns)
+    return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
 
 
 def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
     """The sum of several curators' answers to the same query (their mean, for ratios)."""
     first = answers[0]
     values = np.sum([answer.values for answer in answers], axis=0)
-    if RELEASE_KINDS[first.release].exact is None:
+    if not RELEASE_KINDS[first.release].counted:
         values = values / len(answers)
-    return CountsAnswer(values, first.sizes, first.release, first.scale, sum(answer.sites for answer in answers))
+    return replace(first, values=values, sites=sum(answer.sites for answer in answers))

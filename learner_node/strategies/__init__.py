@@ -3,9 +3,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from learner_node.strategies.base import Model, Problem, SourceEstimate, Strategy
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    ClassesModel,
+    ErrorEstimate,
+    Model,
+    NumberEstimate,
+    NumberModel,
+    Problem,
+    SourceEstimate,
+    Strategy,
+    class_probabilities,
+)
 from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
-from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_by_label import CellsByLabel
 from learner_node.strategies.paper import PaperOptions, PaperStrategy
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.errors import ConfigurationError
@@ -13,7 +26,7 @@ from protocol.strict_toml import suggest
 
 STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "adaptive-cells": AdaptiveCellsStrategy,
-    "cells": CellsStrategy,
+    "cells": CellsByLabel,
     "informative": InformativeStrategy,
     "new-features": NewFeaturesStrategy,
     "paper-c": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=True),
@@ -22,6 +35,8 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "varying-bins": VaryingBinsStrategy,
 }
 DEFAULT_STRATEGY = "cells"
+ANY_LABEL = frozenset({"cells"})
+"""Those that take any label; the others take two classes."""
 
 
 def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
@@ -39,4 +54,21 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
         raise ConfigurationError(f"strategy {name!r}: {error}") from None
 
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Model", "Problem", "SourceEstimate", "Strategy", "make_strategy"]
+__all__ = [
+    "ANY_LABEL",
+    "DEFAULT_STRATEGY",
+    "STRATEGIES",
+    "AnyEstimate",
+    "AnyModel",
+    "ClassesEstimate",
+    "ClassesModel",
+    "ErrorEstimate",
+    "Model",
+    "NumberEstimate",
+    "NumberModel",
+    "Problem",
+    "SourceEstimate",
+    "Strategy",
+    "class_probabilities",
+    "make_strategy",
+]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,64 @@ class Problem:
 
 
 class Model(Protocol):
-    """A learnt classifier."""
+    """A learnt classifier of two classes."""
 
     def probability(self, records: Records) -> NDArray[np.float64]:
         """P(class 1) for each record: (n,) in [0, 1]."""
+
+
+@runtime_checkable
+class ClassesModel(Protocol):
+    """A learnt classifier of any number of classes."""
+
+    def probabilities(self, records: Records) -> NDArray[np.float64]:
+        """Class probabilities of each record: (n, C), rows adding up to 1."""
+
+
+@dataclass(frozen=True)
+class ErrorEstimate:
+    """What the curators said about a model's error, in squared units of the label.
+
+    Attributes:
+        value: estimated mean squared error over the private records, squared errors above `most` counting as `most`.
+        low, high: ends of its 95 % interval.
+        most: the largest squared error that was counted.
+    """
+
+    value: float
+    low: float
+    high: float
+    most: float
+
+
+@runtime_checkable
+class NumberModel(Protocol):
+    """A learnt regressor."""
+
+    @property
+    def error(self) -> ErrorEstimate | None:
+        """What the curators said about its error; None where they were not asked."""
+
+    def predict_number(self, records: Records) -> NDArray[np.float64]:
+        """Predicted label of each record: (n,) within the label's bounds, in its units."""
+
+
+AnyModel = Model | ClassesModel | NumberModel
+"""Of two classes, of several, or of a number: as the schema's label is."""
+
+
+def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64]:
+    """Class probabilities of any classifier: (n, C) in the order of the schema's classes, rows adding up to 1.
+
+    Raises:
+        TypeError: the model predicts a number.
+    """
+    if isinstance(model, ClassesModel):
+        return model.probabilities(records)
+    if isinstance(model, NumberModel):
+        raise TypeError("a model of a number has no class probabilities")
+    positive = model.probability(records)
+    return np.column_stack([1.0 - positive, positive])
 
 
 @dataclass(frozen=True)
@@ -90,6 +144,35 @@ class SourceEstimate:
     accuracy: AccuracyEstimate | None = None
 
 
+@dataclass(frozen=True)
+class ClassesEstimate:
+    """As `SourceEstimate`, for any number of classes.
+
+    Attributes:
+        weights: (n,) as there.
+        probabilities: (n, C), rows adding up to 1.
+    """
+
+    weights: NDArray[np.float64]
+    probabilities: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NumberEstimate:
+    """As `SourceEstimate`, for a numeric label.
+
+    Attributes:
+        weights: (n,) as there.
+        value: (n,) expected label, in its units.
+    """
+
+    weights: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+
+AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
+
+
 class Strategy(Protocol):
     """One run of a strategy over one set of pooled curators."""
 
@@ -99,8 +182,8 @@ class Strategy(Protocol):
     def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
         """The next question, given the answers to all earlier ones (summed over the surviving curators)."""
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> AnyModel | None:
         """After an answer: the model so far, None while there is none yet."""
 
-    def source_estimate(self) -> SourceEstimate:
+    def source_estimate(self) -> AnyEstimate:
         """Weights and labels of the source records, after the last answer."""

@@ -1,8 +1,8 @@
 """The `counts` query: per-cell counts over a workload of partitions, with discrete Laplace noise.
 
-Cost: a privacy unit of at most c records moves the vector by at most c m (L1), so scale s gives pure epsilon
-c m / s (Laplace mechanism; Dwork, McSherry, Nissim and Smith 2006, for integers Ghosh, Roughgarden and
-Sundararajan 2009).
+Cost: a privacy unit of at most c records moves the vector by at most c m S (L1), S being the planned steps (1 where
+records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism; Dwork, McSherry, Nissim and Smith
+2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
 from fractions import Fraction
@@ -18,15 +18,24 @@ from protocol.plans import PlannedQuery
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
-from protocol.release_kinds import RELEASE_KINDS
+from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
 from protocol.schema import Schema
 
+_PAIR = 2
+"""A limit of cells is one of pairs of numbers: kinds with more numbers per cell have fewer cells."""
 
-class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked: a workload and, for error counts, the hypothesis whose errors are counted."""
+
+class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is asked: a workload and, for errors, the hypothesis whose errors are counted.
+
+    `most_squared_error` is for `squared_error`: larger squared errors count as this one, in squared grid steps, that
+    is in 2^-24 of the squared label range; None is the whole range. The planned steps divide it, so a smaller one means
+    less noise in an error, at the same cost.
+    """
 
     partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=100_000)]
     hypothesis: Hypothesis | None
+    most_squared_error: Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)] | None = None
 
 
 class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,17 +50,29 @@ class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_planned(planned: PlannedQuery) -> None:
-    """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind."""
-    if planned.release not in RELEASE_KINDS:
+    """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
+    kind = RELEASE_KINDS.get(planned.release)
+    if kind is None:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(RELEASE_KINDS))
+    if planned.steps != 1 and kind.of_steps is None:
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
 
 
 def cost(planned: PlannedQuery, most_records_per_unit: int) -> Fraction:
-    """Exact epsilon c m / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
-    value = Fraction(most_records_per_unit * planned.partitions) / planned.scale.fraction
+    """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
+    value = Fraction(most_records_per_unit * planned.partitions * planned.steps) / planned.scale.fraction
     if value.numerator > MOST or value.denominator > MOST:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
     return value
+
+
+def misfit(planned: PlannedQuery, schema: Schema) -> str:
+    """Why a planned query cannot be asked where labels are as the schema says; "" where it can."""
+    kind = RELEASE_KINDS[planned.release]
+    if kind.fits(schema):
+        return ""
+    there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
+    return f"{planned.release} needs {kind.label}; this one is {there}"
 
 
 def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits) -> CountsBody:
@@ -63,18 +84,26 @@ def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits
     body = decode(data, CountsBody, limit=limits.message_bytes, field="body")
     if len(body.partitions) != planned.partitions:
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
-    wanted = RELEASE_KINDS[planned.release].wants_hypothesis
+    kind = RELEASE_KINDS[planned.release]
+    if not kind.fits(schema):
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "plan.queries.release", misfit(planned, schema))
+    wanted = kind.wants_hypothesis
     if wanted is not None and wanted != (body.hypothesis is not None):
         limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
+    if body.most_squared_error is not None and planned.release != "squared_error":
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
     for index, partition in enumerate(body.partitions):
         where = f"body.partitions[{index}]"
         if isinstance(partition, ScoreBins):
             _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
         partition.check(schema, where)
     cells = sum(partition.cell_count(schema) for partition in body.partitions)
-    if cells > limits.cells:
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {limits.cells} cells")
+    columns = kind.columns(schema)
+    most_cells = limits.cells * _PAIR // max(columns, _PAIR)
+    if cells > most_cells:
+        numbers = f" of {columns} numbers" if columns > _PAIR else ""
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
     if body.hypothesis is not None:
         _check_parameters(body.hypothesis, limits, "body.hypothesis")
         body.hypothesis.check(schema, "body.hypothesis")
@@ -101,7 +130,8 @@ def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: S
     release = decode(data, CountsRelease, field="release")
     cells = sum(partition.cell_count(schema) for partition in body.partitions)
     kind = RELEASE_KINDS[planned.release]
-    payload, unused = (release.counts, release.ratios) if kind.exact else (release.ratios, release.counts)
-    if len(payload) != 8 * cells * kind.columns or unused:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {kind.columns} numbers")
+    columns = kind.columns(schema)
+    payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)
+    if len(payload) != 8 * cells * columns or unused:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {columns} numbers")
     return payload

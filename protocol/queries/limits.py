@@ -16,7 +16,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         query_kinds: allowed query kinds.
         release_kinds: allowed release kinds of `counts`.
-        cells: most cells of a workload; 500,000 pairs of counts fill the longest message.
+        cells: most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers
+            are released per cell, proportionately fewer.
         partitions: most partitions of a workload.
         parameters: most parameters of a hypothesis.
         multiply_adds: most multiply-adds of a query over the declared round size.
@@ -24,7 +25,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     query_kinds: tuple[str, ...] = ("counts",)
-    release_kinds: tuple[str, ...] = ("mass", "signed_error", "error_correct")
+    release_kinds: tuple[str, ...] = (
+        "mass",
+        "signed_error",
+        "error_correct",
+        "class_counts",
+        "label_total",
+        "squared_error",
+    )
     cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
     partitions: Positive = 10_000
     parameters: Positive = 2_000_000

@@ -55,7 +55,7 @@ class Site:
     def of(cls, name: str, frame: pl.DataFrame, steward: StewardFile) -> "Site":
         """The site of a frame with a label column."""
         records = encode_frame(frame, steward.schema)
-        return cls(name, frame, steward, records, encode_labels(frame[steward.label], steward.classes))
+        return cls(name, frame, steward, records, encode_labels(frame[steward.label], steward.classes) > 0)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _hospitals(
         source=encode_frame(own[held] if held else test, steward.schema),
         sites=sites,
         test=encode_frame(test, steward.schema),
-        test_labels=encode_labels(test[steward.label], steward.classes),
+        test_labels=encode_labels(test[steward.label], steward.classes) > 0,
     )
 
 

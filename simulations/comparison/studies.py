@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.learn import Learned, learn
+from learner_node.strategies import class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.campaign.curators import open_curator, open_dataset
 from simulations.comparison.problems import Split
@@ -84,4 +85,4 @@ def run_study(
             f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {spent}"
         )
     extras = dict(claims(learned))
-    return Answer(learned.model().probability(split.test), spent, extras)
+    return Answer(class_probabilities(learned.model(), split.test)[:, 1], spent, extras)

@@ -7,7 +7,7 @@ does.
 from collections.abc import Callable
 from typing import Any
 
-from simulations.datasets.ctg import load_ctg
+from simulations.datasets.ctg import load_ctg, load_ctg3, load_ctg_astv
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.files import DataFile, DataUnavailableError
 from simulations.datasets.heart import load_heart
@@ -19,6 +19,8 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "wdbc": load_wdbc,
     "heart": load_heart,
     "ctg": load_ctg,
+    "ctg3": load_ctg3,
+    "ctg-astv": load_ctg_astv,
 }
 
 

@@ -29,6 +29,7 @@ ATTRIBUTES = (
 
 NORMAL = 1
 """The NSP code of a normal state; 2 is suspect, 3 pathologic."""
+STATES = {1: "normal", 2: "suspect", 3: "pathologic"}
 
 
 def _read_sheets(content: bytes, **options: Any) -> dict[str, pl.DataFrame]:
@@ -106,22 +107,45 @@ WORKBOOK = DataFile(
 )
 
 
+def load_ctg3() -> Dataset:
+    """As `load_ctg`, with the three states apart: 1655 normal, 295 suspect, 176 pathologic.
+
+    Raises:
+        DataUnavailableError: The workbook is not to be had.
+    """
+    state = pl.col("NSP").cast(pl.Int64).replace_strict(STATES, return_dtype=pl.String)
+    return _dataset("ctg3", state)
+
+
+def load_ctg_astv() -> Dataset:
+    """As `load_ctg`, with ASTV (percentage of time with abnormal short-term variability) for a label, and no NSP.
+
+    Raises:
+        DataUnavailableError: The workbook is not to be had.
+    """
+    return _dataset("ctg-astv", pl.col("ASTV"))
+
+
 def load_ctg() -> Dataset:
     """2126 records of 352 exams, 22 numeric attributes, label ``state`` (1655 normal), unit ``exam``.
 
     Raises:
         DataUnavailableError: The workbook is not to be had.
     """
-    records = read_records(data_file(WORKBOOK).read_bytes())
-    state = pl.when(pl.col("NSP") == NORMAL).then(pl.lit("normal")).otherwise(pl.lit("not normal"))
+    return _dataset("ctg", pl.when(pl.col("NSP") == NORMAL).then(pl.lit("normal")).otherwise(pl.lit("not normal")))
+
+
+def _dataset(name: str, label: pl.Expr) -> Dataset:
+    column = "ASTV" if name == "ctg-astv" else "state"
+    attributes = [attribute for attribute in ATTRIBUTES if attribute != column]
     return Dataset(
-        name="ctg",
-        frame=records.select(*ATTRIBUTES, state.alias("state"), "exam"),
-        label="state",
+        name=name,
+        frame=read_records(data_file(WORKBOOK).read_bytes()).select(*attributes, label.alias(column), "exam"),
+        label=column,
         unit="exam",
         description="Cardiotocography: foetal heart rate and contractions, and the state of the foetus.",
         licence="CC BY 4.0 (UCI Machine Learning Repository)",
         citation="D. Campos, J. Bernardes (2000). Cardiotocography. "
         "UCI Machine Learning Repository. https://doi.org/10.24432/C51S4N",
-        schema_path=SCHEMAS / "ctg.toml",
+        schema_path=SCHEMAS / f"{name}.toml",
     )

@@ -1,7 +1,8 @@
 """The numbers of one simulation run, as values: what a report shows and nothing else.
 
 Every type is frozen, checks itself when it is made, and survives JSON without loss. Budgets are text, because they
-are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1. `plots` draws, `page` words.
+are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1, R^2 is at most 1. `plots` draws, `page`
+words.
 """
 
 import re
@@ -16,6 +17,8 @@ RELEASE = "release"
 REFUSAL = "refusal"
 LATE = "late"
 VANISHED = "vanished"
+LEAST_SCORE = -1e6
+"""R^2 has no lower bound; a page has."""
 
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 _OUTCOME = re.compile(r"release|late|vanished|refusal:[^\s:][^\n]*")
@@ -42,6 +45,18 @@ def _check_shares(**shares: float | None) -> None:
     for name, share in shares.items():
         if share is not None and not 0 <= share <= 1:  # NaN fails, too
             raise ValueError(f"{name} must lie between 0 and 1, not {share!r}")
+
+
+def _check_scores(**scores: float | None) -> None:
+    for name, score in scores.items():
+        if score is not None and not LEAST_SCORE <= score <= 1:  # NaN fails, too
+            raise ValueError(f"{name} must lie between {LEAST_SCORE:g} and 1, not {score!r}")
+
+
+def _check_errors(**errors: float | None) -> None:
+    for name, error in errors.items():
+        if error is not None and not 0 <= error <= -LEAST_SCORE:
+            raise ValueError(f"{name} must lie between 0 and {-LEAST_SCORE:g}, not {error!r}")
 
 
 def _check_distinct(what: str, names: Iterable[str]) -> None:
@@ -83,14 +98,19 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An accuracy beside the two numbers that give it a meaning; all are shares of test records, 0 to 1.
+    """A score beside the two numbers that give it a meaning.
+
+    The score is the report's `measure`: accuracy, a share of test records; or of a numeric label R^2, which is negative
+    where a model is worse than the mean.
 
     Attributes:
-        accuracy: mean over repeats; None when nothing was learned (no curator released an answer).
+        accuracy: the score, mean over repeats; None when nothing was learned (no curator released an answer).
         accuracy_se: standard error of that mean over repeats; None when there is one repeat.
-        majority: what always answering the most frequent class would score.
+        majority: what always answering the most frequent class, or the mean, would score.
         ceiling: what a model trained in place, without privacy, scores; None when it was not computed.
         expected: what the learner expected; None where its answers cannot tell.
+        further: a second score (the report's `further`), mean over repeats; None when there is none.
+        further_ceiling: that of the ceiling.
     """
 
     accuracy: float | None
@@ -98,12 +118,13 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     majority: float
     ceiling: float | None
     expected: Expected | None = None
+    further: float | None = None
+    further_ceiling: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a share."""
-        _check_shares(
-            accuracy=self.accuracy, accuracy_se=self.accuracy_se, majority=self.majority, ceiling=self.ceiling
-        )
+        """Refuse what is no score."""
+        _check_scores(accuracy=self.accuracy, majority=self.majority, ceiling=self.ceiling)
+        _check_errors(accuracy_se=self.accuracy_se)
 
 
 class SiteScore(Score, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,8 +141,9 @@ class CurvePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accuracy_se: float | None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a share."""
-        _check_shares(accuracy=self.accuracy, accuracy_se=self.accuracy_se)
+        """Refuse what is no score."""
+        _check_scores(accuracy=self.accuracy)
+        _check_errors(accuracy_se=self.accuracy_se)
 
 
 class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -230,6 +252,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         command: what to type to run it again.
         config_toml: the scenario as it was run.
         learners: at least one.
+        measure: what is scored, "accuracy" or "R²"; the first lies between 0 and 1.
+        further: name of the second score, "macro AUC" or "RMSE"; "" where there is none.
         curators: their ledgers.
         notes: warnings for the reader.
     """
@@ -243,6 +267,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     command: str
     config_toml: str
     learners: tuple[LearnerReport, ...]
+    measure: Literal["accuracy", "R²"] = "accuracy"
+    further: str = ""
     curators: tuple[CuratorReport, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -252,8 +278,20 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError("a report needs a learner")
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, not {self.repeats}")
+        if self.measure == "accuracy":
+            for learner in self.learners:
+                for score in (learner.pooled, *learner.sites):
+                    _check_shares(accuracy=score.accuracy, majority=score.majority, ceiling=score.ceiling)
+                for point in learner.curve:
+                    _check_shares(accuracy=point.accuracy)
         _check_distinct("learner", (learner.learner for learner in self.learners))
         _check_distinct("curator", (curator.name for curator in self.curators))
+
+    @property
+    def expects(self) -> bool:
+        """Whether a learner said what it expected of its model."""
+        scores = [score for learner in self.learners for score in (learner.pooled, *learner.sites)]
+        return any(score.expected is not None for score in scores)
 
 
 def encode_report(report: RunReport) -> bytes:

@@ -53,6 +53,37 @@ def number(value: Fraction) -> str:
     return f"≈ {float(value):.4g}"
 
 
+@dataclass(frozen=True)
+class Words:
+    """What the page calls the score, the constant that it is held against, and what such a constant does."""
+
+    score: str
+    constant: str
+    constant_named: str
+    constant_means: str
+
+    @property
+    def score_title(self) -> str:
+        """The score at the start of a sentence."""
+        return self.score[0].upper() + self.score[1:]
+
+
+WORDS = {
+    "accuracy": Words(
+        "accuracy",
+        "majority",
+        "the majority class",
+        "The score of always answering the most frequent class: what one gets for asking nothing.",
+    ),
+    "R²": Words(
+        "R²",
+        "mean",
+        "the mean",
+        "The score of always answering the mean, which is 0: R² is the share of the variance that is explained.",
+    ),
+}
+
+
 def count(many: int, noun: str) -> str:
     """Return "1 curator" or "3 curators"."""
     return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
@@ -65,18 +96,18 @@ def share_learned(score: Score) -> float | None:
     return (score.accuracy - score.majority) / (score.ceiling - score.majority)
 
 
-def verdict(score: Score) -> str:
+def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
     """Return what the score amounts to, as the rest of a sentence whose subject is the learner."""
     if score.accuracy is None:
         return "learned nothing"
     if score.accuracy <= score.majority:
-        return "did no better than the majority class"
+        return f"did no better than {words.constant_named}"
     share = share_learned(score)
     if share is None:
-        return "beat the majority class"
+        return f"beat {words.constant_named}"
     if share >= 1:
         return "reached the ceiling"
-    return f"came {100 * share:.0f} % of the way from majority to ceiling"
+    return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
@@ -90,39 +121,41 @@ def headline(report: RunReport) -> str:
     """Return the answer of the run in one line."""
     learners = report.learners
     epsilon = _epsilons(learners)
+    name = WORDS[report.measure].score
     scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
     if not scored and not any(map(_released, learners)):
         return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
     if not scored:
-        return f"No accuracy to report at epsilon {epsilon}"
+        return f"No {name} to report at epsilon {epsilon}"
     if len(learners) == 1:
-        return f"Pooled accuracy {plots.plain(scored[0])} at epsilon {epsilon}"
+        return f"Pooled {name} {plots.plain(scored[0])} at epsilon {epsilon}"
     accuracies = sorted(score.accuracy or 0.0 for score in scored)
     low, high = f"{accuracies[0]:.3f}", f"{accuracies[-1]:.3f}"
     reached = low if low == high else f"{low} to {high}"
-    return f"{count(len(learners), 'learner')}: pooled accuracy {reached} at epsilon {epsilon}"
+    return f"{count(len(learners), 'learner')}: pooled {name} {reached} at epsilon {epsilon}"
 
 
 def summary(report: RunReport) -> tuple[str, ...]:
     """Return the sentences under the headline: the yardsticks, and how the accuracy compares."""
     sentences = []
+    words = WORDS[report.measure]
     majorities = {f"{learner.pooled.majority:.3f}" for learner in report.learners}
     ceilings = {f"{x.pooled.ceiling:.3f}" for x in report.learners if x.pooled.ceiling is not None}
     if len(majorities) == 1 and len(ceilings) <= 1:
-        yardstick = f"Majority {majorities.pop()}"
+        yardstick = f"{words.constant.capitalize()} {majorities.pop()}"
         sentences.append(yardstick + (f"; in-site ceiling {ceilings.pop()}." if ceilings else "."))
     scored = [learner for learner in report.learners if learner.pooled.accuracy is not None]
     if not scored:
         pass  # the headline says it
     elif len(report.learners) == 1:
-        sentences.append(f"The learner {verdict(scored[0].pooled)}.")
+        sentences.append(f"The learner {verdict(scored[0].pooled, words)}.")
         told = scored[0].pooled.expected
         if told is not None:
             interval = f"{told.low:.3f} to {told.high:.3f}"
             sentences.append(f"From the answers alone it expected {told.accuracy:.3f} (95 % interval {interval}).")
     else:
         best = max(scored, key=lambda learner: learner.pooled.accuracy or 0.0)
-        sentences.append(f"The best, {best.learner}, {verdict(best.pooled)}.")
+        sentences.append(f"The best, {best.learner}, {verdict(best.pooled, words)}.")
     return tuple(sentences)
 
 
@@ -171,13 +204,13 @@ class Entry:
     answered: str
 
 
-def _entry(index: int, learner: LearnerReport, axis: plots.Axis) -> Entry:
+def _entry(index: int, learner: LearnerReport, axis: plots.Axis, words: Words) -> Entry:
     asked = sum(len(site.outcomes) for site in learner.rounds_answered)
     return Entry(
         index=index,
         learner=learner,
         strip=plots.strip(learner.pooled, axis),
-        verdict=verdict(learner.pooled),
+        verdict=verdict(learner.pooled, words),
         claimed=number(exact(learner.epsilon_claimed)),
         spent=number(exact(learner.epsilon_spent)),
         pooling=_POOLING[learner.pooling],
@@ -232,7 +265,7 @@ def _crowd(index: int, learner: LearnerReport, axis: plots.Axis) -> Crowd:
             f"Half of the curators lie between {low:.3f} and {high:.3f}; the median is {median(accuracies):.3f}."
         )
     if len(scored) < len(learner.sites):
-        parts.append(f"{count(len(learner.sites) - len(scored), 'curator')} without an accuracy.")
+        parts.append(f"{count(len(learner.sites) - len(scored), 'curator')} without a score.")
     ends = _EXTREMES if len(rows) >= 2 * _EXTREMES else 0
     return Crowd(
         learner=learner.learner,
@@ -397,12 +430,13 @@ def build_page(report: RunReport) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _template().render(
         report=report,
+        words=WORDS[report.measure],
         created=moment(report.created),
         headline=headline(report),
         summary=summary(report),
         alarms=_budget_alarms(report),
         axis=axis,
-        entries=[_entry(n, learner, axis) for n, learner in enumerate(report.learners)],
+        entries=[_entry(n, learner, axis, WORDS[report.measure]) for n, learner in enumerate(report.learners)],
         single=len(report.learners) == 1,
         groups=() if crowded else groups,
         crowds=[_crowd(n, x, axis) for n, x in enumerate(report.learners) if x.sites] if crowded else (),

@@ -92,7 +92,7 @@ def accuracy_axis(scores: Iterable[Score | CurvePoint]) -> Axis:
             values += [v for v in (score.majority, score.ceiling) if v is not None]
     low, high = min(values), max(values)
     if high - low < _LEAST_SPAN:
-        low, high = max(0.0, high - _LEAST_SPAN), max(high, _LEAST_SPAN)
+        low, high = max(min(low, 0.0), high - _LEAST_SPAN), max(high, _LEAST_SPAN)
     return make_axis(low, high, _STEPS)
 
 
@@ -101,7 +101,8 @@ def interval(score: Score | CurvePoint) -> tuple[float, ...]:
     if score.accuracy is None:
         return ()
     se = score.accuracy_se or 0.0
-    return max(0.0, score.accuracy - se), min(1.0, score.accuracy + se)
+    low = score.accuracy - se
+    return low if score.accuracy < 0 else max(0.0, low), min(1.0, score.accuracy + se)
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,7 @@ def curve_plot(learners: Sequence[LearnerReport], height: int = 340) -> CurvePlo
 def plain(score: Score | CurvePoint) -> str:
     """Return an accuracy with its standard error in words."""
     if score.accuracy is None:
-        return "no accuracy"
+        return "no score"
     if score.accuracy_se is None:
         return f"{score.accuracy:.3f}"
     return f"{score.accuracy:.3f} ± {score.accuracy_se:.3f}"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from curator_node.mechanisms import OpenDPNoise
 from learner_node.learn import POOLED, learn
-from learner_node.strategies.base import Trainer
+from learner_node.strategies.base import Trainer, class_probabilities
 from protocol.envelopes import SigningKey
 from protocol.partitions import FeatureBins, Partition
 from protocol.records import encode_frame
@@ -134,7 +134,7 @@ class Laboratory:
         )
         answered = [model for model in learned.models[POOLED] if model is not None]
         return StudyFound(
-            [self._accuracy(model.probability(self._test) > 0.5) for model in answered],
+            [self._accuracy(class_probabilities(model, self._test)[:, 1] > 0.5) for model in answered],
             [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
         )
 

@@ -91,6 +91,27 @@ BODIES = {
     ),
     "tree_leaves": CountsBody((TREE,), None),
 }
+OTHER_LABELS = {
+    "classes": Schema(SCHEMA.attributes, "stage", ("i", "ii", "iii")),
+    "number": Schema(SCHEMA.attributes, "days", label_bounds=(0.0, 365.0)),
+}
+OTHER_QUERIES = {
+    "class_counts": (
+        "classes",
+        PlannedQuery(kind="counts", release="class_counts", partitions=1, scale=Rational(1, 1)),
+        CountsBody((FeatureBins("age", (30.0,)),), None),
+    ),
+    "label_total": (
+        "number",
+        PlannedQuery(kind="counts", release="label_total", partitions=1, scale=Rational(1000, 1), steps=1000),
+        CountsBody((FeatureBins("age", (30.0,)),), None),
+    ),
+    "squared_error": (
+        "number",
+        PlannedQuery(kind="counts", release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
+        CountsBody((FeatureBins("age", ()),), Constant(0), most_squared_error=2**20),
+    ),
+}
 NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
 RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
 
@@ -213,6 +234,11 @@ def good():
         "epsilon_claimed": "209/3000",
         "epsilon_spent": "1/15",
         "bodies": {name: encode(body).hex() for name, body in BODIES.items()},
+        "other_schemas": {name: encode(schema).hex() for name, schema in OTHER_LABELS.items()},
+        "other_queries": {
+            release: {"schema": label, "planned": encode(planned).hex(), "body": encode(body).hex()}
+            for release, (label, planned, body) in OTHER_QUERIES.items()
+        },
         "release": encode(RELEASE).hex(),
         "seeded_label": NOT_PRIVATE_LABEL,
         "seeded_envelope": seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL).hex(),
@@ -318,6 +344,16 @@ def bad():
                 )
             ),
             RefusalCode.BAD_QUERY,
+        ),
+        "body with a range of errors for masses": (
+            "body",
+            encode(CountsBody(BODIES["mass"].partitions, None, most_squared_error=1)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a written default": (
+            "body",
+            b"\x83" + body[1:] + b"\xb2most_squared_error\xc0",
+            RefusalCode.MALFORMED,
         ),
         "body of another size": (
             "body",

@@ -1,0 +1,60 @@
+"""A function of the learner's as a network that a curator can evaluate: random hidden units, ridge regression on them.
+
+In closed form, without gradients: a hidden unit is a hinge across the source in a random direction, and what the units
+weigh is found by least squares on the source's points and on points between them, where the curators' records lie.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve
+
+from protocol.feature_map import FeatureMap
+from protocol.hypotheses import Mlp
+
+Floats = NDArray[np.float64]
+
+HIDDEN_UNITS = 256
+HEADER_PARAMETERS = 1024
+"""Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
+_POINTS = 4000
+_RIDGE = 1e-4
+_MOST_OUTPUT_WEIGHT = 60.0
+"""Below the 64 that a curator takes."""
+
+
+def distil(
+    function: Callable[[Floats], Floats], features: FeatureMap, points: Floats, *, most_parameters: int, seed: int
+) -> Mlp:
+    """The network nearest to a function on and between points.
+
+    Args:
+        function: points (m, width) -> values (m,) float64, near [0, 1].
+        features: the map that gives points.
+        points: (n, width) float64, n >= 2, in units, as `coordinates` gives.
+        most_parameters: of the network; what does not fit are hidden units.
+        seed: of the hidden units.
+
+    Returns:
+        A network whose logit is near the function's value.
+    """
+    rng = np.random.default_rng(seed)
+    width = points.shape[1]
+    hidden = int(np.clip((most_parameters - HEADER_PARAMETERS) // (width + 2), 1, HIDDEN_UNITS))
+    first, second = rng.integers(0, len(points), (2, max(_POINTS - len(points), len(points))))
+    share = rng.random((len(first), 1))
+    rows = np.concatenate([points, share * points[first] + (1.0 - share) * points[second]])[: _POINTS + len(points)]
+    directions = rng.standard_normal((hidden, width))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    across = points[rng.integers(0, len(points), hidden)]
+    thresholds = -np.einsum("hw,hw->h", directions, across)
+    activations = np.maximum(rows @ directions.T + thresholds, 0.0)
+    design = np.concatenate([activations, np.ones((len(rows), 1))], axis=1)
+    gram = design.T @ design
+    penalty = _RIDGE * len(rows) * np.ones(hidden + 1)
+    penalty[-1] = 1e-9
+    weights = solve(gram + np.diag(penalty), design.T @ function(rows), assume_a="pos")
+    bounded = np.clip(weights, -_MOST_OUTPUT_WEIGHT, _MOST_OUTPUT_WEIGHT).astype(np.float32)
+    hinges = directions.astype(np.float32), np.clip(thresholds, -60.0, 60.0).astype(np.float32)
+    return Mlp.of(features, [hinges, (bounded[None, :-1], bounded[-1:])])

@@ -1,0 +1,69 @@
+"""Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from learner_node.readers.counts import CountsAnswer
+from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Strategy
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_classes import CellsClassesStrategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
+from protocol.errors import ConfigurationError
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+from protocol.schema import Schema
+
+BY_LABEL: dict[str, Callable[..., Strategy]] = {
+    "two classes": CellsStrategy,
+    "more than two classes": CellsClassesStrategy,
+    "a number": CellsNumberStrategy,
+}
+"""What a label may be -> the strategy for it."""
+
+
+class CellsByLabel:
+    """Args: options of any of the three; one that the card's label has no use for is an error when the plan is made."""
+
+    def __init__(self, **options: Any) -> None:
+        taken = {what: set(inspect.signature(kind).parameters) for what, kind in BY_LABEL.items()}
+        unknown = [name for name in options if not any(name in names for names in taken.values())]
+        if unknown:
+            raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}")
+        self._made = {
+            what: kind(**{name: value for name, value in options.items() if name in taken[what]})
+            for what, kind in BY_LABEL.items()
+        }
+        self._answered: Strategy | None = None
+        self._useless = {what: [name for name in options if name not in names] for what, names in taken.items()}
+
+    def plan(self, problem: Problem) -> Plan:
+        """See `Strategy`; ConfigurationError for an option that is for another kind of label."""
+        what = label_kind(problem.source.schema)
+        if self._useless[what]:
+            raise ConfigurationError(
+                f"strategy 'cells' takes no option {self._useless[what][0]!r} where the label is {what}; leave it out"
+            )
+        return self._made[what].plan(problem)
+
+    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
+        """See `Strategy`."""
+        return self._made[label_kind(problem.source.schema)].next_body(problem, answers)
+
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> AnyModel | None:
+        """See `Strategy`."""
+        self._answered = self._made[label_kind(problem.source.schema)]
+        return self._answered.absorb(problem, answers)
+
+    def source_estimate(self) -> AnyEstimate:
+        """See `Strategy`."""
+        if self._answered is None:
+            raise RuntimeError("nothing was answered yet")
+        return self._answered.source_estimate()
+
+
+def label_kind(schema: Schema) -> str:
+    """A key of `BY_LABEL`."""
+    if schema.label_bounds is not None:
+        return "a number"
+    return "two classes" if len(schema.classes) == 2 else "more than two classes"
