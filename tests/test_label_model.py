@@ -318,6 +318,17 @@ def test_swapping_the_labels_mirrors_the_model():
     assert_allclose(mirror.source_mass, model.source_mass, rtol=1e-6)
 
 
+def test_noises_of_the_two_labels_may_differ_in_number():
+    source, cells, counts, test, _ = ring_problem(8, n_source=150)
+    model = fit(source, cells, counts, scale=3.0, sites=(2, 2), seed=7)
+    assert np.array_equal(model.latent(test), fit(source, cells, counts, scale=3.0, sites=2, seed=7).latent(test))
+    model = fit(source, cells, counts, scale=3.0, sites=(5, 1), seed=7)
+    mirror = fit(source, cells, counts[:, ::-1], scale=3.0, sites=(1, 5), seed=7)
+    assert_allclose(mirror.latent(test), -model.latent(test), atol=1e-6)
+    wrong = fit(source, cells, counts, scale=3.0, sites=(1, 5), seed=7)
+    assert np.abs(wrong.latent(test) - model.latent(test)).max() > 1e-3
+
+
 def test_empty_cells_are_left_out():
     source, cells, counts, test, _ = ring_problem(9, n_source=150)
     padded = np.zeros((len(counts) * 2, 2))
@@ -521,6 +532,7 @@ def test_a_noisy_observation_of_the_same_cells_changes_little_and_moves_the_tota
         ({"scale": -1.0}, "scale"),
         ({"scale": np.nan}, "scale"),
         ({"sites": 0}, "sites"),
+        ({"sites": (1, 0)}, "sites"),
     ],
 )
 def test_bad_arguments_are_named(change, message):

@@ -16,8 +16,8 @@ from protocol.records import encode_frame
 from simulations.cli import app
 
 
-def records(n=60):
-    return encode_frame(ring(n), steward().schema)
+def records(n=60, **label):
+    return encode_frame(ring(n), steward(**label).schema)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,8 @@ def test_any_strategy_can_be_quoted():
         ({"strategy": "cels"}, "cells"),
         ({"options": {"rounds": 3}}, "rounds"),
         ({"strategy": "paper-c", "options": {"printed": True}}, "not private"),
+        ({"source": records(10, classes=("a", "b", "c"))}, "two classes; 'sick' is another"),
+        ({"source": records(10, classes=(), label_bounds=(0.0, 1.0))}, "two classes; 'sick' is another"),
     ],
 )
 def test_what_cannot_be_quoted_is_said(changes, text):

@@ -16,6 +16,7 @@ from simulations.report import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,
+    Expected,
     LearnerReport,
     RunReport,
     Score,
@@ -31,6 +32,7 @@ from simulations.report import (
     write_page,
 )
 from simulations.report.model import exact
+from simulations.tables import result_table
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"
 LONG = "University Hospital of Both Basels, Department of Cardiology and Internal Medicine"
@@ -478,6 +480,49 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
     seen = look_at(browser, html, tmp_path)
     assert "CONSOLE" in seen.log
     assert "<title>broken in" not in seen.dom
+
+
+def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other():
+    expected = Expected(accuracy=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
+    score = Score(
+        accuracy=0.937,
+        accuracy_se=0.004,
+        majority=0.63,
+        ceiling=0.978,
+        expected=expected,
+        further=0.945,
+        further_ceiling=0.966,
+    )
+    report = make_report(make_learner(pooled=score), further="macro AUC")
+    assert report.expects
+    assert decode_report(encode_report(report)) == report
+    assert "expected 0.921 (95 % interval 0.874 to 0.953)" in page.summary(report)[-1]
+    text = Outline(build_page(report)).text
+    for words in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
+        assert words in text
+    assert list(first_row(report).items()) == [
+        ("learner", "cells (one k-means partition)"),
+        ("site", "all"),
+        ("accuracy ± se", "0.937 ± 0.004"),
+        ("expected", "0.921\n0.87-0.95"),
+        ("majority", "0.630"),
+        ("ceiling", "0.978"),
+        ("macro AUC\n(ceiling)", "0.945 (0.966)"),
+        ("epsilon\nclaimed", "1"),
+        ("epsilon\nspent", "1"),
+    ]
+
+
+def test_a_learner_that_expected_nothing_and_one_score_take_no_room():
+    report = one_round()
+    assert not report.expects
+    assert "xpected by the learner" not in Outline(build_page(report)).text
+    assert not {"expected", "\n(ceiling)"} & set(first_row(report))
+
+
+def first_row(report):
+    """Column -> cell of the terminal's table."""
+    return {column.header: next(iter(column.cells)) for column in result_table(report).columns}
 
 
 def test_a_regression_is_worded_as_one():
