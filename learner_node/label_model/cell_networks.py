@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.likelihood import SIGNAL_NODES
 from learner_node.label_model.random_features import blocks
+from learner_node.networks import plain_arithmetic
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -26,7 +27,8 @@ _STEPS = 200
 _RATE = 1e-2
 _WARM_UP = 0.1
 _DECAY = 1e-3
-_RECORDS_PER_CELL = 8
+_RECORDS = 2048
+_RECORDS_PER_CELL = (4, 8)
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class CellNetworks:
 def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int) -> CellNetworks:
     """Train eight networks of two hidden layers, each on three quarters of the cells.
 
-    The loss is the mean over cells of -log t_c(mean of tanh(network) over eight of the cell's source records, drawn
-    anew each step); 200 steps of AdamW.
+    The loss is the mean over cells of -log t_c(mean of tanh(network) over 4 to 8 of the cell's source records, drawn
+    anew each step, with replacement); 200 steps of AdamW.
 
     Args:
         features: source records as the label model was fitted to, float64 (n_s, d).
@@ -68,9 +70,15 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
         seed: of initial weights, parts and draws, non-negative.
     """
     rng = np.random.default_rng([seed, 71])
+    with plain_arithmetic():
+        parameters = _trained(features, posterior, rng)
+    layers = [tensor.detach().numpy() for tensor in parameters]
+    return CellNetworks(tuple(zip(layers[::2], layers[1::2], strict=True)))
+
+
+def _trained(features: Floats, posterior: CellPosterior, rng: np.random.Generator) -> list[torch.Tensor]:
     table = torch.from_numpy(posterior.table.log_likelihood.astype(np.float32))
-    part = rng.permutation(len(table)) % _PARTS
-    trained_on = torch.from_numpy(np.arange(_NETWORKS)[:, None] % _PARTS != part)
+    trained_on = torch.from_numpy(np.arange(_NETWORKS)[:, None] % _PARTS != rng.permutation(len(table)) % _PARTS)
     parameters = _initial(features.shape[1], rng)
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=_STEPS, pct_start=_WARM_UP)
@@ -79,14 +87,12 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
     for _ in range(_STEPS):
         optimiser.zero_grad()
         signal = _forward(parameters, inputs[draw.rows().ravel()])
-        means = signal.view(_NETWORKS, len(table), _RECORDS_PER_CELL).mean(dim=2)
+        means = signal.view(_NETWORKS, len(table), -1).mean(dim=2)
         loss = -(_interpolated(table, means) * trained_on).sum() / len(table)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()
-    layers = [tensor.detach().numpy() for tensor in parameters]
-    pairs = tuple(zip(layers[::2], layers[1::2], strict=True))
-    return CellNetworks(pairs)
+    return parameters
 
 
 class _CellDraws:
@@ -97,10 +103,11 @@ class _CellDraws:
         self._sizes = np.bincount(cells)[:, None]
         self._starts = np.cumsum(self._sizes)[:, None] - self._sizes
         self._rng = rng
+        self._each = int(np.clip(_RECORDS // len(self._sizes), *_RECORDS_PER_CELL))
 
     def rows(self) -> NDArray[np.int64]:
         """(K, records per cell) row numbers."""
-        chance = self._rng.random((len(self._sizes), _RECORDS_PER_CELL))
+        chance = self._rng.random((len(self._sizes), self._each))
         rows: NDArray[np.int64] = self._order[self._starts + (chance * self._sizes).astype(np.int64)]
         return rows
 
