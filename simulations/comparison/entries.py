@@ -114,18 +114,19 @@ OTHER_RUNS = 5
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
+        ours("cells", "one question over k-means cells, Gaussian process and networks", claims=accuracy_claims),
         ours(
-            "cells",
-            "one question over k-means cells, Gaussian process and networks",
+            "cells-smooth",
+            "the same without networks",
+            strategy="cells",
+            options=no_networks,
             claims=accuracy_claims,
             silent=True,
+            most_runs=OTHER_RUNS,
         ),
-        ours(
-            "cells-smooth", "the same without networks", strategy="cells", options=no_networks, claims=accuracy_claims
-        ),
-        ours("paper-c", "the paper's cumulative learner, valid mechanism", options=paper_options, most_runs=OTHER_RUNS),
-        ours(
-            "paper-i", "the paper's instantaneous learner, valid mechanism", options=paper_options, most_runs=OTHER_RUNS
+        *(
+            ours(name, f"the paper's {which} learner, valid mechanism", options=paper_options, most_runs=OTHER_RUNS)
+            for name, which in (("paper-c", "cumulative"), ("paper-i", "instantaneous"))
         ),
         *(
             ours(name, title, most_runs=OTHER_RUNS)
