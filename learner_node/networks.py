@@ -177,7 +177,7 @@ def train_networks(sets: Sequence[TrainingSet], options: TrainingOptions) -> lis
         for start in range(0, len(indices), size):
             chunk = indices[start : start + size]
             generators = [torch.Generator().manual_seed(sets[index].seed) for index in chunk]
-            with torch.inference_mode(), _plain_arithmetic():
+            with torch.inference_mode(), plain_arithmetic():
                 group = _Group([data[index] for index in chunk], generators, options)
                 group.train()
                 trained.update(zip(chunk, group.to_networks(), strict=True))
@@ -384,7 +384,7 @@ def _views(flat: torch.Tensor, count: int, shapes: list[tuple[int, int]]) -> lis
 
 
 @contextmanager
-def _plain_arithmetic() -> Iterator[None]:
+def plain_arithmetic() -> Iterator[None]:
     """One thread and no denormal numbers, as long as it lasts.
 
     More threads make matrices of this size slower and their sums depend on the machine. First moments of dead units

@@ -22,7 +22,11 @@ ALLOWED = {
 PINNED = {
     "sqlalchemy": {"curator_node/ledger_store.py"},
     "opendp": {"curator_node/mechanisms.py", "simulations/peers/marginals.py"},
-    "torch": {"learner_node/networks.py", "simulations/peers/opacus_models.py"},
+    "torch": {
+        "learner_node/label_model/cell_networks.py",
+        "learner_node/networks.py",
+        "simulations/peers/opacus_models.py",
+    },
     "opacus": {"simulations/peers/opacus_models.py"},
     "diffprivlib": {"simulations/peers/diffprivlib_models.py"},
     "cryptography": {"protocol/envelopes.py"},

@@ -565,7 +565,7 @@ def test_features_of_another_width_are_refused():
     ("n_source", "epsilon", "sites", "expected"),
     [
         (2500, 1.0, 1, 312),
-        (5000, 1.0, 1, 400),
+        (5000, 1.0, 1, 500),
         (5000, 0.1, 4, 31),
         (500, 0.01, 1, 6),
         (30, 1e9, 1, 10),

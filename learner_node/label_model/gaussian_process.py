@@ -53,7 +53,7 @@ _SIGNED_COUNT_DEVIATIONS = 8.0
 _SOURCE_RECORDS_PER_CELL = 3
 
 
-def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 400) -> int:
+def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 500) -> int:
     """Return how many cells to draw: about four noise deviations of signed count in each.
 
     The source's size stands in for the target's, so the rule reads public numbers only:

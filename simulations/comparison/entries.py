@@ -11,7 +11,7 @@ from typing import Literal
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 from simulations.comparison.problems import PROBLEMS, Split
-from simulations.comparison.studies import SILENT_EPSILON, Answer, Claims, claims_nothing, run_study
+from simulations.comparison.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
 from simulations.comparison.trained import delta_of, network, train_peer
 from simulations.peers import PEERS, PeerKind
 from simulations.reproduction.experiments import MOST_BINS
@@ -58,6 +58,11 @@ def no_options(_split: Split, _epsilon: Fraction) -> Options:
     return {}
 
 
+def no_networks(_split: Split, _epsilon: Fraction) -> Options:
+    """The Gaussian process alone."""
+    return {"networks": False}
+
+
 def paper_options(split: Split, epsilon: Fraction) -> Options:
     """Networks, questions and bins as the paper has them; for a problem not of the paper, as the strategy comes."""
     network = PROBLEMS[split.problem].network
@@ -102,14 +107,34 @@ def trained(name: str, kind: PeerKind) -> Entry:
     )
 
 
-MOST_RUNS: dict[str, int] = {}
+MOST_RUNS: dict[str, int] = {"aim": 2, "mst": 5}
 """Peers that are too slow for every run."""
+PERSPECTIVE_RUNS = 5
+"""Runs of each strategy that was not chosen; enough to see that none is far ahead."""
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        ours("cells", "one question over k-means cells, Gaussian-process labels", silent=True),
+        ours(
+            "cells",
+            "one question over k-means cells, Gaussian process and networks",
+            claims=accuracy_claims,
+            silent=True,
+        ),
+        ours(
+            "cells-smooth", "the same without networks", strategy="cells", options=no_networks, claims=accuracy_claims
+        ),
         ours("paper-c", "the paper's cumulative learner, valid mechanism", options=paper_options),
         ours("paper-i", "the paper's instantaneous learner, valid mechanism", options=paper_options),
+        *(
+            ours(name, title, most_runs=PERSPECTIVE_RUNS)
+            for name, title in (
+                ("adaptive-cells", "two rounds of cells, the second finer where labels are mixed"),
+                ("varying-bins", "bins of every attribute, other edges each round"),
+                ("random-subsets", "bins of some attributes, others each round"),
+                ("informative", "bins, then products of the most informative attributes"),
+                ("new-features", "cells, then bins of the learnt score and projections"),
+            )
+        ),
         *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
         Entry("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
         *(trained(name, kind) for name, kind in PEERS.items() if not kind.private),

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.learn import Learned, learn
-from learner_node.strategies import class_probabilities
+from learner_node.learn import POOLED, Learned, learn
+from learner_node.strategies import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.campaign.curators import open_curator, open_dataset
 from simulations.comparison.problems import Split
@@ -48,6 +48,20 @@ class Answer:
 def claims_nothing(_learned: Learned) -> Mapping[str, float]:
     """For strategies that say nothing about themselves."""
     return {}
+
+
+def accuracy_claims(learned: Learned) -> Mapping[str, float]:
+    """What the learner expects of its model, in percent; nothing where it does not estimate that."""
+    estimate = learned.estimates[POOLED]
+    found = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
+    if found is None:
+        return {}
+    return {
+        "estimated_accuracy": 100 * found.accuracy,
+        "interval_low": 100 * found.low,
+        "interval_high": 100 * found.high,
+        "beats_majority": float(found.beats_majority),
+    }
 
 
 def run_study(
