@@ -202,7 +202,7 @@ def expected_mass_prior(source_counts: Floats, masses: Floats) -> MassPrior:
 
 
 def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
-    """Return the likelihood of every cell's noisy signed count, the mass integrated out under its prior.
+    """Return the likelihood of every cell's noisy signed count, the mass (kept as it is) integrated out under its prior.
 
     Given M and f, label 1 less label 0 is a difference of two Poisson counts: mean M f, variance M, here taken as
     normal. Of the `sites` noises one keeps its exponential tails and the others add their variance to the normal's.
@@ -219,13 +219,9 @@ def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, si
     variance = np.maximum(mass, 1.0)[:, :, None] + (sites - 1) * noise_variance(scale, 1)
     error = differences[:, None, None] - mass[:, :, None] * SIGNAL_NODES
     joint = _normal_and_laplace_log_density(error, variance, max(scale, _SMALLEST_SCALE))
-    top = joint.max(axis=1)
-    weight = np.exp(joint - top[:, None, :])
-    total = weight.sum(axis=1)
-    return SiteTable(
-        log_likelihood=top + np.log(total / _MASS_NODES),
-        mass=np.einsum("kmf,km->kf", weight, mass) / total,
-    )
+    log_likelihood: Floats = logsumexp(joint, axis=1) - np.log(_MASS_NODES)
+    # What a signed count says of the mass hangs on f; where f is shrunk, it would say too much.
+    return SiteTable(log_likelihood, np.broadcast_to(prior.mean[:, None], log_likelihood.shape))
 
 
 def _normal_and_laplace_log_density(x: Floats, variance: Floats, scale: float) -> Floats:
