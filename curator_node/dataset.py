@@ -104,7 +104,8 @@ class PrivateDataset:
         predictions = None if body.hypothesis is None else body.hypothesis.predict_number(self._records)
         most = body.most_squared_error or MOST_SQUARED_ERROR
         steps = kind.of_steps(self._labels.astype(np.int64), predictions, planned.steps, most)
-        return np.column_stack([workload.total(steps), workload.total(planned.steps - steps)])
+        # Both at once: a workload that is not kept is encoded anew by each call.
+        return workload.totals(np.column_stack([steps, planned.steps - steps]))
 
     def count(
         self, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None

@@ -59,14 +59,14 @@ class Workload(Protocol):
             (sum of cell counts, number) int64.
         """
 
-    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sum of the records' amounts per cell, in whole numbers.
+    def totals(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums of the records' amounts per cell, in whole numbers.
 
         Args:
-            amounts: (n,) int64, such that no sum overflows.
+            amounts: (n, columns) int64, such that no sum overflows.
 
         Returns:
-            (sum of cell counts,) int64.
+            (sum of cell counts, columns) int64.
         """
 
 
@@ -95,9 +95,9 @@ class EncodedWorkload:
         """See `Workload`."""
         return _count_classes(zip(self.groups, self.sizes, strict=True), classes, number)
 
-    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def totals(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `Workload`."""
-        return _total(zip(self.groups, self.sizes, strict=True), amounts)
+        return _totals(zip(self.groups, self.sizes, strict=True), amounts)
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class StreamedWorkload:
         """See `Workload`."""
         return _count_classes(_encoded_groups(self.partitions, self.records), classes, number)
 
-    def total(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def totals(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `Workload`."""
-        return _total(_encoded_groups(self.partitions, self.records), amounts)
+        return _totals(_encoded_groups(self.partitions, self.records), amounts)
 
 
 def encode_workload(partitions: Sequence[Partition], records: Records) -> EncodedWorkload:
@@ -215,14 +215,15 @@ def _count_classes(groups: Groups, classes: NDArray[np.unsignedinteger], number:
     return np.ascontiguousarray(by_class.T)
 
 
-def _total(groups: Groups, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _totals(groups: Groups, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
     summed: list[NDArray[np.int64]] = []
     for codes, sizes in groups:
-        joint = np.zeros(math.prod(sizes), np.int64)
-        np.add.at(joint, (codes >> 1).astype(np.intp), amounts)  # bincount's weights would be floats
-        summed += _marginals(joint[:, None], sizes)
-    totals: NDArray[np.int64] = np.concatenate(summed, axis=1)[0]
-    return totals
+        joint = np.zeros((math.prod(sizes), amounts.shape[1]), np.int64)
+        cells = (codes >> 1).astype(np.intp)
+        for column, values in zip(joint.T, amounts.T, strict=True):
+            np.add.at(column, cells, values)  # bincount's weights would be floats
+        summed += _marginals(joint, sizes)
+    return np.ascontiguousarray(np.concatenate(summed, axis=1).T)
 
 
 def _marginals(joint: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:

@@ -30,6 +30,9 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
 CELLS_STRATEGY = "cells"
+MOST_SITES = 1000
+MOST_TARGET_SIZE = 10_000_000
+"""Every one of these records is drawn and asked about in memory."""
 _FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 _RANGE = (0.05, 0.95)
 
@@ -116,8 +119,8 @@ def quote(
         options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
             strategy's rule, half of it and twice it.
         epsilons: to spend at each curator, positive, exact, distinct.
-        sites: curators whose answers are summed.
-        target_size: private records at all of them together; None is the source's size.
+        sites: curators whose answers are summed, at most MOST_SITES.
+        target_size: private records at all of them together, at most MOST_TARGET_SIZE; None is the source's size.
         most_records_per_unit: contribution bound c.
         problems: simulated problems per row, at least 3: one of each difficulty in turn.
         seed: of everything random here; equal arguments give equal rows.
@@ -134,6 +137,9 @@ def quote(
     for name, value in least.items():
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, not {value}")
+    for name, value, most in (("sites", sites, MOST_SITES), ("target_size", least["target_size"], MOST_TARGET_SIZE)):
+        if value > most:
+            raise ConfigurationError(f"{name} is {value}, and a quote simulates at most {most}; state a smaller one")
     lawful = all(epsilon > 0 for epsilon in epsilons) and len(set(epsilons)) == len(epsilons)
     if problems < len(DIFFICULTIES) or len(source) < 2 or not lawful:
         raise ConfigurationError(

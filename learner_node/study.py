@@ -313,15 +313,15 @@ def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
     """Why a curator would refuse a question, read off its card before anything is sent; "" where it would not."""
     kind = query_kind(planned.kind)
     data = encode(body)
-    needed = work(kind.multiply_adds(body), card.round_size)
     if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
         return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
-    if needed > card.limits.multiply_adds:
-        return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
     try:
         kind.read_body(data, planned, card.schema, card.limits)
     except RemoteProtocolError as error:
         return printable(str(error))
+    needed = work(kind.multiply_adds(body), card.round_size)  # of a body that was found in order
+    if needed > card.limits.multiply_adds:
+        return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
     return ""
 
 

@@ -29,6 +29,8 @@ MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
 BLOCK_ENTRIES = 262_144
 """Numbers of one array that are worked on at once (2 MB): it stays in the second-level cache between steps."""
+MOST_BLOCK_WIDTH = 1024
+"""A wider map makes larger blocks, of 256 records: each of its categorical features takes its turn once a block."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -97,7 +99,7 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             width: of the widest array that is made of a point; a block has as many rows as keep it small.
         """
         mapping = _mapping(self, records)
-        rows = max(1, BLOCK_ENTRIES // max(width, self.width))
+        rows = max(1, BLOCK_ENTRIES // max(width, min(self.width, MOST_BLOCK_WIDTH)))
         for start in range(0, len(records), rows):
             block = slice(start, start + rows)
             yield block, mapping.points(records.numeric[block], records.categorical[block])

@@ -103,6 +103,10 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         """Multiply-adds per record, the map's among them; an upper bound read off the byte length."""
         return len(self.weights) // 4 + self.features.multiply_adds()
 
+    def hidden_units(self) -> int:
+        """Number of units of a checked network that are rounded and clipped."""
+        return sum(len(bias) for _, bias in self._layers("weights")[:-1])
+
     def logits(self, records: Records) -> NDArray[np.float64]:
         """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""
         layers = [

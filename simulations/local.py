@@ -222,7 +222,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
     @property
     def _printed(self) -> bool:
         """Whether the paper's mechanism is asked for, whose claim is wrong."""
-        return bool((self.options or {}).get("printed"))
+        return isinstance(self.options, Mapping) and bool(self.options.get("printed"))
 
     def _noise(self, name: str) -> NoiseSource:
         return OpenDPNoise() if self.noise_seed is None else SeededNoise(self.noise_seed, name)

@@ -335,3 +335,11 @@ def test_cross_validation_on_real_records():
 def test_the_learners_estimator_does_not_import_the_curators_package():
     code = "import sys, learner_node.estimator; sys.exit(any(m.startswith('curator_node') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("options", [[1], "cells=40", 40])
+def test_options_that_are_no_mapping_are_told(options):
+    X = np.random.default_rng(0).random((40, 2))
+    study = SimulatedExPriLClassifier(bounds=(0, 1), options=options)
+    with pytest.raises(ConfigurationError, match="options are a mapping, such as"):
+        study.fit(X, X[:, 0] > 0.5)

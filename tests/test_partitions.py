@@ -19,7 +19,7 @@ from curator_node import workloads
 from protocol import feature_map
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.feature_map import COORDINATE_COST, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.feature_map import COORDINATE_COST, MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.partitions import (
     PARTITION_KINDS,
@@ -32,6 +32,7 @@ from protocol.partitions import (
 )
 from protocol.partitions.grid_edges import COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
+from protocol.partitions.score_bins import UNIT_COST
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, read_body
@@ -441,3 +442,20 @@ def test_work_counts_the_map_and_every_search():
     assert ScoreBins(NETWORK, (0.0,)).multiply_adds() == NETWORK.multiply_adds() + COMPARISON_COST
     edges = ((0.0,), tuple(map(float, range(1000))))
     assert ProjectionBins.of(MAP, np.ones((2, 4)), edges).multiply_adds() == maps + 8 + 11 * COMPARISON_COST
+
+
+def test_work_counts_the_units_of_narrow_networks():
+    """Of a 1-4096-1 network each unit is rounded and clipped, which takes longer than its two products."""
+    line = FeatureMap((MAP.features[0],))
+    layers = [(np.ones((4096, line.width)), np.zeros(4096)), (np.ones((1, 4096)), np.zeros(1))]
+    network = Mlp.of(line, layers)
+    assert network.hidden_units() == 4096
+    assert ScoreBins(network, ()).multiply_adds() == network.multiply_adds() + UNIT_COST * 4096 + COMPARISON_COST
+
+
+def test_a_wide_map_does_not_make_blocks_of_a_few_records():
+    """A block costs thousands of categorical features a Python step each, which the stated work does not hold."""
+    wide = FeatureMap(tuple(MAP.features) * (MOST_WIDTH // MAP.width))
+    records = Records(SCHEMA, np.zeros((600, 2)), np.zeros((600, 1), np.int16))
+    blocks = [len(points) for _, points in wide.blocks(records)]
+    assert blocks == [256, 256, 88]

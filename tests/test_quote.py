@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from learner_node.label_model import cell_count_rule
 from learner_node.label_model.prior import DIFFICULTIES, draw_prior_labels
-from learner_node.quote import _suggested, quote
+from learner_node.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
 from protocol.errors import ConfigurationError
 from protocol.records import encode_frame
 from simulations.cli import app
@@ -38,6 +38,12 @@ def test_costs_and_scales_are_exact_and_the_rule_is_among_the_numbers_of_cells(r
 def test_a_contribution_bound_scales_the_noise():
     row = quote(records(), epsilons=[Fraction(1)], options={"cells": 6}, most_records_per_unit=4, problems=3)[0]
     assert (row.cost, row.scale) == (Fraction(1), Fraction(4))
+
+
+@pytest.mark.parametrize("changed", [{"sites": MOST_SITES + 1}, {"target_size": MOST_TARGET_SIZE + 1}])
+def test_what_is_too_large_to_simulate_is_refused_before_anything_is_drawn(changed):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(changed))} is .* state a smaller one"):
+        quote(records(), epsilons=[Fraction(1)], problems=3, **changed)
 
 
 def test_errors_are_those_of_the_noise_and_the_sample(rows):

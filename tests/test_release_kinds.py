@@ -232,6 +232,24 @@ def test_a_sum_of_many_records_does_not_overflow_or_round():
     assert exact.tolist() == [300 * MOST_STEPS, 0, 0, 0]
 
 
+@pytest.mark.parametrize("release", ["label_total", "squared_error"])
+def test_a_workload_that_is_not_kept_is_encoded_once_a_question(release, monkeypatch):
+    """The work that a curator bounds is that of encoding once."""
+    encoded = []
+    cells = FeatureBins.cells
+
+    def recording(self, records_):
+        encoded.append(self)
+        return cells(self, records_)
+
+    data = held([("p", 1.0, 1.0, "f", 6.0)] * 3, SCHEMAS["number"], cache_bytes=0)
+    monkeypatch.setattr(FeatureBins, "cells", recording)
+    body = body_for(release)
+    exact, _ = answered(data, body, planned_for(release, steps=3))
+    assert exact.reshape(-1, 2).sum() == 9
+    assert encoded == list(body.partitions)
+
+
 def test_one_count_a_class_of_two_is_the_pair_of_the_constant():
     bins = FeatureBins(attribute="age", edges=(30.0, 60.0))
     rows = [(*row[:4], row[4]) for row in ROWS]

@@ -202,7 +202,7 @@ def expected_mass_prior(source_counts: Floats, masses: Floats) -> MassPrior:
 
 
 def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
-    """Return the likelihood of every cell's noisy signed count, the mass (kept as it is) integrated out under its prior.
+    """Return the likelihood of every cell's noisy signed count, the mass integrated out under its prior.
 
     Given M and f, label 1 less label 0 is a difference of two Poisson counts: mean M f, variance M, here taken as
     normal. Of the `sites` noises one keeps its exponential tails and the others add their variance to the normal's.

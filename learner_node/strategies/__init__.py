@@ -48,6 +48,8 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
     make = STRATEGIES.get(name)
     if make is None:
         raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
     try:
         return make(**options)
     except (TypeError, ValueError) as error:
