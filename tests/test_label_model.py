@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.stats import dlaplace, gamma, norm, poisson
+from scipy.stats import dlaplace, gamma, norm, poisson, skellam
 from sklearn.cluster import KMeans
 
-from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
+from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
@@ -20,6 +20,7 @@ from learner_node.label_model.likelihood import (
     fit_mass_prior,
     noise_log_pmf,
     noise_variance,
+    signed_site_table,
     site_table,
 )
 from learner_node.label_model.mixture import clipped_normal_mean
@@ -57,6 +58,50 @@ def test_noise_law_is_normalised_and_has_the_stated_variance(scale, sites):
 
 def test_without_noise_all_mass_is_at_zero():
     assert_allclose(np.exp(noise_log_pmf(np.array([-1, 0, 1]), 0.0, 3)), [0.0, 1.0, 0.0], atol=1e-7)
+
+
+# --- signed counts
+
+
+@pytest.mark.parametrize(("scale", "sites", "mass"), [(1.0, 1, 40.0), (10.0, 1, 25.0), (2.0, 3, 60.0)])
+def test_signed_table_is_the_law_of_a_difference_of_poisson_counts_plus_noise(scale, sites, mass):
+    reach = 400
+    values = np.arange(-reach, reach + 1)
+    noise = convolved_noise(scale, sites, reach)
+    prior = MassPrior(np.array([mass]), np.array([1e7]))
+    for signal in (-0.8, 0.0, 0.4):
+        node = int(np.argmin(np.abs(SIGNAL_NODES - signal)))
+        share = 0.5 * (1.0 + SIGNAL_NODES[node])
+        law = np.convolve(skellam(mass * share, mass * (1.0 - share)).pmf(values), noise, mode="same")
+        asked = [difference for difference in range(-90, 91, 15) if law[reach + difference] > 1e-3]
+        assert len(asked) > 2
+        for difference in asked:
+            table = signed_site_table(np.array([float(difference)]), prior, scale=scale, sites=sites)
+            # The normal stands in for skewed and discrete counts: a few percent of probability in the body.
+            assert table.log_likelihood[0, node] == pytest.approx(np.log(law[reach + difference]), abs=0.1)
+            assert table.mass[0, node] == pytest.approx(mass, rel=1e-2)
+
+
+def test_a_signed_count_far_from_its_law_is_finite_and_pulls_to_its_side():
+    prior = MassPrior(np.array([5.0, 5.0]), np.array([3.0, 3.0]))
+    table = signed_site_table(np.array([1e6, -1e6]), prior, scale=0.0, sites=2)
+    assert np.isfinite(table.log_likelihood).all()
+    assert table.log_likelihood[0, -1] > table.log_likelihood[0, 0]
+    assert table.log_likelihood[1, 0] > table.log_likelihood[1, -1]
+    assert (table.mass > 5.0).any()
+
+
+def test_signed_counts_of_one_population_teach_what_pairs_teach():
+    rng = np.random.default_rng(11)
+    source, target, test = (rng.uniform(-2, 2, (size, 2)) for size in (600, 3000, 2000))
+    cells, asked = (np.floor((points + 2) * 2).astype(int) @ [8, 1] for points in (source, target))
+    differences = np.bincount(asked, weights=np.where(target[:, 0] > 0.3, 1.0, -1.0), minlength=64)
+    seen = Observation.of_signed(cells, differences, total=3000.0, scale=1.0, sites=1)
+    assert seen.counts.sum() == pytest.approx(3000.0)
+    model, posterior = fit_with_cell_posterior(source, seen, seed=0)
+    assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.93
+    assert model.source_mass.sum() == pytest.approx(3000.0, rel=0.1)
+    assert (posterior.mass_variance > 0).all()
 
 
 # --- the site table

@@ -22,6 +22,8 @@ from protocol.release_kinds import RELEASE_KINDS
 SETTINGS = [
     ("cells", {}),
     ("cells", {"cells": 9}),
+    ("cells", {"same_population": True}),
+    ("cells", {"networks": False}),
     ("paper-c", {}),
     ("paper-c", {"rounds": 1}),
     ("paper-i", {"rounds": 5}),

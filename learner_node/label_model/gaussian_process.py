@@ -24,8 +24,11 @@ from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
     MassPrior,
     SiteTable,
+    expected_mass_prior,
     fit_mass_prior,
+    noises_by_label,
     pair_variance,
+    signed_site_table,
     site_table,
 )
 from learner_node.label_model.mixture import Component, LabelModel, checked_features
@@ -53,7 +56,7 @@ _SIGNED_COUNT_DEVIATIONS = 8.0
 _SOURCE_RECORDS_PER_CELL = 3
 
 
-def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 500) -> int:
+def cell_count_rule(n_source: int, epsilon: float, sites: int, *, signed: bool = False, most: int = 500) -> int:
     """Return how many cells to draw: about four noise deviations of signed count in each.
 
     The source's size stands in for the target's, so the rule reads public numbers only:
@@ -63,6 +66,7 @@ def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 50
         n_source: Number of source records n_s, at least 2.
         epsilon: Privacy loss of the question at one site, positive.
         sites: Number m of independent noises summed; 1 under secure summation of one noise.
+        signed: Whether signed counts are asked, whose noise has half the variance of a difference of two counts.
         most: Upper bound.
 
     Returns:
@@ -74,7 +78,7 @@ def cell_count_rule(n_source: int, epsilon: float, sites: int, *, most: int = 50
     if n_source < 2 or not epsilon > 0 or sites < 1 or most < 1:
         raise ValueError("need n_source >= 2, epsilon > 0, sites >= 1 and most >= 1")
     most = max(1, min(most, n_source // _SOURCE_RECORDS_PER_CELL))
-    wanted = n_source * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(sites))
+    wanted = n_source * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * sites if signed else sites))
     return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
 
 
@@ -105,7 +109,7 @@ def fit_with_cell_posterior(
     fit = _fit(features, [observation], seed)
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
-    total_variance = pair_variance(observation.scale, observation.sites)
+    total_variance = np.inf if observation.signed else pair_variance(observation.scale, observation.sites)
     posterior = CellPosterior(
         cells=fit.cells.compact[0],
         table=table,
@@ -167,6 +171,9 @@ def _stacked_tables(
     priors = []
     for observation, span in zip(observations, cells.spans, strict=True):
         counts = cells.counts[span]
+        if observation.signed:
+            priors.append(expected_mass_prior(cells.source_counts[span], counts.sum(axis=1)))
+            continue
         priors.append(
             fit_mass_prior(
                 cells.source_counts[span],
@@ -179,13 +186,19 @@ def _stacked_tables(
     prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
     log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
     mass = np.empty_like(log_likelihood)
-    noises = [(item.scale, item.sites) for item in observations]
-    for scale, sites in dict.fromkeys(noises):
-        alike = [span for span, noise in zip(cells.spans, noises, strict=True) if noise == (scale, sites)]
+    noises = [(item.scale, item.sites, item.signed) for item in observations]
+    for noise in dict.fromkeys(noises):
+        alike = [span for span, other in zip(cells.spans, noises, strict=True) if other == noise]
         rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])
-        table = site_table(cells.counts[rows], prior.of(rows), scale=scale, sites=sites)
+        table = _table(cells.counts[rows], prior.of(rows), *noise)
         log_likelihood[rows], mass[rows] = table.log_likelihood, table.mass
     return prior, SiteTable(log_likelihood, mass)
+
+
+def _table(counts: Floats, prior: MassPrior, scale: float, sites: int | tuple[int, int], signed: bool) -> SiteTable:
+    if not signed:
+        return site_table(counts, prior, scale=scale, sites=sites)
+    return signed_site_table(counts[:, 1] - counts[:, 0], prior, scale=scale, sites=max(noises_by_label(sites)))
 
 
 class _Covariances:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +29,7 @@ _SQRT_RATE_STEP = 0.05
 _SMALLEST_LIKELIHOOD = 1e-300
 _MASS_SPREADS = (0.02, 0.1, 0.3, 0.8, 2.0)
 _MASS_REGIONS = 40
+_EXPECTED_SPREAD = 0.02
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,52 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | t
         log_likelihood=top + np.log(normaliser),
         mass=np.einsum("kmf,km->kf", weight, mass) / normaliser,
     )
+
+
+def expected_mass_prior(source_counts: Floats, masses: Floats) -> MassPrior:
+    """Prior of the masses of cells of which only the source's share is known.
+
+    Args:
+        source_counts: Source records of the cells, float64 (K,), at least 1.
+        masses: Expected target records of the cells, float64 (K,), positive.
+    """
+    return MassPrior(masses, 1.0 / (1.0 / source_counts + _EXPECTED_SPREAD))
+
+
+def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
+    """Return the likelihood of every cell's noisy signed count, the mass integrated out under its prior.
+
+    Given M and f, label 1 less label 0 is a difference of two Poisson counts: mean M f, variance M, here taken as
+    normal. Of the `sites` noises one keeps its exponential tails and the others add their variance to the normal's.
+
+    Args:
+        differences: float64 (K,), label 1 less label 0.
+        prior: Priors of the K masses.
+        scale: Scale of one site's discrete Laplace noise; 0 is none.
+        sites: Number of noises in every difference.
+    """
+    position = (np.arange(_MASS_NODES) + 0.5) / _MASS_NODES
+    quantiles = gammaincinv(prior.shape[:, None], position)
+    mass: Floats = np.maximum(quantiles * (prior.mean / prior.shape)[:, None], 1e-3)
+    variance = np.maximum(mass, 1.0)[:, :, None] + (sites - 1) * noise_variance(scale, 1)
+    error = differences[:, None, None] - mass[:, :, None] * SIGNAL_NODES
+    joint = _normal_and_laplace_log_density(error, variance, max(scale, _SMALLEST_SCALE))
+    top = joint.max(axis=1)
+    weight = np.exp(joint - top[:, None, :])
+    total = weight.sum(axis=1)
+    return SiteTable(
+        log_likelihood=top + np.log(total / _MASS_NODES),
+        mass=np.einsum("kmf,km->kf", weight, mass) / total,
+    )
+
+
+def _normal_and_laplace_log_density(x: Floats, variance: Floats, scale: float) -> Floats:
+    """Log density at x of a normal with mean 0 plus a Laplace variable of that scale, in closed form."""
+    deviation = np.sqrt(variance)
+    reach = variance / scale
+    sides = [sign * x / scale + log_ndtr((-sign * x - reach) / deviation) for sign in (-1.0, 1.0)]
+    density: Floats = np.logaddexp(*sides) + 0.5 * variance / scale**2 - np.log(2.0 * scale)
+    return density
 
 
 def _regional_ratios(totals: Floats, expected: Floats, centres: Floats, variance: float) -> Floats:

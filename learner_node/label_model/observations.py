@@ -25,12 +25,31 @@ class Observation:
             0 is no noise.
         sites: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
             of label 1.
+        signed: Whether only the difference of the two counts was asked: their sum is then the cell's expected mass,
+            which is free of noise, and `sites` noises are in the difference.
     """
 
     cells: NDArray[np.int64]
     counts: Floats
     scale: float
     sites: int | tuple[int, int] = 1
+    signed: bool = False
+
+    @classmethod
+    def of_signed(
+        cls, cells: NDArray[np.int64], differences: Floats, *, total: float, scale: float, sites: int
+    ) -> "Observation":
+        """An answer of signed counts about a target of the source's own population.
+
+        Args:
+            cells: As above.
+            differences: Noisy numbers of label 1 less those of label 0, float64 (K,).
+            total: Declared number of target records; a cell is expected to hold the source's share of it.
+            scale: As above.
+            sites: Number of independent noises in each difference.
+        """
+        mass = np.bincount(cells, minlength=len(differences)) * (total / len(cells))
+        return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, sites, signed=True)
 
     def checked(self, n_source: int) -> "Observation":
         """Return it with int64 cells and counts clipped to 1e12 in magnitude.
@@ -51,9 +70,8 @@ class Observation:
         if not (np.isfinite(self.scale) and self.scale >= 0) or min(zero, one) < 1:
             raise ValueError("need a finite scale >= 0 and sites >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
-        return Observation(
-            cells.astype(np.int64), clipped, float(self.scale), int(zero) if zero == one else (int(zero), int(one))
-        )
+        sites = int(zero) if zero == one else (int(zero), int(one))
+        return Observation(cells.astype(np.int64), clipped, float(self.scale), sites, self.signed)
 
 
 @dataclass(frozen=True)

@@ -60,26 +60,32 @@ class CellsStrategy:
         cells: number of cells; None takes about four noise deviations of signed count a cell, and no more than the
             curators allow.
         networks: whether networks are trained and averaged with the Gaussian process; False takes a few seconds less.
+        same_population: whether the learner knows that its source and the private records come from one population
+            (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and the
+            question is for signed counts alone: half the noise variance. Where it is wrong, the model is, too.
     """
 
-    def __init__(self, *, cells: int | None = None, networks: bool = True) -> None:
+    def __init__(self, *, cells: int | None = None, networks: bool = True, same_population: bool = False) -> None:
         if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
             raise ValueError("cells must be a whole number of at least 1")
-        if not isinstance(networks, bool):
-            raise TypeError("networks must be true or false")
+        for name, value in (("networks", networks), ("same_population", same_population)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} must be true or false")
         self._cells = cells
         self._networks = networks
+        self._signed = same_population
         self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """One query."""
-        planned = PlannedQuery(kind="counts", release="error_correct", partitions=1, scale=problem.scale(1))
+        release = "signed_error" if self._signed else "error_correct"
+        planned = PlannedQuery(kind="counts", release=release, partitions=1, scale=problem.scale(1))
         return Plan(queries=(planned,))
 
     def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:  # noqa: ARG002
         """Nearest of k centres, under the hypothesis "class 1": errors are class 0, correct are class 1."""
         per_record = float(problem.epsilon) / problem.most_records_per_unit
-        rule = cell_count_rule(len(problem.source), per_record, problem.sites)
+        rule = cell_count_rule(len(problem.source), per_record, problem.sites, signed=self._signed)
         cells = self._cells or min(rule, problem.limits.cells)
         self._features = standardising_map(problem.source)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
@@ -89,11 +95,7 @@ class CellsStrategy:
         """Fit the label model to the pooled pair counts; calibrate it and estimate its accuracy by the same."""
         answer = answers[-1]
         points = coordinates(self._features, problem.source)
-        labels, posterior = fit_with_cell_posterior(
-            points,
-            Observation(self._partition.cells(problem.source), answer.values, float(answer.scale), answer.sites),
-            seed=problem.seed,
-        )
+        labels, posterior = fit_with_cell_posterior(points, self._observation(problem, answer), seed=problem.seed)
         networks = train_cell_networks(points, posterior, seed=problem.seed) if self._networks else None
         probability = CellsModel(self._features, labels, networks).uncalibrated(points)
         sharpness = calibration(probability, posterior, seed=problem.seed)
@@ -103,6 +105,13 @@ class CellsStrategy:
             estimate_accuracy(probability, posterior, seed=problem.seed),
         )
         return CellsModel(self._features, labels, networks, sharpness)
+
+    def _observation(self, problem: Problem, answer: CountsAnswer) -> Observation:
+        cells, scale = self._partition.cells(problem.source), float(answer.scale)
+        if not self._signed:
+            return Observation(cells, answer.values, scale, answer.sites)
+        total = problem.target_size * answer.sites / problem.sites
+        return Observation.of_signed(cells, answer.values[:, 0], total=total, scale=scale, sites=answer.sites)
 
     def source_estimate(self) -> SourceEstimate:
         """Posterior mass and label of each source record."""

@@ -71,7 +71,7 @@ class Work:
             for run in range(self.runs)
             for problem in self.problems
             for name in self.strategies
-            if run < (ENTRIES[name].most_runs or self.runs)
+            if run < (ENTRIES[name].most_runs or self.runs) and ENTRIES[name].speaks_of(problem)
             for epsilon in asked_epsilons(ENTRIES[name], self.epsilons)
         ]
 

@@ -1,0 +1,116 @@
+"""The ensemble of networks that is trained on the likelihood of the cells' answers."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from learner_node.label_model import Observation, fit_with_cell_posterior
+from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
+from learner_node.label_model.cell_posterior import CellPosterior
+from learner_node.label_model.expectation_propagation import NormalPosterior
+from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
+
+NETWORKS = 8
+
+
+def stripes(points):
+    """A label that no straight line tells: bands of x0 + x1."""
+    return np.sin(3.0 * (points[:, 0] + points[:, 1])) > 0
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """Source points, the posterior after exact counts of 4000 records in 60 cells, and test points."""
+    rng = np.random.default_rng(5)
+    source, target, test = (rng.uniform(-1.7, 1.7, (size, 2)) for size in (900, 4000, 2000))
+    kmeans = KMeans(60, n_init=1, random_state=0).fit(source)
+    counts = np.zeros((60, 2))
+    np.add.at(counts, (kmeans.predict(target), stripes(target).astype(int)), 1)
+    _, posterior = fit_with_cell_posterior(source, Observation(kmeans.labels_, counts, 0.5), seed=1)
+    return source, posterior, test
+
+
+def judged(table):
+    """A cell posterior of which only the table and the cells are real."""
+    size = len(table)
+    nothing = np.empty(0)
+    return CellPosterior(
+        cells=np.arange(4 * size, dtype=np.int64) % size,
+        table=SiteTable(table, np.ones_like(table)),
+        mass=np.ones(size),
+        mass_variance=np.ones(size),
+        log_evidence=0.0,
+        kernels=((1.0, nothing, NormalPosterior(None, nothing, nothing, 0.0, nothing, nothing)),),
+    )
+
+
+def test_networks_learn_from_cell_averages_alone(answered):
+    source, posterior, test = answered
+    networks = train_cell_networks(source, posterior, seed=0)
+    signal = networks.signal(test)
+    assert np.mean((signal > 0) == stripes(test)) > 0.9
+    means = np.bincount(posterior.cells, weights=networks.signal(source)) / np.bincount(posterior.cells)
+    fitted = posterior.log_likelihood(0.5 * (1.0 + means))
+    assert fitted > posterior.log_likelihood(np.full(len(means), 0.5)) + 100
+
+
+def test_the_ensemble_is_a_function_of_its_arguments(answered):
+    source, posterior, test = answered
+    first = train_cell_networks(source, posterior, seed=3).signal(test)
+    assert (first == train_cell_networks(source, posterior, seed=3).signal(test)).all()
+    assert (first != train_cell_networks(source, posterior, seed=4).signal(test)).any()
+    assert (np.abs(first) <= 1).all()
+
+
+def test_a_signal_does_not_depend_on_what_it_is_computed_with(answered):
+    source, posterior, test = answered
+    networks = train_cell_networks(source, posterior, seed=3)
+    together = networks.signal(test)
+    assert networks.signal(test[:1]) == pytest.approx(together[:1], abs=1e-5)
+    assert networks.signal(test[::-1]) == pytest.approx(together[::-1], abs=1e-5)
+
+
+def test_every_cell_is_unseen_by_two_networks_of_eight():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((48, 3))
+    table = -5.0 * (SIGNAL_NODES - rng.uniform(-1, 1, (12, 1))) ** 2
+    before = train_cell_networks(features, judged(table), seed=0)
+    for cell in (0, 7, 11):
+        other = table.copy()
+        other[cell] = other[cell, ::-1]
+        after = train_cell_networks(features, judged(other), seed=0)
+        same = [
+            all(
+                (old[number] == new[number]).all()
+                for one, two in zip(before.layers, after.layers, strict=True)
+                for old, new in zip(one, two, strict=True)
+            )
+            for number in range(NETWORKS)
+        ]
+        assert sum(same) == 2
+
+
+def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
+    rng = np.random.default_rng(1)
+    shapes = ((2, 3, 4), (2, 1, 4)), ((2, 4, 1), (2, 1, 1))
+    layers = tuple(tuple(rng.standard_normal(shape).astype(np.float32) for shape in pair) for pair in shapes)
+    point = rng.standard_normal((1, 3))
+    each = []
+    for number in range(2):
+        hidden = [
+            max(0.0, sum(point[0, i] * layers[0][0][number, i, j] for i in range(3)) + layers[0][1][number, 0, j])
+            for j in range(4)
+        ]
+        each.append(np.tanh(sum(hidden[j] * layers[1][0][number, j, 0] for j in range(4)) + layers[1][1][number, 0, 0]))
+    assert CellNetworks(layers).signal(point) == pytest.approx([np.mean(each)], abs=1e-6)
+
+
+def test_torch_is_left_as_it_was(answered):
+    source, posterior, _ = answered
+    threads = torch.get_num_threads()
+    state = torch.random.get_rng_state()
+    train_cell_networks(source, posterior, seed=0)
+    assert torch.get_num_threads() == threads
+    assert (torch.random.get_rng_state() == state).all()
+    assert float(torch.tensor(1e-40)) != 0
