@@ -57,8 +57,8 @@ SCREENED = (
     ("additive kernels of single attributes", "CTG +0.15, E 0"),
     (
         (
-            "at epsilon 0.1, signed counts in twice the cells, a tenth of the budget on coarse masses; no default, as it "
-            "needs source and target of one population: `same_population` asks signed counts alone"
+            "at epsilon 0.1, signed counts in twice the cells, a tenth of the budget on coarse masses; no default, as "
+            "it needs source and target of one population: `same_population` asks signed counts alone"
         ),
         "A +2.0, B +1.0 to +1.7, CTG-A +0.7, C +0.2, D -1.1, E -0.7 to 0.0, CTG-B -0.2",
     ),
