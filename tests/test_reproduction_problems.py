@@ -176,6 +176,71 @@ def test_labels_of_seed_0(request, name, ones):
     assert tuple(int(labels.sum()) for labels in (data.source_labels, data.oracle_labels, data.test_labels)) == ones
 
 
+# --- more records of the same problem -----------------------------------------------------------------------
+
+LARGER = {
+    "A": synthetic.draw_a,
+    "B": synthetic.draw_b,
+    "C": synthetic.draw_c,
+    "D": synthetic.draw_d,
+    "E": synthetic.draw_e,
+}
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_a_larger_draw_begins_with_the_frozen_one(name):
+    size = SIZES[name][0]
+    frozen, larger = draw(name, 4), LARGER[name](4, source_size=size + 300, oracle_size=2 * size)
+
+    assert (
+        (len(larger.source), len(larger.oracle))
+        == (size + 300, 2 * size)
+        == (
+            len(larger.source_labels),
+            len(larger.oracle_labels),
+        )
+    )
+    np.testing.assert_array_equal(larger.source[:size], frozen.source)
+    np.testing.assert_array_equal(larger.source_labels[:size], frozen.source_labels)
+    np.testing.assert_array_equal(larger.oracle[:size], frozen.oracle)
+    np.testing.assert_array_equal(larger.oracle_labels[:size], frozen.oracle_labels)
+    np.testing.assert_array_equal(larger.test, frozen.test)
+    np.testing.assert_array_equal(larger.test_labels, frozen.test_labels)
+    everyone = np.concatenate([larger.source, larger.oracle, larger.test])
+    assert len(np.unique(everyone, axis=0)) == len(everyone)
+    assert larger.source.dtype == larger.oracle.dtype == np.float64
+    assert larger.source_labels.dtype == larger.oracle_labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_more_of_one_part_moves_nothing_of_the_other(name):
+    size = SIZES[name][0]
+    source, both = LARGER[name](4, source_size=size + 9), LARGER[name](4, source_size=size + 9, oracle_size=size + 5)
+    np.testing.assert_array_equal(source.source, both.source)
+    np.testing.assert_array_equal(source.oracle, both.oracle[:size])
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_further_records_are_of_the_same_populations_and_labels(name):
+    """Means within 6.2 standard errors (1e-9); labels as those of the nearest frozen record, mostly."""
+    size = SIZES[name][0]
+    data = LARGER[name](4, source_size=2 * size, oracle_size=2 * size)
+    for records, labels in ((data.source, data.source_labels), (data.oracle, data.oracle_labels)):
+        old, new = records[:size], records[size:]
+        error = np.sqrt((old.var(axis=0) + new.var(axis=0)) / size)
+        assert (np.abs(old.mean(axis=0) - new.mean(axis=0)) < 6.2 * error).all()
+        distance = ((new[:300, None, :] - old[None, :, :]) ** 2).sum(axis=2)
+        agreement = (labels[:size][distance.argmin(axis=1)] == labels[size : size + 300]).mean()
+        assert agreement > {"A": 0.9, "B": 0.65, "C": 0.9, "D": 0.8, "E": 0.65}[name]
+
+
+def test_a_draw_is_never_smaller_than_the_frozen_one():
+    with pytest.raises(ValueError, match="at least its frozen 2500 records, not 2499"):
+        synthetic.draw_b(0, source_size=2499)
+    with pytest.raises(ValueError, match="at least its frozen 5000 records, not 10"):
+        synthetic.draw_e(0, oracle_size=10)
+
+
 # --- A and B ----------------------------------------------------------------------------------------------
 
 
