@@ -49,7 +49,7 @@ class Standing:
         needed: `number`, or the same distance from our h* as the bar had from its own where that is less.
         in_site: mean accuracy of h* on our splits; None where it was not run or sets no bar.
         default: the default strategy's row; None where it was not run.
-        best: the best row of a strategy of ours.
+        best: the best row of a strategy of ours that was run as often as the default one.
     """
 
     dataset: str
@@ -85,7 +85,9 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
     bars = []
     for epsilon, least in LEAST.items():
         for dataset, number in least.items():
+            default = table.get((dataset, found.default, epsilon))
             rows = [table[dataset, name, epsilon] for name in ours if (dataset, name, epsilon) in table]
+            rows = [row for row in rows if default is None or row.runs >= default.runs]
             if not rows:
                 continue
             reference = table.get((dataset, IN_SITE, INFINITE)) if dataset in REFERENCE else None
@@ -99,7 +101,7 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
                     number=number,
                     needed=needed,
                     in_site=None if reference is None else reference.mean,
-                    default=table.get((dataset, found.default, epsilon)),
+                    default=default,
                     best=max(rows, key=lambda row: row.mean),
                 )
             )
