@@ -194,7 +194,9 @@ def _check_cards(plan: Plan, bodies: Mapping[str, CountsBody], cards: Mapping[st
 
 
 def _tightest(limits: Sequence[Limits]) -> Limits:
+    first, *others = (item.release_kinds for item in limits)
     return Limits(
+        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
         cells=min(item.cells for item in limits),
         partitions=min(item.partitions for item in limits),
         parameters=min(item.parameters for item in limits),

@@ -96,7 +96,7 @@ def test_signed_counts_of_one_population_teach_what_pairs_teach():
     source, target, test = (rng.uniform(-2, 2, (size, 2)) for size in (600, 3000, 2000))
     cells, asked = (np.floor((points + 2) * 2).astype(int) @ [8, 1] for points in (source, target))
     differences = np.bincount(asked, weights=np.where(target[:, 0] > 0.3, 1.0, -1.0), minlength=64)
-    seen = Observation.of_signed(cells, differences, total=3000.0, scale=1.0, sites=1)
+    seen = Observation.of_signed(cells, differences, np.full(600, 5.0), spread=0.02, scale=1.0, sites=1)
     assert seen.counts.sum() == pytest.approx(3000.0)
     model, posterior = fit_with_cell_posterior(source, seen, seed=0)
     assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.93

@@ -109,7 +109,9 @@ def fit_with_cell_posterior(
     fit = _fit(features, [observation], seed)
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
-    total_variance = np.inf if observation.signed else pair_variance(observation.scale, observation.sites)
+    total_variance = (
+        np.inf if observation.mass_spread is not None else pair_variance(observation.scale, observation.sites)
+    )
     posterior = CellPosterior(
         cells=fit.cells.compact[0],
         table=table,
@@ -171,8 +173,9 @@ def _stacked_tables(
     priors = []
     for observation, span in zip(observations, cells.spans, strict=True):
         counts = cells.counts[span]
-        if observation.signed:
-            priors.append(expected_mass_prior(cells.source_counts[span], counts.sum(axis=1)))
+        if observation.mass_spread is not None:
+            masses = counts.sum(axis=1)
+            priors.append(expected_mass_prior(cells.source_counts[span], masses, observation.mass_spread))
             continue
         priors.append(
             fit_mass_prior(
@@ -186,7 +189,7 @@ def _stacked_tables(
     prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
     log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
     mass = np.empty_like(log_likelihood)
-    noises = [(item.scale, item.sites, item.signed) for item in observations]
+    noises = [(item.scale, item.sites, item.mass_spread is not None) for item in observations]
     for noise in dict.fromkeys(noises):
         alike = [span for span, other in zip(cells.spans, noises, strict=True) if other == noise]
         rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])

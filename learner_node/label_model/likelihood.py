@@ -29,7 +29,6 @@ _SQRT_RATE_STEP = 0.05
 _SMALLEST_LIKELIHOOD = 1e-300
 _MASS_SPREADS = (0.02, 0.1, 0.3, 0.8, 2.0)
 _MASS_REGIONS = 40
-_EXPECTED_SPREAD = 0.02
 
 
 @dataclass(frozen=True)
@@ -191,14 +190,15 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | t
     )
 
 
-def expected_mass_prior(source_counts: Floats, masses: Floats) -> MassPrior:
-    """Prior of the masses of cells of which only the source's share is known.
+def expected_mass_prior(source_counts: Floats, masses: Floats, spread: float) -> MassPrior:
+    """Prior of the masses of cells that were not counted themselves.
 
     Args:
         source_counts: Source records of the cells, float64 (K,), at least 1.
         masses: Expected target records of the cells, float64 (K,), positive.
+        spread: Variance of a mass relative to its square, beside what the source's counts leave open; positive.
     """
-    return MassPrior(masses, 1.0 / (1.0 / source_counts + _EXPECTED_SPREAD))
+    return MassPrior(masses, 1.0 / (1.0 / source_counts + spread))
 
 
 def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
@@ -236,12 +236,29 @@ def _normal_and_laplace_log_density(x: Floats, variance: Floats, scale: float) -
 def _regional_ratios(totals: Floats, expected: Floats, centres: Floats, variance: float) -> Floats:
     """Target-to-expected ratio of each cell's region, shrunk to 1 by its own noise, float64 (K,)."""
     region = fcluster(linkage(centres, "ward"), _MASS_REGIONS, criterion="maxclust") - 1
-    observed = np.bincount(region, weights=totals)
-    foreseen = np.maximum(np.bincount(region, weights=expected), 1e-9)
-    error = (np.maximum(observed, 1.0) + np.bincount(region) * variance) / np.maximum(foreseen, 1.0) ** 2
+    foreseen: Floats = np.bincount(region, weights=expected).astype(np.float64)
+    observed: Floats = np.bincount(region, weights=totals).astype(np.float64)
+    noise: Floats = np.bincount(region).astype(np.float64) * variance
+    ratios: Floats = shrunken_ratios(observed, foreseen, noise)[region]
+    return ratios
+
+
+def shrunken_ratios(observed: Floats, foreseen: Floats, variance: Floats) -> Floats:
+    """Ratios of noisy masses to foreseen ones, shrunk to 1 by what noise and sampling explain of their spread.
+
+    Args:
+        observed: Noisy numbers of target records of G regions, float64 (G,).
+        foreseen: The numbers that the source foretells, float64 (G,), non-negative.
+        variance: Of the noise in each, float64 (G,).
+
+    Returns:
+        float64 (G,), at least 0.05.
+    """
+    foreseen = np.maximum(foreseen, 1e-9)
+    error = (np.maximum(observed, 1.0) + variance) / np.maximum(foreseen, 1.0) ** 2
     excess = observed / foreseen - 1.0
     signal = max(float(np.mean(excess**2 - error)), 0.0)
-    ratios: Floats = np.maximum(1.0 + excess * signal / (signal + error), 0.05)[region]
+    ratios: Floats = np.maximum(1.0 + excess * signal / (signal + error), 0.05)
     return ratios
 
 

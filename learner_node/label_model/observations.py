@@ -25,31 +25,39 @@ class Observation:
             0 is no noise.
         sites: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
             of label 1.
-        signed: Whether only the difference of the two counts was asked: their sum is then the cell's expected mass,
-            which is free of noise, and `sites` noises are in the difference.
+        mass_spread: None where both counts were asked. Where only their difference was, with `sites` noises in it,
+            their sum is the cell's expected mass, and this is how far that may be off: see `expected_mass_prior`.
     """
 
     cells: NDArray[np.int64]
     counts: Floats
     scale: float
     sites: int | tuple[int, int] = 1
-    signed: bool = False
+    mass_spread: float | None = None
 
     @classmethod
     def of_signed(
-        cls, cells: NDArray[np.int64], differences: Floats, *, total: float, scale: float, sites: int
+        cls,
+        cells: NDArray[np.int64],
+        differences: Floats,
+        masses: Floats,
+        *,
+        spread: float,
+        scale: float,
+        sites: int,
     ) -> "Observation":
-        """An answer of signed counts about a target of the source's own population.
+        """An answer of signed counts.
 
         Args:
             cells: As above.
             differences: Noisy numbers of label 1 less those of label 0, float64 (K,).
-            total: Declared number of target records; a cell is expected to hold the source's share of it.
+            masses: Target records that each source record is expected to stand for, float64 (n_s,), positive.
+            spread: As `mass_spread`, positive.
             scale: As above.
             sites: Number of independent noises in each difference.
         """
-        mass = np.bincount(cells, minlength=len(differences)) * (total / len(cells))
-        return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, sites, signed=True)
+        mass = np.bincount(cells, weights=masses, minlength=len(differences))
+        return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, sites, spread)
 
     def checked(self, n_source: int) -> "Observation":
         """Return it with int64 cells and counts clipped to 1e12 in magnitude.
@@ -71,7 +79,7 @@ class Observation:
             raise ValueError("need a finite scale >= 0 and sites >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
         sites = int(zero) if zero == one else (int(zero), int(one))
-        return Observation(cells.astype(np.int64), clipped, float(self.scale), sites, self.signed)
+        return Observation(cells.astype(np.int64), clipped, float(self.scale), sites, self.mass_spread)
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,40 @@
-"""Strategy `cells`: one question over k-means cells of the source, and a smooth label model.
+"""Strategy `cells`: label counts in k-means cells of the source, and a smooth label model.
 
-One partition of the whole instance space has sensitivity 1 (not d), sees interactions, and its error/correct pair
-for the constant hypothesis gives both labels' counts per cell at the price of one: the whole budget goes to it. The
-label model is a Gaussian process, averaged with small networks that were trained on the same answers.
+One partition of the whole instance space has sensitivity 1 (not d) and sees interactions. Both labels' counts in its
+cells are asked at the price of one, and the whole budget goes to that question. The label model is a Gaussian process,
+averaged with small networks that were trained on the same answers.
+
+*Signed* counts (label 1 less label 0) have half the noise variance of a difference of two counts, but do not say how
+many records they came from. They are asked where the learner knows that, or buys it with a share of the budget.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
+from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Model, Problem, SourceEstimate
 from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
+from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
+from protocol.rationals import parse_rational
 from protocol.records import Records
+
+KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
+"""Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
+LEAST_TOTAL = 0.3
+"""The noisy total is taken as at least this share of the declared one."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +74,20 @@ class CellsStrategy:
             curators allow.
         networks: whether networks are trained and averaged with the Gaussian process; False takes a few seconds less.
         same_population: whether the learner knows that its source and the private records come from one population
-            (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and the
-            question is for signed counts alone: half the noise variance. Where it is wrong, the model is, too.
+            (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and
+            signed counts alone are asked. Where it is wrong, the model is, too.
+        mass_share: of epsilon, for a first question about the masses of a few regions; the rest asks signed counts. 0
+            asks both labels' counts in one question.
     """
 
-    def __init__(self, *, cells: int | None = None, networks: bool = True, same_population: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        cells: int | None = None,
+        networks: bool = True,
+        same_population: bool = False,
+        mass_share: float | str | Fraction = 0,
+    ) -> None:
         if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
             raise ValueError("cells must be a whole number of at least 1")
         for name, value in (("networks", networks), ("same_population", same_population)):
@@ -73,29 +95,41 @@ class CellsStrategy:
                 raise TypeError(f"{name} must be true or false")
         self._cells = cells
         self._networks = networks
-        self._signed = same_population
+        self._known = same_population
+        self._mass_share = _share(mass_share)
         self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
-        """One query."""
-        release = "signed_error" if self._signed else "error_correct"
-        planned = PlannedQuery(kind="counts", release=release, partitions=1, scale=problem.scale(1))
-        return Plan(queries=(planned,))
+        """One query, or two; exactly epsilon in all."""
+        return Plan(
+            queries=tuple(
+                PlannedQuery(kind="counts", release=release, partitions=1, scale=problem.scale(1, share))
+                for release, share in self._questions()
+            )
+        )
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:  # noqa: ARG002
-        """Nearest of k centres, under the hypothesis "class 1": errors are class 0, correct are class 1."""
-        per_record = float(problem.epsilon) / problem.most_records_per_unit
-        rule = cell_count_rule(len(problem.source), per_record, problem.sites, signed=self._signed)
+    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
+        """Nearest of k centres; labels under the hypothesis "class 1": errors are class 0, correct are class 1."""
+        if not answers:
+            self._features = standardising_map(problem.source)
+        release, share = self._questions()[len(answers)]
+        per_record = float(share * problem.epsilon) / problem.most_records_per_unit
+        if release == "mass":
+            self._regions = kmeans_cells(
+                problem.source, self._features, _region_count(problem, per_record), problem.seed
+            )
+            return CountsBody(partitions=(self._regions,), hypothesis=None)
+        rule = cell_count_rule(len(problem.source), per_record, problem.sites, signed=release == "signed_error")
         cells = self._cells or min(rule, problem.limits.cells)
-        self._features = standardising_map(problem.source)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model:
-        """Fit the label model to the pooled pair counts; calibrate it and estimate its accuracy by the same."""
-        answer = answers[-1]
+    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
+        """Fit the label model to the pooled counts; calibrate it and estimate its accuracy by the same."""
+        if len(answers) < len(self._questions()):
+            return None
         points = coordinates(self._features, problem.source)
-        labels, posterior = fit_with_cell_posterior(points, self._observation(problem, answer), seed=problem.seed)
+        labels, posterior = fit_with_cell_posterior(points, self._observation(problem, answers), seed=problem.seed)
         networks = train_cell_networks(points, posterior, seed=problem.seed) if self._networks else None
         probability = CellsModel(self._features, labels, networks).uncalibrated(points)
         sharpness = calibration(probability, posterior, seed=problem.seed)
@@ -106,15 +140,60 @@ class CellsStrategy:
         )
         return CellsModel(self._features, labels, networks, sharpness)
 
-    def _observation(self, problem: Problem, answer: CountsAnswer) -> Observation:
+    def _questions(self) -> tuple[tuple[str, Fraction], ...]:
+        """Release kind and share of epsilon of each question."""
+        if self._known:
+            return (("signed_error", Fraction(1)),)
+        if not self._mass_share:
+            return (("error_correct", Fraction(1)),)
+        return (("mass", self._mass_share), ("signed_error", 1 - self._mass_share))
+
+    def _observation(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Observation:
+        answer = answers[-1]
         cells, scale = self._partition.cells(problem.source), float(answer.scale)
-        if not self._signed:
+        if answer.release == "error_correct":
             return Observation(cells, answer.values, scale, answer.sites)
-        total = problem.target_size * answer.sites / problem.sites
-        return Observation.of_signed(cells, answer.values[:, 0], total=total, scale=scale, sites=answer.sites)
+        foreseen = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
+        if answer.release == self._questions()[0][0]:
+            masses, spread = foreseen, KNOWN_SPREAD
+        else:
+            masses, spread = self._region_masses(problem, answers[0], foreseen), COUNTED_SPREAD
+        return Observation.of_signed(cells, answer.values[:, 0], masses, spread=spread, scale=scale, sites=answer.sites)
+
+    def _region_masses(
+        self, problem: Problem, answer: CountsAnswer, foreseen: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Target records that each source record stands for, by its region's noisy mass, float64 (n_s,)."""
+        used, region = np.unique(self._regions.cells(problem.source), return_inverse=True)
+        counted = answer.values[used, 0]
+        even = np.full(len(region), max(float(counted.sum()), LEAST_TOTAL * float(foreseen.sum())) / len(region))
+        expected = np.bincount(region, weights=even).astype(np.float64)
+        ratios = shrunken_ratios(counted, expected, np.full(len(used), answer.noise_variance))
+        masses: NDArray[np.float64] = even * ratios[region]
+        return masses
 
     def source_estimate(self) -> SourceEstimate:
         """Posterior mass and label of each source record."""
         if self._estimate is None:
             raise RuntimeError("nothing was answered yet")
         return self._estimate
+
+
+def _share(value: float | str | Fraction) -> Fraction:
+    """Of epsilon, exact, in [0, 1); 0 cannot be read as a positive rational, so it is told apart first."""
+    if value == 0 and not isinstance(value, bool):
+        return Fraction(0)
+    try:
+        share = parse_rational(value)
+    except ConfigurationError as error:
+        raise ValueError(f"mass_share: {error}") from None
+    if share >= 1:
+        raise ValueError("mass_share must be at least 0 and below 1")
+    return share
+
+
+def _region_count(problem: Problem, per_record: float) -> int:
+    """About four noise deviations of mass a region; at least 2, and at least six source records each."""
+    deviation = math.sqrt(2.0 * problem.sites) / per_record
+    wanted = problem.target_size / (4.0 * deviation)
+    return int(max(1, min(max(2.0, wanted), len(problem.source) // 6, problem.limits.cells)))
