@@ -35,7 +35,7 @@ class PeerTask:
         peer: key of `PEERS`.
         epsilon: of the guarantee, for all of the training; None for what is not private.
         delta: in [0, 1); 0 for a pure guarantee.
-        seed: >= 0, of the training's choices and, as this is a comparison in a simulation, of the noise.
+        seed: >= 0, of the training's choices and, as this is a simulation, of the noise where a library lets it be.
         train: (n, p) float64 private records, imputed and one-hot, unscaled.
         labels: (n,) int64 in {0, 1}.
         test: (m, p) float64.
