@@ -165,7 +165,7 @@ def reproduce(
 def compare(
     strategies: Annotated[
         str, typer.Option(help="Comma-separated, or all: ours, peers and what is trained in site.")
-    ] = ("all"),
+    ] = "all",
     datasets: Annotated[
         str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
     ] = "all",
@@ -228,7 +228,7 @@ def compare_synthetic(
     datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
     runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")] = None,
+    jobs: Jobs = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from learner_node.learn import POOLED, learn
+from learner_node.learn import POOLED
 from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate
-from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-from simulations.campaign.curators import open_curator, open_dataset
 from simulations.comparison.problems import Split
-from simulations.direct import direct_federation
+from simulations.comparison.studies import make_study
 from simulations.peers import marginals
 from simulations.peers.environment import peers_python
 from simulations.synthetic_utility import WeightedRecords
@@ -28,10 +26,6 @@ MOST_SECONDS = 1800
 
 class GeneratorFailedError(ExprilError):
     """A generator's process ended without records. The text names the kind of error, never a value."""
-
-
-class WrongCostError(AssertionError):
-    """A ledger holds another sum than was asked for: nothing may be reported of such a study."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +57,7 @@ def ours(split: Split, epsilon: Fraction) -> WeightedRecords:
     Raises:
         WrongCostError: a ledger holds another sum than epsilon.
     """
-    learner = SigningKey.generate()
-    held = {
-        site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
-    }
-    learned = learn(
-        direct_federation({name: each.curator for name, each in held.items()}, learner),
-        lambda _schema: split.source,
-        strategy=DEFAULT_STRATEGY,
-        epsilon=epsilon,
-        seed=split.seed,
-    )
-    spent = max(each.spent(learner) for each in held.values())
-    if spent != epsilon:
-        raise WrongCostError(f"{DEFAULT_STRATEGY} on {split.problem}: asked for {epsilon}, spent {spent}")
+    learned = make_study(split, DEFAULT_STRATEGY, {}, epsilon)
     estimate = learned.estimates[POOLED]
     if not isinstance(estimate, SourceEstimate):
         raise TypeError(f"the label of {split.problem} has not two classes")

@@ -64,17 +64,14 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
     }
 
 
-def run_study(
-    split: Split, strategy: str, options: Options, epsilon: Fraction, claims: Claims = claims_nothing
-) -> Answer:
-    """Ask all sites' curators, sum their answers, and predict the test records.
+def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction) -> Learned:
+    """Ask all sites' curators and sum their answers.
 
     Args:
         split: the records.
         strategy: key of `learner_node.strategies.STRATEGIES`.
         options: of the strategy.
         epsilon: to spend at each curator, exact.
-        claims: what the learner says about itself, before it sees a test record.
 
     Raises:
         WrongCostError: a ledger holds another sum than was asked for.
@@ -98,5 +95,21 @@ def run_study(
         raise WrongCostError(
             f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {spent}"
         )
+    return learned
+
+
+def run_study(
+    split: Split, strategy: str, options: Options, epsilon: Fraction, claims: Claims = claims_nothing
+) -> Answer:
+    """As `make_study`; also predict the test records.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+        claims: what the learner says about itself, before it sees a test record.
+    """
+    learned = make_study(split, strategy, options, epsilon)
     extras = dict(claims(learned))
-    return Answer(class_probabilities(learned.model(), split.test)[:, 1], spent, extras)
+    return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)
