@@ -10,20 +10,26 @@ from simulations.report import Expected
 
 
 def holds(estimate: AccuracyEstimate, accuracy: float, tested: int) -> bool:
+    """As `agrees`, for a learner's estimate."""
+    return agrees(estimate.accuracy, estimate.low, estimate.high, accuracy, tested)
+
+
+def agrees(estimated: float, low: float, high: float, accuracy: float, tested: int) -> bool:
     """Whether an interval agrees with an accuracy on some test records.
 
     The interval is for the population; a share of `tested` records differs from it by chance, too. Each side of the
     interval is widened by that binomial error, in quadrature.
 
     Args:
-        estimate: the learner's.
+        estimated: accuracy that the learner expects, in [0, 1].
+        low: of its interval.
+        high: of its interval.
         accuracy: share of correctly classified test records, in [0, 1].
         tested: their number, at least 1.
     """
     error = float(norm.ppf(1.0 - LEVEL)) * np.sqrt(accuracy * (1.0 - accuracy) / tested)
-    below = np.hypot(estimate.accuracy - estimate.low, error)
-    above = np.hypot(estimate.high - estimate.accuracy, error)
-    return bool(estimate.accuracy - below <= accuracy <= estimate.accuracy + above)
+    below, above = np.hypot(estimated - low, error), np.hypot(high - estimated, error)
+    return bool(estimated - below <= accuracy <= estimated + above)
 
 
 def expected(found: Sequence[tuple[AccuracyEstimate, float, int]]) -> Expected | None:

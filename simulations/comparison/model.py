@@ -7,6 +7,7 @@ import msgspec
 from simulations.campaign.provenance import Provenance
 from simulations.comparison.entries import Group
 from simulations.comparison.measures import Reliability
+from simulations.expectations import agrees
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -28,14 +29,10 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the interval agrees with what was observed.
-
-        The interval is for the population, from which a sample of test records differs by chance, too: each of its
-        sides is widened by 1.96 binomial standard errors, in quadrature.
-        """
-        error = 1.96 * math.sqrt(self.observed * (100 - self.observed) / self.tested)
-        below, above = math.hypot(self.estimated - self.low, error), math.hypot(self.high - self.estimated, error)
-        return self.estimated - below <= self.observed <= self.estimated + above
+        """Whether the interval agrees with what was observed; see `expectations.agrees`."""
+        shares = (self.estimated, self.low, self.high, self.observed)
+        estimated, low, high, observed = (share / 100 for share in shares)
+        return agrees(estimated, low, high, observed, self.tested)
 
 
 class Row(msgspec.Struct, frozen=True):
