@@ -187,7 +187,7 @@ class Curator:
         known = account.studies.get(message.study)
         if known is not None and known.last_request != identity:
             raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-        cost = check_plan(message.plan, self.policy, self._dataset.steward.most_records_per_unit)
+        cost = check_plan(message.plan, self.policy, self._dataset.steward)
         if known is None:
             open_studies = account.open_by_learner.get(message.sender, set())
             if len(open_studies) >= self.policy.open_studies:

@@ -23,22 +23,22 @@ def check_time(message: Message, now: int, policy: Policy) -> None:
         raise RemoteProtocolError(RefusalCode.EXPIRED, "expires_at", limit)
 
 
-def check_plan(plan: Plan, policy: Policy, most_records_per_unit: int) -> Fraction:
+def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> Fraction:
     """The plan's exact cost.
 
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
-    cost = plan_cost(plan, most_records_per_unit)
+    cost = plan_cost(plan, steward.most_records_per_unit)
     for index, planned in enumerate(plan.queries):
-        check_planned(planned, policy, most_records_per_unit, f"plan.queries[{index}]")
+        check_planned(planned, policy, steward, f"plan.queries[{index}]")
     if cost < policy.least:
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, "plan", f"a cost of at least {policy.least}")
     return cost
 
 
-def check_planned(planned: PlannedQuery, policy: Policy, most_records_per_unit: int, field: str) -> None:
-    """Raise RemoteProtocolError where the policy of today rules a planned query out.
+def check_planned(planned: PlannedQuery, policy: Policy, steward: StewardFile, field: str) -> None:
+    """Raise RemoteProtocolError where the policy of today, or the label, rules a planned query out.
 
     Asked at the proposal and again at the query: a steward may have withdrawn a kind meanwhile.
     """
@@ -48,10 +48,12 @@ def check_planned(planned: PlannedQuery, policy: Policy, most_records_per_unit: 
     if planned.release not in limits.release_kinds:
         allowed = ", ".join(limits.release_kinds)
         raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+    if reason := query_kind(planned.kind).misfit(planned, steward.schema):
+        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.release", reason)
     if planned.partitions > limits.partitions:
         limit = f"at most {limits.partitions} partitions"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
-    if query_cost(planned, most_records_per_unit) < policy.least_query:
+    if query_cost(planned, steward.most_records_per_unit) < policy.least_query:
         limit = f"a cost of at least {policy.least_query}"
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, field, limit)
 
@@ -87,7 +89,7 @@ def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy
     if not 1 <= message.sequence <= len(plan.queries):
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(plan.queries)} planned queries")
     planned = plan.queries[message.sequence - 1]
-    check_planned(planned, policy, steward.most_records_per_unit, "plan")
+    check_planned(planned, policy, steward, "plan")
     if message.kind != planned.kind:
         query_kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)

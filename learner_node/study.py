@@ -19,7 +19,7 @@ from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
-from protocol.queries.counts import CountsBody, misfit
+from protocol.queries.counts import CountsBody
 from protocol.queries.limits import work
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -336,7 +336,7 @@ def plan_objection(plan: Plan, card: Card) -> str:
         if planned.kind not in limits.query_kinds or planned.release not in limits.release_kinds:
             allowed = printable(", ".join(limits.release_kinds))
             return f"it does not allow {planned.kind} of {planned.release}, only {allowed}"
-        if reason := misfit(planned, card.schema):
+        if reason := query_kind(planned.kind).misfit(planned, card.schema):
             return reason
         if planned.partitions > limits.partitions:
             return f"the plan needs {planned.partitions} partitions a question, its limit is {limits.partitions}"

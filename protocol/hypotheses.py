@@ -25,6 +25,8 @@ MOST_ACTIVATION = 256.0
 MOST_FAN_IN = 4096
 """2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
 MOST_LAYERS = 16
+UNIT_COST = 60
+"""Rounding and clipping a hidden unit takes about as long as this many multiply-adds of a matrix product."""
 
 Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Weight (out, in) and bias (out,)."""
@@ -100,12 +102,12 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return len(self.weights) // 4
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record, the map's among them; an upper bound read off the byte length."""
-        return len(self.weights) // 4 + self.features.multiply_adds()
+        """What a checked network costs for one record: the map, its products, and its hidden units.
 
-    def hidden_units(self) -> int:
-        """Number of units of a checked network that are rounded and clipped."""
-        return sum(len(bias) for _, bias in self._layers("weights")[:-1])
+        A workload may hold many networks, and of narrow ones the units take most of the time.
+        """
+        units = sum(len(bias) for _, bias in self._layers("weights")[:-1])
+        return len(self.weights) // 4 + self.features.multiply_adds() + UNIT_COST * units
 
     def logits(self, records: Records) -> NDArray[np.float64]:
         """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""

@@ -59,6 +59,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.partitions import FeatureBins, NearestCentre
+from protocol.partitions.grid_edges import COMPARISON_COST
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.queries.limits import Limits
@@ -626,7 +627,7 @@ def test_query_that_is_too_much_work_is_refused():
 
 def test_work_is_bounded_by_the_declared_size_and_never_by_the_true_one():
     """The same query is refused or served whatever the number of records."""
-    rules = policy(limits=Limits(multiply_adds=150))
+    rules = policy(limits=Limits(multiply_adds=150 * COMPARISON_COST))
     many = [(f"p{n}", 1.0, 1.0, "f", "no") for n in range(500)] + [ROWS[1]]
     for records in (dataset(), dataset(many)):
         learner = opened(open_curator(rules=rules, records=records))

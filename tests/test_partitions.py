@@ -20,7 +20,7 @@ from protocol import feature_map
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import COORDINATE_COST, MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
-from protocol.hypotheses import Constant, Mlp
+from protocol.hypotheses import UNIT_COST, Constant, Mlp
 from protocol.partitions import (
     PARTITION_KINDS,
     FeatureBins,
@@ -32,7 +32,6 @@ from protocol.partitions import (
 )
 from protocol.partitions.grid_edges import COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
-from protocol.partitions.score_bins import UNIT_COST
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, read_body
@@ -437,7 +436,8 @@ def test_a_mutated_tree_that_passes_still_places_every_record(changes):
 
 
 def test_work_counts_the_map_and_every_search():
-    assert ProductBins(BINS, BINS).multiply_adds() == 3
+    assert BINS.multiply_adds() == COMPARISON_COST
+    assert ProductBins(BINS, BINS).multiply_adds() == 2 * COMPARISON_COST
     maps = COORDINATE_COST * MAP.width
     assert ScoreBins(NETWORK, (0.0,)).multiply_adds() == NETWORK.multiply_adds() + COMPARISON_COST
     edges = ((0.0,), tuple(map(float, range(1000))))
@@ -449,8 +449,9 @@ def test_work_counts_the_units_of_narrow_networks():
     line = FeatureMap((MAP.features[0],))
     layers = [(np.ones((4096, line.width)), np.zeros(4096)), (np.ones((1, 4096)), np.zeros(1))]
     network = Mlp.of(line, layers)
-    assert network.hidden_units() == 4096
-    assert ScoreBins(network, ()).multiply_adds() == network.multiply_adds() + UNIT_COST * 4096 + COMPARISON_COST
+    products = network.parameter_count() + line.multiply_adds()
+    assert network.multiply_adds() == products + UNIT_COST * 4096
+    assert ScoreBins(network, ()).multiply_adds() == network.multiply_adds() + COMPARISON_COST
 
 
 def test_a_wide_map_does_not_make_blocks_of_a_few_records():

@@ -325,17 +325,17 @@ def test_more_numbers_a_cell_leave_fewer_cells():
     assert (caught.value.code, caught.value.limit) == (RefusalCode.OVER_LIMIT, "at most 2 cells of 4 numbers")
 
 
-def test_a_curator_refuses_a_misfit_alike_whatever_its_records_and_charges_nothing():
+def test_a_curator_refuses_a_misfit_plan_alike_whatever_its_records_and_reserves_nothing():
     said = []
     for records_ in (None, held([("p", 1.0, 1.0, "f", "no")], SCHEMAS["two"])):
-        plan = Plan((planned_for("label_total", steps=3, scale=Rational.of(90)),))
-        learner = opened(open_curator(records=records_), plan=plan)
-        refusal = learner.query(encode(body_for("label_total")))
+        learner = Learner(open_curator(records=records_))
+        learner.card()
+        refusal = learner.propose(Plan((planned_for("label_total", steps=3, scale=Rational.of(90)),)))
         assert isinstance(refusal, Refusal)
         said.append((refusal.code, refusal.field, refusal.limit, refusal.remaining))
-        assert learner.curator._ledger.account.total_spent == 0
+        assert not learner.curator._ledger.account.studies
     assert said[0] == said[1]
-    assert said[0][:2] == (RefusalCode.BAD_QUERY, "plan.queries.release")
+    assert said[0][:2] == (RefusalCode.BAD_PLAN, "plan.queries[0].release")
     assert said[0][2] == "label_total needs a numeric label; this one is 2 classes"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
+from protocol.partitions.grid_edges import search_cost
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, Name, NumericAttribute, Schema
@@ -49,8 +50,8 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
         return len(self.edges) + 2
 
     def multiply_adds(self) -> int:
-        """Comparisons per record (a binary search), counted as multiply-adds."""
-        return max(1, len(self.edges).bit_length())
+        """What a binary search for one record costs, in multiply-adds."""
+        return search_cost(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The bin of each record, shape (n,): comparisons only, hence exact."""

@@ -19,6 +19,8 @@ from protocol.schema import Schema
 
 MOST_TILE = 1024
 """Centres compared at once; of more, the best of each such tile."""
+NEAREST_COST = 10
+"""Writing and comparing one number takes about as long as this many multiply-adds of a matrix product."""
 
 
 class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_unknown_fields=True):
@@ -55,8 +57,9 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         return len(self.centres) // (4 * self.features.width)
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record: k x width, and the map."""
-        return len(self.centres) // 4 + self.features.multiply_adds()
+        """What one record costs: the map, a product of k x width, and a comparison of k numbers."""
+        entries = len(self.centres) // 4
+        return self.features.multiply_adds() + entries + NEAREST_COST * (entries // self.features.width)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The nearest centre of each record, shape (n,)."""

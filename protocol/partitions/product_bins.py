@@ -29,7 +29,7 @@ class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknow
 
     def multiply_adds(self) -> int:
         """Comparisons per record, counted as multiply-adds, and one to join the two bins."""
-        return self.first.multiply_adds() + self.second.multiply_adds() + 1
+        return self.first.multiply_adds() + self.second.multiply_adds()
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record, shape (n,): comparisons and whole numbers only, hence exact."""

@@ -9,9 +9,6 @@ from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_
 from protocol.records import Records
 from protocol.schema import Schema
 
-UNIT_COST = 60
-"""Rounding and clipping a hidden unit takes about as long as this many multiply-adds of a matrix product."""
-
 
 class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fields=True):
     """Bin j holds the records with e_j <= logit < e_{j+1}; the end bins are unbounded; len(edges) + 1 cells.
@@ -36,12 +33,8 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
         return len(self.edges) + 1
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record: the network's, the map's, its hidden units', and a binary search.
-
-        A workload may hold many networks, and of narrow ones the units take most of the time.
-        """
-        units = UNIT_COST * self.hypothesis.hidden_units()
-        return self.hypothesis.multiply_adds() + units + search_cost(self.edges)
+        """What the network and a binary search cost for one record, in multiply-adds."""
+        return self.hypothesis.multiply_adds() + search_cost(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The bin of each record's exact logit, shape (n,)."""

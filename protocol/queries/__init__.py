@@ -28,6 +28,7 @@ class QueryKind:
     Attributes:
         relation: the neighbouring relation under which `cost` is the pure epsilon.
         check_planned: raises RemoteProtocolError(BAD_PLAN) for a planned query that breaks a rule.
+        misfit: (planned query, schema) -> why labels as the schema says them cannot be asked so; "" where they can.
         cost: (planned query, most records of one privacy unit) -> exact epsilon.
         read_body: (bytes, planned query, schema, limits) -> checked body; raises RemoteProtocolError.
         multiply_adds: of answering a body, per record.
@@ -36,6 +37,7 @@ class QueryKind:
 
     relation: str
     check_planned: Callable[[PlannedQuery], None]
+    misfit: Callable[[PlannedQuery, Schema], str]
     cost: Callable[[PlannedQuery, int], Fraction]
     read_body: Callable[[bytes, PlannedQuery, Schema, Limits], counts.CountsBody]
     multiply_adds: Callable[[counts.CountsBody], int]
@@ -46,6 +48,7 @@ QUERY_KINDS: dict[str, QueryKind] = {
     "counts": QueryKind(
         relation=NEIGHBOURING_RELATION,
         check_planned=counts.check_planned,
+        misfit=counts.misfit,
         cost=counts.cost,
         read_body=counts.read_body,
         multiply_adds=counts.multiply_adds,

@@ -85,8 +85,8 @@ def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits
     if len(body.partitions) != planned.partitions:
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
     kind = RELEASE_KINDS[planned.release]
-    if not kind.fits(schema):
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "plan.queries.release", misfit(planned, schema))
+    if reason := misfit(planned, schema):
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "plan.queries.release", reason)
     wanted = kind.wants_hypothesis
     if wanted is not None and wanted != (body.hypothesis is not None):
         limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
