@@ -19,7 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from curator_node.steward import read_steward_file
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
+from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.strategies.cells import CellsModel
 from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
 from protocol.records import Records, encode_frame, encode_labels
 from simulations.datasets import load_dataset
@@ -78,18 +80,19 @@ def one(name: str, seed: int, epsilon: float, *, coin: bool) -> dict[str, Any]:
     if coin:
         labels, test_labels = rng.random(len(labels)) < share, rng.random(len(test_labels)) < share
     features = standardising_map(source)
-    partition = kmeans_cells(source, features, cell_count_rule(len(source), epsilon, sites), seed)
+    partition = kmeans_cells(source, features, cell_count_rule(len(source), len(private), epsilon, sites), seed)
     counts = np.zeros((partition.cell_count(source.schema), 2))
     np.add.at(counts, (partition.cells(private), labels.astype(int)), 1)
     stop = -np.expm1(-epsilon)
     counts += np.subtract(*rng.geometric(stop, (2, sites, *counts.shape)).sum(axis=1))
     points = coordinates(features, source)
-    model, posterior = fit_with_cell_posterior(
+    smooth, posterior = fit_with_cell_posterior(
         points, Observation(partition.cells(source), counts, 1 / epsilon, sites), seed=seed
     )
-    probability = model.probability(points)
+    model = CellsModel(features, smooth, train_cell_networks(points, posterior, seed=seed))
+    probability = model.uncalibrated(points)
     told = estimate_accuracy(probability, posterior, seed=seed)
-    raw = model.probability(coordinates(features, test))
+    raw = model.uncalibrated(coordinates(features, test))
     after = calibrated(raw, calibration(probability, posterior, seed=seed))
     ones = float(np.mean(raw > 0.5))
     accuracy = float(np.mean((raw > 0.5) == test_labels)) if not coin else ones * share + (1 - ones) * (1 - share)

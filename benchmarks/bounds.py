@@ -213,14 +213,11 @@ def load(dataset: str, setting: Setting, seed: int) -> Data:
 
 
 def cell_count(data: Data, setting: Setting) -> int:
-    """As many as the rule says, given the private records' number; without noise, as at epsilon 1.
-
-    The strategy gives the rule its source's number instead; on the paper's problems that is the same or one less.
-    """
+    """As many as the rule says; without noise, as at epsilon 1."""
     if setting.many_cells:
         return min(MANY_CELLS, len(data.source) // SOURCE_RECORDS_PER_CELL)
     epsilon = 1.0 if setting.epsilon == INFINITE else float(setting.epsilon)
-    return min(cell_count_rule(len(data.private), epsilon, 1), len(data.source) // SOURCE_RECORDS_PER_CELL)
+    return cell_count_rule(len(data.source), len(data.private), epsilon, 1)
 
 
 def noisy_counts(data: Data, partition: NearestCentre, epsilon: str, seed: int) -> Floats:

@@ -187,7 +187,8 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
     n_source = len(problem.source)
-    rule = cell_count_rule(n_source, float(problem.epsilon) / problem.most_records_per_unit, problem.sites)
+    per_record = float(problem.epsilon) / problem.most_records_per_unit
+    rule = cell_count_rule(n_source, problem.target_size, per_record, problem.sites)
     numbers = {max(2, min(n_source, round(rule * factor))) for factor in _FACTORS} | {rule}
     return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
 

@@ -10,6 +10,7 @@ from learner_node.label_model.cell_networks import CellNetworks, train_cell_netw
 from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.expectation_propagation import NormalPosterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
+from learner_node.strategies.cells import CellsModel
 
 NETWORKS = 8
 
@@ -103,7 +104,7 @@ def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
             for j in range(4)
         ]
         each.append(np.tanh(sum(hidden[j] * layers[1][0][number, j, 0] for j in range(4)) + layers[1][1][number, 0, 0]))
-    assert CellNetworks(layers).signal(point) == pytest.approx([np.mean(each)], abs=1e-6)
+    assert CellNetworks(layers, 5).signal(point) == pytest.approx([np.mean(each)], abs=1e-6)
 
 
 def test_torch_is_left_as_it_was(answered):
@@ -114,3 +115,17 @@ def test_torch_is_left_as_it_was(answered):
     assert torch.get_num_threads() == threads
     assert (torch.random.get_rng_state() == state).all()
     assert float(torch.tensor(1e-40)) != 0
+
+
+@pytest.mark.parametrize(("cells", "share"), [(0, 0.0), (50, 0.25), (450, 0.45)])
+def test_networks_weigh_more_the_more_cells_they_were_trained_on(cells, share):
+    class Certain:
+        """A label model that is sure of class 0 everywhere."""
+
+        def probability(self, points):
+            return np.zeros(len(points))
+
+    # tanh(9) is 1 to seven digits: networks that are sure of class 1.
+    networks = CellNetworks(((np.zeros((2, 3, 1), np.float32), np.full((2, 1, 1), 9.0, np.float32)),), cells)
+    found = CellsModel(None, Certain(), networks).uncalibrated(np.zeros((4, 3)))
+    assert found == pytest.approx(np.full(4, share), abs=1e-6)

@@ -28,7 +28,7 @@ def rows():
 def test_costs_and_scales_are_exact_and_the_rule_is_among_the_numbers_of_cells(rows):
     for epsilon in (Fraction(1), Fraction(1, 3)):
         of_one = [row for row in rows if row.epsilon == epsilon]
-        rule = cell_count_rule(60, float(epsilon), 2)
+        rule = cell_count_rule(60, 400, float(epsilon), 2)
         assert all(row.cost == epsilon and row.scale == 1 / epsilon for row in of_one)
         assert [row.cells for row in of_one if row.usual] == [rule]
         assert [row.cells for row in of_one] == sorted({rule // 2, rule, 2 * rule})

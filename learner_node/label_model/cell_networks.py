@@ -38,9 +38,11 @@ class CellNetworks:
     Attributes:
         layers: (W, b) from input to output, float32, (networks, inputs, outputs) and (networks, 1, outputs); ReLU
             between them, tanh after the last.
+        cells: number of cells that they were trained on.
     """
 
     layers: tuple[tuple[Singles, Singles], ...]
+    cells: int
 
     def signal(self, features: Floats) -> Floats:
         """The ensemble's mean label signal at instances on the scale of the fit, float64 (n,), in [-1, 1].
@@ -73,7 +75,7 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
     with plain_arithmetic():
         parameters = _trained(features, posterior, rng)
     layers = [tensor.detach().numpy() for tensor in parameters]
-    return CellNetworks(tuple(zip(layers[::2], layers[1::2], strict=True)))
+    return CellNetworks(tuple(zip(layers[::2], layers[1::2], strict=True)), len(posterior.mass))
 
 
 def _trained(features: Floats, posterior: CellPosterior, rng: np.random.Generator) -> list[torch.Tensor]:

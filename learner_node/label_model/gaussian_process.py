@@ -51,34 +51,36 @@ _AVERAGED_KERNELS = 6
 _SMALLEST_WEIGHT = 0.01
 _HOPELESS = 8.0
 _JITTER = 1e-6
-_FEWEST_CELLS = 6
-_SIGNED_COUNT_DEVIATIONS = 8.0
+_FEWEST_CELLS = 5
+_SIGNED_COUNT_DEVIATIONS = 6.0
 _SOURCE_RECORDS_PER_CELL = 3
 
 
-def cell_count_rule(n_source: int, epsilon: float, sites: int, *, signed: bool = False, most: int = 500) -> int:
-    """Return how many cells to draw: about four noise deviations of signed count in each.
+def cell_count_rule(
+    n_source: int, n_target: int, epsilon: float, sites: int, *, signed: bool = False, most: int = 500
+) -> int:
+    """Return how many cells to draw: about three noise deviations of signed count in each.
 
-    The source's size stands in for the target's, so the rule reads public numbers only:
-    n_s epsilon / (8 sqrt(m)), at least 6, at most `most`, and at least three source records a cell.
+    n_t epsilon / (6 sqrt(m)), at least 5, at most `most`, and at least three source records a cell.
 
     Args:
-        n_source: Number of source records n_s, at least 2.
+        n_source: Number of source records, at least 2.
+        n_target: Number n_t of target records at all sites together, as declared; at least 1.
         epsilon: Privacy loss of the question at one site, positive.
         sites: Number m of independent noises summed; 1 under secure summation of one noise.
         signed: Whether signed counts are asked, whose noise has half the variance of a difference of two counts.
         most: Upper bound.
 
     Returns:
-        At least 1; for fewer than 18 source records it is below 6.
+        At least 1; for fewer than 15 source records it is below 5.
 
     Raises:
         ValueError: An argument is out of range.
     """
-    if n_source < 2 or not epsilon > 0 or sites < 1 or most < 1:
-        raise ValueError("need n_source >= 2, epsilon > 0, sites >= 1 and most >= 1")
+    if n_source < 2 or n_target < 1 or not epsilon > 0 or sites < 1 or most < 1:
+        raise ValueError("need n_source >= 2, n_target >= 1, epsilon > 0, sites >= 1 and most >= 1")
     most = max(1, min(most, n_source // _SOURCE_RECORDS_PER_CELL))
-    wanted = n_source * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * sites if signed else sites))
+    wanted = n_target * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * sites if signed else sites))
     return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
 
 

@@ -39,7 +39,7 @@ class RandomSubsetsStrategy(RoundsStrategy):
     Args:
         rounds: number of rounds.
         features: attributes a round; None takes the square root of their number, rounded up.
-        bins: per attribute; None takes about four noise deviations of signed count in each.
+        bins: per attribute; None takes about three noise deviations of signed count in each.
         shares: of epsilon, one for each round; None is equal shares.
     """
 
@@ -83,7 +83,7 @@ class InformativeStrategy(RoundsStrategy):
 
     Args:
         pairs: pairs of attributes asked in the second round, at most.
-        bins: per attribute in the first round; None takes about four noise deviations of signed count in each.
+        bins: per attribute in the first round; None takes about three noise deviations of signed count in each.
         shares: of epsilon, for the two rounds; None is [1, 3].
     """
 
@@ -131,7 +131,7 @@ class VaryingBinsStrategy(RoundsStrategy):
 
     Args:
         rounds: number of rounds.
-        bins: per attribute, or k-means cells; None takes about four noise deviations of signed count in each.
+        bins: per attribute, or k-means cells; None takes about three noise deviations of signed count in each.
         cells: ask k-means cells, from another seed each round.
         shares: of epsilon, one for each round; None is equal shares.
     """

@@ -35,6 +35,8 @@ KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
 """Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
 LEAST_TOTAL = 0.3
 """The noisy total is taken as at least this share of the declared one."""
+CELLS_TO_TRUST = 50.0
+"""Of the average, networks that were trained on K cells make K / (2 (K + 50)), the Gaussian process the rest."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class CellsModel:
         smooth = self.labels.probability(points)
         if self.networks is None:
             return smooth
-        averaged: NDArray[np.float64] = 0.5 * smooth + 0.25 * (1.0 + self.networks.signal(points))
+        share = 0.5 * self.networks.cells / (self.networks.cells + CELLS_TO_TRUST)
+        averaged: NDArray[np.float64] = (1.0 - share) * smooth + share * 0.5 * (1.0 + self.networks.signal(points))
         return averaged
 
 
@@ -70,7 +73,7 @@ class CellsStrategy:
     """See the module.
 
     Args:
-        cells: number of cells; None takes about four noise deviations of signed count a cell, and no more than the
+        cells: number of cells; None takes about three noise deviations of signed count a cell, and no more than the
             curators allow.
         networks: whether networks are trained and averaged with the Gaussian process; False takes a few seconds less.
         same_population: whether the learner knows that its source and the private records come from one population
@@ -119,7 +122,9 @@ class CellsStrategy:
                 problem.source, self._features, _region_count(problem, per_record), problem.seed
             )
             return CountsBody(partitions=(self._regions,), hypothesis=None)
-        rule = cell_count_rule(len(problem.source), per_record, problem.sites, signed=release == "signed_error")
+        rule = cell_count_rule(
+            len(problem.source), problem.target_size, per_record, problem.sites, signed=release == "signed_error"
+        )
         cells = self._cells or min(rule, problem.limits.cells)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))

@@ -54,7 +54,8 @@ class CellsClassesStrategy:
         """Nearest of k centres."""
         most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
         per_record = float(problem.epsilon) / problem.most_records_per_unit
-        cells = self._cells or max(1, min(cell_count_rule(len(problem.source), per_record, problem.sites), most))
+        rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites)
+        cells = self._cells or max(1, min(rule, most))
         self._features = standardising_map(problem.source)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=None)

@@ -110,7 +110,7 @@ class CellsNumberStrategy:
         if self._partition is None:
             self._features = standardising_map(problem.source)
             per_record = float(problem.epsilon) / problem.most_records_per_unit
-            rule = cell_count_rule(len(problem.source), per_record, problem.sites) // 2
+            rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites) // 2
             cells = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
             self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         if len(answers) < len(self._hypotheses):

@@ -39,7 +39,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
 
     Args:
         rounds: number of rounds, at least 2.
-        cells: number of cells a round; None takes about four noise deviations of signed count in each.
+        cells: number of cells a round; None takes about three noise deviations of signed count in each.
         tree: from the second round on, ask the leaves of a tree grown on the labels learnt so far, not k-means cells.
         shares: of epsilon, one for each round; None is equal shares.
     """
@@ -85,7 +85,7 @@ class NewFeaturesStrategy(RoundsStrategy):
 
     Args:
         rounds: number of rounds, at least 2.
-        cells: number of cells of the first round; None takes about four noise deviations of signed count in each.
+        cells: number of cells of the first round; None takes about three noise deviations of signed count in each.
         score: ask bins of the network's score.
         projections: pairs of directions a round, each pair one partition.
         learned: take the directions of the label signal's gradients; False draws them at random.

@@ -139,15 +139,15 @@ def bin_count(problem: Problem, epsilon: float, wanted: int | None, partitions: 
     Args:
         problem: the problem.
         epsilon: of one partition for one record.
-        wanted: the user's number; None takes about four noise deviations of signed count in each bin, at most 40.
+        wanted: the user's number; None takes about three noise deviations of signed count in each bin, at most 40.
         partitions: asked together; their bins keep to the number of cells that the curators allow, where it can be.
     """
-    rule = cell_count_rule(len(problem.source), epsilon, problem.sites, most=MOST_BINS)
+    rule = cell_count_rule(len(problem.source), problem.target_size, epsilon, problem.sites, most=MOST_BINS)
     # Each attribute has a further bin for missing values.
     return max(1, min(wanted or rule, problem.limits.cells // partitions - 1))
 
 
 def joint_cell_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int = 1) -> int:
     """As `bin_count`, for cells of the whole instance space."""
-    rule = cell_count_rule(len(problem.source), epsilon, problem.sites)
+    rule = cell_count_rule(len(problem.source), problem.target_size, epsilon, problem.sites)
     return max(1, min(wanted or rule, problem.limits.cells // partitions))
