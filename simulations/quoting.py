@@ -29,6 +29,8 @@ from simulations.scenario import LearnerScenario, load_scenario
 
 Tick = Callable[[str, int, int], None]
 _SUFFIXES = (".csv", ".parquet", ".pq")
+LONGEST_AMOUNT = 8
+"""Characters of an exact number in the table."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +200,9 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     for row in rows:
         told = row.simulated
         table.add_row(
-            str(row.epsilon),
+            _short(row.epsilon),
             str(row.cells),
-            str(row.scale),
+            _short(row.scale),
             f"{row.count_error:.1f}",
             "-" if row.share_error is None else f"{row.share_error:.2f}",
             f"{told.mean:.2f} ({told.low:.2f}-{told.high:.2f})",
@@ -209,6 +211,12 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
             style="bold" if row.suggested else None,
         )
     return table
+
+
+def _short(value: Fraction) -> str:
+    """The exact number where it fits a column, else about it; `--json` has it exactly."""
+    text = str(value)
+    return text if len(text) <= LONGEST_AMOUNT else f"~{float(value):.4g}"
 
 
 def _request(

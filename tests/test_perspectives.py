@@ -13,8 +13,8 @@ from learner_node.learn import learn
 from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import Problem, make_strategy
 from learner_node.strategies.bins import asked_attributes, information
+from learner_node.strategies.options import exact_shares
 from learner_node.strategies.refined import gradient_directions
-from learner_node.strategies.rounds import exact_shares
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
@@ -271,7 +271,16 @@ def test_one_model_per_site_has_one_plan(strategy):
         ("random-subsets", {"features": 1.5}, "features"),
         ("random-subsets", {"bins": True}, "bins"),
         ("informative", {"pairs": 0}, "pairs"),
-        ("informative", {"rounds": 2}, "rounds"),
+        ("informative", {"round": 2}, "takes no option 'round'; known: bins, pairs, shares"),
+        ("adaptive-cells", {"round": 2}, "takes no option 'round'; did you mean 'rounds'"),
+        ("cells", {"network": False}, "takes no option 'network'; did you mean 'networks'"),
+        ("cells", {"mass_share": False}, "mass_share"),
+        ("cells", {"mass_share": 1}, "mass_share must be at least 0 and below 1"),
+        ("paper-c", {"epoch": 2}, "takes no option 'epoch'; did you mean 'epochs'"),
+        ("paper-i", {"hidden": 32}, "hidden must be a list"),
+        ("paper-i", {"soft_labels": 1}, "soft_labels must be true or false"),
+        ("paper-c", {"learning_rate": "fast"}, "learning_rate must be a number"),
+        ("paper-c", {"label_alpha": "1"}, "label_alpha must be a number"),
         ("varying-bins", {"cells": 40}, "cells must be true or false"),
         ("varying-bins", {"rounds": 1001}, "rounds"),
         ("new-features", {"rounds": 1}, "rounds must be a whole number from 2"),

@@ -13,6 +13,7 @@ from learner_node.label_model.prior import DIFFICULTIES, draw_prior_labels
 from learner_node.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
 from protocol.errors import ConfigurationError
 from protocol.records import encode_frame
+from simulations import quoting
 from simulations.cli import app
 
 
@@ -182,3 +183,10 @@ def test_a_scenario_gives_source_sites_and_declared_sizes():
 )
 def test_mistakes_are_one_clear_line(arguments, text):
     assert text in run(*arguments, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("1", "1"), ("10/3", "10/3"), ("1/100000", "1/100000"), ("123457/1000000", "~0.1235")]
+)
+def test_a_long_exact_number_does_not_widen_the_table(value, shown):
+    assert quoting._short(Fraction(value)) == shown

@@ -16,7 +16,8 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.source import even_bins, kmeans_cells, standardising_map
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsModel
-from learner_node.strategies.rounds import RoundsStrategy, Share, bin_count, flag, joint_cell_count, whole
+from learner_node.strategies.options import Share, flag, whole, whole_or_none
+from learner_node.strategies.rounds import RoundsStrategy, bin_count, joint_cell_count
 from protocol.partitions import FeatureBins, Partition
 
 
@@ -52,8 +53,8 @@ class RandomSubsetsStrategy(RoundsStrategy):
         shares: Sequence[Share] | None = None,
     ) -> None:
         super().__init__(rounds, shares)
-        self._size = None if features is None else whole("features", features)
-        self._bins = None if bins is None else whole("bins", bins)
+        self._size = whole_or_none("features", features)
+        self._bins = whole_or_none("bins", bins)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """The same number in every round."""
@@ -90,7 +91,7 @@ class InformativeStrategy(RoundsStrategy):
     def __init__(self, *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None) -> None:
         super().__init__(2, [1, 3] if shares is None else shares)
         self._pairs = whole("pairs", pairs)
-        self._bins = None if bins is None else whole("bins", bins)
+        self._bins = whole_or_none("bins", bins)
         self._told: dict[str, float] = {}
 
     def partition_counts(self, problem: Problem) -> list[int]:
@@ -145,7 +146,7 @@ class VaryingBinsStrategy(RoundsStrategy):
         shares: Sequence[Share] | None = None,
     ) -> None:
         super().__init__(rounds, shares)
-        self._bins = None if bins is None else whole("bins", bins)
+        self._bins = whole_or_none("bins", bins)
         self._cells = flag("cells", cells)
 
     def partition_counts(self, problem: Problem) -> list[int]:

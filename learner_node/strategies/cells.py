@@ -22,13 +22,12 @@ from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Model, Problem, SourceEstimate
+from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_or_none
 from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
-from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
-from protocol.rationals import parse_rational
 from protocol.records import Records
 
 KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
@@ -89,17 +88,12 @@ class CellsStrategy:
         cells: int | None = None,
         networks: bool = True,
         same_population: bool = False,
-        mass_share: float | str | Fraction = 0,
+        mass_share: Share = 0,
     ) -> None:
-        if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
-            raise ValueError("cells must be a whole number of at least 1")
-        for name, value in (("networks", networks), ("same_population", same_population)):
-            if not isinstance(value, bool):
-                raise TypeError(f"{name} must be true or false")
-        self._cells = cells
-        self._networks = networks
-        self._known = same_population
-        self._mass_share = _share(mass_share)
+        self._cells = whole_or_none("cells", cells)
+        self._networks = flag("networks", networks)
+        self._known = flag("same_population", same_population)
+        self._mass_share = part_of_epsilon("mass_share", mass_share)
         self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
@@ -182,19 +176,6 @@ class CellsStrategy:
         if self._estimate is None:
             raise RuntimeError("nothing was answered yet")
         return self._estimate
-
-
-def _share(value: float | str | Fraction) -> Fraction:
-    """Of epsilon, exact, in [0, 1); 0 cannot be read as a positive rational, so it is told apart first."""
-    if value == 0 and not isinstance(value, bool):
-        return Fraction(0)
-    try:
-        share = parse_rational(value)
-    except ConfigurationError as error:
-        raise ValueError(f"mass_share: {error}") from None
-    if share >= 1:
-        raise ValueError("mass_share must be at least 0 and below 1")
-    return share
 
 
 def _region_count(problem: Problem, per_record: float) -> int:

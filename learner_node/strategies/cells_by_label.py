@@ -1,6 +1,5 @@
 """Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Strateg
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.options import names_of
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
@@ -26,10 +26,7 @@ class CellsByLabel:
     """Args: options of any of the three; one that the card's label has no use for is an error when the plan is made."""
 
     def __init__(self, **options: Any) -> None:
-        taken = {what: set(inspect.signature(kind).parameters) for what, kind in BY_LABEL.items()}
-        unknown = [name for name in options if not any(name in names for names in taken.values())]
-        if unknown:
-            raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}")
+        taken = {what: names_of(kind) for what, kind in BY_LABEL.items()}
         self._made = {
             what: kind(**{name: value for name, value in options.items() if name in taken[what]})
             for what, kind in BY_LABEL.items()

@@ -14,6 +14,7 @@ from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_cla
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import AnyModel, ClassesEstimate, Problem
+from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
@@ -42,7 +43,7 @@ class CellsClassesStrategy:
     """
 
     def __init__(self, *, cells: int | None = None) -> None:
-        self._cells = checked_cells(cells)
+        self._cells = whole_or_none("cells", cells)
         self._estimate: ClassesEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
@@ -80,10 +81,3 @@ class CellsClassesStrategy:
         if self._estimate is None:
             raise RuntimeError("nothing was answered yet")
         return self._estimate
-
-
-def checked_cells(cells: int | None) -> int | None:
-    """The option; ValueError where it is none."""
-    if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
-        raise ValueError("cells must be a whole number of at least 1")
-    return cells

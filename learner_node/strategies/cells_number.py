@@ -10,7 +10,6 @@ at once. What is asked about is a network, and so that network is the model.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +20,11 @@ from learner_node.label_model.number_model import NumberLabelModel, fit_number_m
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import AnyModel, ErrorEstimate, NumberEstimate, Problem
-from learner_node.strategies.cells_classes import checked_cells
-from protocol.errors import ConfigurationError
+from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.partitions import NearestCentre
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
-from protocol.rationals import parse_rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from protocol.schema import Schema
@@ -67,18 +64,11 @@ class CellsNumberStrategy:
         question: "label_total", or "squared_error" for the paper's perspective.
     """
 
-    def __init__(
-        self, *, cells: int | None = None, error_share: str | float = "1/10", question: str = "label_total"
-    ) -> None:
-        self._cells = checked_cells(cells)
+    def __init__(self, *, cells: int | None = None, error_share: Share = "1/10", question: str = "label_total") -> None:
+        self._cells = whole_or_none("cells", cells)
         if question not in QUESTIONS:
             raise ValueError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
-        try:
-            self._share = Fraction(0) if error_share in (0, "0") else parse_rational(error_share)
-        except ConfigurationError as error:
-            raise ValueError(f"error_share: {error}") from None
-        if not self._share < 1:
-            raise ValueError("error_share must be 0, or positive and below 1")
+        self._share = part_of_epsilon("error_share", error_share)
         self._hypotheses: tuple[Hypothesis | None, ...] = (None,)
         if question == "squared_error":
             self._hypotheses = (Constant(predicted=0), Constant(predicted=1))

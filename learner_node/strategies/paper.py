@@ -21,6 +21,7 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
@@ -91,7 +92,7 @@ class PaperOptions:
         printed: use `paper_ratio`, whose claim is wrong; simulations only.
 
     Raises:
-        ValueError: on a value out of its range.
+        ValueError, TypeError: a value out of its range, or of another type.
     """
 
     rounds: int = 2
@@ -108,14 +109,19 @@ class PaperOptions:
     printed: bool = False
 
     def __post_init__(self) -> None:
-        optional = [value for value in (self.bins, self.label_steps) if value is not None]
-        if not all(map(_counts, [self.rounds, *self.hidden, self.epochs, self.batch_size, *optional])):
-            raise ValueError(
-                "rounds, bins, label_steps, hidden, epochs and batch_size must be whole numbers of at least 1"
-            )
-        if self.rounds >= MOST_QUERIES:
-            raise ValueError(f"rounds must be below {MOST_QUERIES}")
-        if self.label_alpha is not None and not (np.isfinite(self.label_alpha) and self.label_alpha >= 0):
+        whole("rounds", self.rounds, most=MOST_QUERIES - 1)
+        for name in ("bins", "label_steps"):
+            whole_or_none(name, getattr(self, name))
+        for name in ("epochs", "batch_size"):
+            whole(name, getattr(self, name))
+        for name in ("reweight", "soft_labels", "printed"):
+            flag(name, getattr(self, name))
+        for name in ("learning_rate", "weight_decay"):
+            number(name, getattr(self, name))
+        widths(self.hidden)
+        if self.label_alpha is not None and not (
+            np.isfinite(number("label_alpha", self.label_alpha)) and self.label_alpha >= 0
+        ):
             raise ValueError(f"label_alpha must be finite and not negative, not {self.label_alpha}")
         _ = self.training
 
@@ -269,10 +275,6 @@ class PaperStrategy:
             wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
         predicted = hypothesis.predict(problem.source).astype(np.float64)
         return label_system(self._of_errors.R, weights, predicted, np.clip(wrong, 0, 1))
-
-
-def _counts(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:

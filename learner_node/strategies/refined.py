@@ -17,8 +17,9 @@ from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.partitions import projection_bins, score_bins, tree_leaves
 from learner_node.source import kmeans_cells
 from learner_node.strategies.base import Problem
+from learner_node.strategies.options import Share, flag, whole, whole_or_none, widths
 from learner_node.strategies.paper import HEADER_PARAMETERS
-from learner_node.strategies.rounds import RoundsStrategy, Share, flag, joint_cell_count, whole
+from learner_node.strategies.rounds import RoundsStrategy, joint_cell_count
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Mlp
 from protocol.partitions import Partition, ScoreBins
@@ -54,7 +55,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
     ) -> None:
         whole("rounds", rounds, least=2)
         super().__init__(rounds, shares)
-        self._cells = None if cells is None else whole("cells", cells)
+        self._cells = whole_or_none("cells", cells)
         self._tree = flag("tree", tree)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
@@ -106,12 +107,12 @@ class NewFeaturesStrategy(RoundsStrategy):
     ) -> None:
         whole("rounds", rounds, least=2)
         super().__init__(rounds, shares)
-        self._cells = None if cells is None else whole("cells", cells)
+        self._cells = whole_or_none("cells", cells)
         self._score, self._learned = flag("score", score), flag("learned", learned)
         self._projections = whole("projections", projections, least=0)
         if not (score or projections):
             raise ValueError("ask the score, projections, or both")
-        self._training = TrainingOptions(tuple(whole("hidden", size) for size in hidden))
+        self._training = TrainingOptions(widths(hidden))
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
         """The cells, then the new features."""

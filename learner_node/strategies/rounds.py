@@ -6,7 +6,6 @@ answer, and with the round's share of epsilon it fixes the noise; which ones the
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,52 +15,14 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
-from protocol.errors import ConfigurationError
+from learner_node.strategies.options import Share, exact_shares, whole
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
-from protocol.rationals import parse_rational
-
-Share = int | float | str | Fraction
 
 MOST_BINS = 40
 """Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
-
-
-def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction, ...]:
-    """Shares of epsilon for each round, positive, which sum to exactly 1.
-
-    Args:
-        rounds: their number.
-        shares: one for each round, in any unit, such as [1, 3] or ["1/4", "3/4"]; None is equal shares.
-
-    Raises:
-        ValueError: not one positive number for each round.
-    """
-    if shares is None:
-        return (Fraction(1, rounds),) * rounds
-    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != rounds:
-        raise ValueError(f"shares must be a list of {rounds} positive numbers, one for each round")
-    try:
-        exact = [parse_rational(share) for share in shares]
-    except ConfigurationError as error:
-        raise ValueError(f"shares: {error}") from None
-    return tuple(share / sum(exact) for share in exact)
-
-
-def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
-    """The value of an option; ValueError unless it is a whole number in that range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} must be a whole number from {least} to {most}")
-    return value
-
-
-def flag(name: str, value: object) -> bool:
-    """The value of an option; TypeError unless it is true or false."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be true or false")
-    return value
 
 
 class RoundsStrategy(ABC):
