@@ -24,11 +24,11 @@ _NETWORKS = 8
 _PARTS = 4
 _HIDDEN = (64, 64)
 _STEPS = 200
-_RATE = 1e-2
+_RATE = 2e-2
 _WARM_UP = 0.1
 _DECAY = 1e-3
-_RECORDS = 2048
-_RECORDS_PER_CELL = (4, 8)
+_RECORDS = 1024
+_RECORDS_PER_CELL = (2, 8)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CellNetworks:
 def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int) -> CellNetworks:
     """Train eight networks of two hidden layers, each on three quarters of the cells.
 
-    The loss is the mean over cells of -log t_c(mean of tanh(network) over 4 to 8 of the cell's source records, drawn
+    The loss is the mean over cells of -log t_c(mean of tanh(network) over 2 to 8 of the cell's source records, drawn
     anew each step, with replacement); 200 steps of AdamW.
 
     Args:
