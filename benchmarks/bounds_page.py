@@ -64,12 +64,24 @@ SCREENED = (
     ),
     (
         (
-            "networks trained on the cells' likelihood, averaged with the process; built in, always averaged: choosing "
-            "by held-out cells decided wrongly on CTG-B"
+            "networks trained on the cells' likelihood, averaged with the process by halves; built in, with a weight "
+            "that grows with the cells: choosing by held-out cells decided wrongly on CTG-B"
         ),
         "B +2.2, E +0.8, CTG-B +0.9, D +0.3, CTG-A +0.2, C -0.05, A -0.4",
     ),
     ("625 cells instead of 400", "D +0.4"),
+    (
+        "kernel and networks in the metric of the mean outer product of a first fit's gradients, averaged with both",
+        "B +0.5, CTG-B +0.2, E 0.0, D -0.1, CTG-A -0.1, heart -0.3, wdbc -0.4",
+    ),
+    (
+        "a second question, with 3/4 of the budget, about cells in that metric",
+        "B -0.6, D -0.7, E -0.5, CTG-B -0.5; of single attributes only: CTG-B +1.3 ± 0.6, B -0.9, D -0.4, E -0.5",
+    ),
+    (
+        "a second question, with 3/4 of the budget, about other k-means cells; about cells finer where labels are open",
+        "B -0.9, D 0.0, E -0.1, CTG-B -0.2; B +0.3, D +0.1, E -0.1, CTG-B -1.3",
+    ),
 )
 """What was tried, and the difference that it made to accuracy, in points."""
 
