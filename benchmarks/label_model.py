@@ -172,7 +172,7 @@ def _search() -> list[Result]:
     return results
 
 
-def _study(source: int, private: int) -> float:
+def _study(source: int, private: int, *, networks: bool = False) -> float:
     """Processor seconds of one study with `cells`, from encoded records."""
     rng = np.random.default_rng(0)
     names = [f"x{index}" for index in range(ATTRIBUTES)]
@@ -203,13 +203,22 @@ def _study(source: int, private: int) -> float:
         clock=_now,
         entropy=secrets.token_bytes,
     )
-    return _processor_seconds(lambda: learn(federation, lambda _: known, strategy="cells", epsilon=Fraction(1)))
+    options = {"networks": networks}
+    return _processor_seconds(
+        lambda: learn(federation, lambda _: known, strategy="cells", options=options, epsilon=Fraction(1))
+    )
 
 
 def _end_to_end() -> list[Result]:
-    times = [_study(SOURCE, SOURCE) for _ in range(REPEATS)]
-    name = f"cells end to end, {SOURCE} source and {SOURCE} private records, {ATTRIBUTES} attributes"
-    return [at_most(name, median(times), STUDY_SECONDS, "s", spread=spread(times))]
+    results = []
+    for networks in (False, True):
+        times = [_study(SOURCE, SOURCE, networks=networks) for _ in range(REPEATS)]
+        name = (
+            f"cells {'with' if networks else 'without'} networks end to end, "
+            f"{SOURCE} source and {SOURCE} private records, {ATTRIBUTES} attributes"
+        )
+        results.append(at_most(name, median(times), STUDY_SECONDS, "s", spread=spread(times)))
+    return results
 
 
 def _scaling() -> list[Result]:
