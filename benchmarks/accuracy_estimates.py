@@ -26,8 +26,8 @@ from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_ac
 from protocol.records import Records, encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.expectations import holds
-from simulations.reproduction.laboratory import _frame, _steward
 from simulations.reproduction.problems import PAPER_DATASETS, draw
+from simulations.reproduction.records import draw_frame, draw_steward
 from simulations.splits import split_parts, split_sites
 
 HOSPITALS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -45,9 +45,9 @@ def load(name: str, seed: int) -> tuple[Records, Records, Labels, Records, Label
     """Source, private records and labels, test records and labels, number of sites."""
     if name in PAPER_DATASETS:
         drawn = draw(name, seed)
-        schema = _steward(drawn).schema
+        schema = draw_steward(drawn).schema
         source, private, test = (
-            encode_frame(_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
+            encode_frame(draw_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
         )
         return source, private, drawn.oracle_labels > 0, test, drawn.test_labels > 0, 1
     dataset_name, how, options = HOSPITALS[name]

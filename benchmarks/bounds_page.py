@@ -149,9 +149,9 @@ few; the bars are judged on those of `results.csv`.
 
 TRIED = """## What was tried
 
-Screening results on 4 to 10 development seeds, at epsilon 1 unless said, most with a normal likelihood in the label model,
-which is quicker: differences to the plain learner in points of accuracy. Those below half a point are not resolved.
-This is a record of what was tried before the runs above; the command does not make it anew.
+Screening results on 4 to 10 development seeds, at epsilon 1 unless said, most with a normal likelihood in the label
+model, which is quicker: differences to the plain learner in points of accuracy. Those below half a point are not
+resolved. This is a record of what was tried before the runs above; the command does not make it anew.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a curator checks before anything is charged. Reads the request, the policy and the ledger; never a record."""
+"""What a curator checks before anything is charged. Reads request, policy, schema file and ledger; never a record."""
 
 from fractions import Fraction
 
@@ -38,9 +38,12 @@ def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> Fraction:
 
 
 def check_planned(planned: PlannedQuery, policy: Policy, steward: StewardFile, field: str) -> None:
-    """Raise RemoteProtocolError where the policy of today, or the label, rules a planned query out.
+    """Raise where the policy of today, or the label, rules a planned query out.
 
     Asked at the proposal and again at the query: a steward may have withdrawn a kind meanwhile.
+
+    Raises:
+        RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
     limits = policy.limits
     if planned.kind not in limits.query_kinds:
@@ -84,7 +87,7 @@ def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy
     """The checked body and its planned query.
 
     Raises:
-        RemoteProtocolError: NOT_IN_PLAN, KIND_NOT_ALLOWED, MALFORMED, BAD_QUERY or OVER_LIMIT.
+        RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT, or as `check_planned`.
     """
     if not 1 <= message.sequence <= len(plan.queries):
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(plan.queries)} planned queries")

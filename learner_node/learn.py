@@ -9,7 +9,7 @@ import polars as pl
 
 from learner_node.readers.counts import CountsAnswer, add
 from learner_node.strategies import AnyEstimate, AnyModel, Problem, Strategy, make_strategy
-from learner_node.strategies.base import Trainer, train_alone
+from learner_node.strategies.base import Trainer, assumed_size, train_alone
 from learner_node.study import Federation, NoCuratorError, Study, objection, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
@@ -131,7 +131,7 @@ def learn(
                 source=records,
                 epsilon=epsilon,
                 sites=len(members),
-                target_size=sum(cards[name].round_size or len(records) for name in members),
+                target_size=assumed_size([cards[name].round_size for name in members], len(records)),
                 most_records_per_unit=most,
                 seed=seed,
                 limits=_tightest([cards[name].limits for name in members]),

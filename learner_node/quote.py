@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import cell_count_rule
 from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import AnyModel, Problem, class_probabilities, make_strategy
+from learner_node.strategies.base import assumed_size
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.options import names_of
 from protocol.errors import ConfigurationError
 from protocol.plans import PlannedQuery
 from protocol.queries import plan_cost
@@ -68,9 +70,9 @@ class QuoteRow:
         epsilon: at each curator, exact.
         cost: of the plan at a curator, exact; equals epsilon.
         options: of the strategy.
-        queries: questions; the budget is split evenly over their partitions.
-        cells: cells of the first question, all partitions together.
-        scale: of the discrete Laplace noise of one curator in one number, exact.
+        queries: questions.
+        cells: cells of the question that has the most, the first of such; all partitions together.
+        scale: in that question, of the discrete Laplace noise of one curator in one number, exact.
         count_error: standard error of the sum over curators of one released number, in records.
         records_per_cell: target records in the average cell of one partition.
         share_error: standard error of the share of label 1 in such a cell where it is 1/2, from noise and sampling, at
@@ -120,7 +122,8 @@ def quote(
             strategy's rule, half of it and twice it.
         epsilons: to spend at each curator, positive, exact, distinct.
         sites: curators whose answers are summed, at most MOST_SITES.
-        target_size: private records at all of them together, at most MOST_TARGET_SIZE; None is the source's size.
+        target_size: private records at all of them together, at most MOST_TARGET_SIZE; None: each has as many as the
+            source.
         most_records_per_unit: contribution bound c.
         problems: simulated problems per row, at least 3: one of each difficulty in turn.
         seed: of everything random here; equal arguments give equal rows.
@@ -133,7 +136,7 @@ def quote(
         ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
     """
     least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": most_records_per_unit}
-    least["target_size"] = len(source) if target_size is None else target_size
+    least["target_size"] = assumed_size([None] * sites, len(source)) if target_size is None else target_size
     for name, value in least.items():
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, not {value}")
@@ -178,7 +181,7 @@ def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
 @dataclass(frozen=True)
 class _Found:
     accuracy: float
-    first: CountsBody
+    bodies: tuple[CountsBody, ...]
 
 
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
@@ -187,8 +190,8 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
     n_source = len(problem.source)
-    per_record = float(problem.epsilon) / problem.most_records_per_unit
-    rule = cell_count_rule(n_source, problem.target_size, per_record, problem.sites)
+    known = names_of(CellsStrategy)
+    rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
     numbers = {max(2, min(n_source, round(rule * factor))) for factor in _FACTORS} | {rule}
     return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
 
@@ -213,7 +216,7 @@ def _study(
     if model is None:
         raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
     predicted = class_probabilities(model, problem.source)[:, 1] > 0.5
-    return _Found(float(np.where(predicted, labels.probability, 1.0 - labels.probability).mean()), bodies[0])
+    return _Found(float(np.where(predicted, labels.probability, 1.0 - labels.probability).mean()), tuple(bodies))
 
 
 def _answer(
@@ -256,13 +259,14 @@ def _row(
     plan = make_strategy(strategy, options).plan(problem)
     accuracy = np.array([each.accuracy for each in found])
     majority = np.array([labels.majority for labels in drawn])
-    first = plan.queries[0]
     schema = problem.source.schema
-    sizes = [partition.cell_count(schema) for partition in found[0].first.partitions]
-    variance = noise_variance(float(first.scale.fraction), problem.sites)
+    workloads = [[partition.cell_count(schema) for partition in body.partitions] for body in found[0].bodies]
+    largest = max(range(len(workloads)), key=lambda index: sum(workloads[index]))
+    sizes, asked = workloads[largest], plan.queries[largest]
+    variance = noise_variance(float(asked.scale.fraction), problem.sites)
     records = problem.target_size * len(sizes) / sum(sizes)
     share_error = None
-    if first.release == "error_correct":
+    if asked.release == "error_correct":
         # The share is n1 / (n1 + n0); at 1/2 its noise is that of (n1 - n0) / 2.
         share_error = float(min(0.5, np.sqrt(variance / 2 + records / 4) / records))
     low, high = np.quantile(accuracy, _RANGE)
@@ -272,7 +276,7 @@ def _row(
         options=dict(options),
         queries=len(plan.queries),
         cells=sum(sizes),
-        scale=first.scale.fraction,
+        scale=asked.scale.fraction,
         count_error=float(np.sqrt(variance)),
         records_per_cell=records,
         share_error=share_error,

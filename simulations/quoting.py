@@ -20,6 +20,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from learner_node.quote import QuoteRow
 from learner_node.quote import quote as quote_plans
 from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies.base import assumed_size
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -41,7 +42,8 @@ class Request:
         title: for the table.
         source: the learner's encoded records.
         sites: curators whose answers are summed.
-        target_size: private records that all of them declare together; None: none is declared.
+        target_size: private records at all of them together, as declared or assumed.
+        declared: whether all of them declare theirs.
         most_records_per_unit: contribution bound c.
         strategy, options: of the learner.
     """
@@ -49,7 +51,8 @@ class Request:
     title: str
     source: Records
     sites: int
-    target_size: int | None
+    target_size: int
+    declared: bool
     most_records_per_unit: int
     strategy: str
     options: dict[str, Any]
@@ -68,14 +71,13 @@ class Request:
         Raises:
             ConfigurationError: an option that is not of the form name=value.
         """
-        declared = self.target_size
-        if target_size is None and sites is not None and declared is not None:
-            declared = round(declared * sites / self.sites)
+        scaled = round(self.target_size * (sites or self.sites) / self.sites)
         kept = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
             sites=sites or self.sites,
-            target_size=target_size or declared,
+            target_size=target_size or scaled,
+            declared=self.declared or target_size is not None,
             most_records_per_unit=most_records_per_unit or self.most_records_per_unit,
             strategy=strategy or self.strategy,
             options={**kept, **dict(map(_option, options))},
@@ -145,7 +147,7 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
     return {
         "source_records": len(request.source),
         "sites": request.sites,
-        "target_size": request.target_size or len(request.source),
+        "target_size": request.target_size,
         "most_records_per_unit": request.most_records_per_unit,
         "strategy": request.strategy,
         "rows": [
@@ -177,14 +179,14 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
 
 def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     """One line per epsilon and plan; the suggested plan of each epsilon in bold."""
-    size = request.target_size or len(request.source)
-    declared = "declared" if request.target_size else "assumed, as none is declared"
+    declared = "declared" if request.declared else "assumed: who declares none counts as the source does"
     best, majority = rows[0].simulated.best, rows[0].simulated.majority
-    questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions, the budget split evenly"
+    questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
     table = Table(
         title=f"{escape(request.title)}: {request.strategy}, {questions}",
         caption=(
-            f"{len(request.source)} source records; {size} private ones ({declared}) at {request.sites} site(s); "
+            f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
+            f"at {request.sites} site(s); "
             f"at most {request.most_records_per_unit} record(s) a unit\n"
             f"accuracy: mean and 90 % range over {rows[0].simulated.problems} problems of the label model's prior, "
             f"where the majority class scores {majority:.2f} and perfect knowledge {best:.2f};\n"
@@ -227,7 +229,8 @@ def _request(
         title=title,
         source=source,
         sites=len(stewards),
-        target_size=None if None in sizes else sum(size for size in sizes if size is not None),
+        target_size=assumed_size(sizes, len(source)),
+        declared=None not in sizes,
         most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
         strategy=strategy,
         options=options,

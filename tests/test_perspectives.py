@@ -146,6 +146,22 @@ def test_informative_asks_no_more_pairs_than_there_are():
     assert [len(partitions) for partitions in asked(learned)] == [2, 1]
 
 
+def test_informative_leaves_out_pairs_that_are_too_large_for_the_curators():
+    """Two attributes of 30 levels make a product of 1024 cells; 300 are allowed, and the budget is not lost on it."""
+    levels = tuple(f"l{index}" for index in range(30))
+    attributes = tuple(CategoricalAttribute(name, levels) for name in "ab")
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({name: rng.choice(levels, 400) for name in "ab"})
+    frame = frame.with_columns(sick=pl.Series(rng.choice(["no", "yes"], 400)))
+    curator = open_curator("site-0", frame, noise=NoNoise(), attributes=attributes, limits=Limits(cells=300))
+    learned = learn(
+        federate({"site-0": curator}), frame.drop("sick"), strategy="informative", epsilon=Fraction(1), options={}
+    )
+    assert learned.study.outcomes["site-0"] == ["release"] * 2
+    ((alone,),) = asked(learned)[1:]
+    assert isinstance(alone, FeatureBins)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_single_attribute_is_enough(strategy):
     attributes = (NumericAttribute(name="x", lower=-4, upper=4),)
@@ -275,6 +291,13 @@ def test_one_model_per_site_has_one_plan(strategy):
         ("adaptive-cells", {"round": 2}, "takes no option 'round'; did you mean 'rounds'"),
         ("cells", {"network": False}, "takes no option 'network'; did you mean 'networks'"),
         ("cells", {"mass_share": False}, "mass_share"),
+        ("cells", {"mass_share": [1]}, "mass_share must be a number at least 0"),
+        ("cells", {"mass_share": -1}, "mass_share must be at least 0 and below 1"),
+        ("cells", {"mass_share": 0.1, "same_population": True}, "the masses are known; leave mass_share out"),
+        ("cells", {7: 1}, "takes no option '7'"),
+        ("adaptive-cells", {"rounds": 1001}, "rounds must be a whole number from 2 to 1000"),
+        ("adaptive-cells", {"shares": [[1], [3]]}, "shares must be a list of 2 positive numbers"),
+        ("paper-c", {"label_alpha": 10**400}, "label_alpha must be a number"),
         ("cells", {"mass_share": 1}, "mass_share must be at least 0 and below 1"),
         ("paper-c", {"epoch": 2}, "takes no option 'epoch'; did you mean 'epochs'"),
         ("paper-i", {"hidden": 32}, "hidden must be a list"),
@@ -374,3 +397,9 @@ def test_constant_attributes_are_not_asked():
     records = encode_frame(wide(50), steward(attributes=WIDE).schema)
     known = Problem(records, Fraction(1), 1, 50, 1, 0)
     assert asked_attributes(known) == [*"abcdef", "site"]
+
+
+def test_options_may_be_numpy_numbers():
+    """As scikit-learn's grids hand them over."""
+    assert make_strategy("adaptive-cells", {"cells": np.int64(40), "tree": np.True_})
+    assert make_strategy("cells", {"cells": np.int64(40), "networks": np.False_})

@@ -190,3 +190,16 @@ def test_mistakes_are_one_clear_line(arguments, text):
 )
 def test_a_long_exact_number_does_not_widen_the_table(value, shown):
     assert quoting._short(Fraction(value)) == shown
+
+
+def test_the_quote_asks_as_many_cells_as_the_strategy_would():
+    """Signed counts have less noise and get more cells; a share for the masses leaves less for them."""
+    source, epsilon = records(300), Fraction(1, 2)
+    usual = {}
+    for name, options in {"pairs": {}, "signed": {"same_population": True}, "bought": {"mass_share": "1/10"}}.items():
+        rows = quote(source, epsilons=[epsilon], sites=1, target_size=600, options=options, problems=3)
+        usual[name] = next(row for row in rows if row.usual)
+    assert usual["pairs"].cells == cell_count_rule(300, 600, 0.5, 1)
+    assert usual["signed"].cells == cell_count_rule(300, 600, 0.5, 1, signed=True)
+    assert usual["bought"].cells == cell_count_rule(300, 600, 0.45, 1, signed=True)
+    assert (usual["signed"].scale, usual["bought"].scale) == (2, Fraction(20, 9))

@@ -473,13 +473,13 @@ def test_a_later_question_over_a_limit_is_not_sent():
         ({"purpose": "p" * 1001}, "1001 characters"),
         ({"pooling": "mean"}, "pooling must be one of sum, site"),
         ({"strategy": "cels"}, "did you mean 'cells'"),
-        ({"options": {"cells": 0}}, "at least 1"),
+        ({"options": {"cells": 0}}, "from 1 to"),
         ({"options": {"cells": 2.5}}, "whole number"),
         ({"options": {"cell": 2}}, "cell"),
-        ({"strategy": "paper-i", "options": {"rounds": 0}}, "at least 1"),
-        ({"strategy": "paper-i", "options": {"rounds": 1000}}, "below 1000"),
-        ({"strategy": "paper-i", "options": {"hidden": [0]}}, "at least 1"),
-        ({"strategy": "paper-i", "options": {"bins": -1}}, "at least 1"),
+        ({"strategy": "paper-i", "options": {"rounds": 0}}, "from 1 to 999"),
+        ({"strategy": "paper-i", "options": {"rounds": 1000}}, "from 1 to 999"),
+        ({"strategy": "paper-i", "options": {"hidden": [0]}}, "from 1 to"),
+        ({"strategy": "paper-i", "options": {"bins": -1}}, "from 1 to"),
     ],
 )
 def test_a_wrong_argument_is_a_local_error(arguments, text):

@@ -66,7 +66,7 @@ def cell_count_rule(
     Args:
         n_source: Number of source records, at least 2.
         n_target: Number n_t of target records at all sites together, as declared; at least 1.
-        epsilon: Privacy loss of the question at one site, positive.
+        epsilon: Privacy loss of one partition for one record, positive.
         sites: Number m of independent noises summed; 1 under secure summation of one noise.
         signed: Whether signed counts are asked, whose noise has half the variance of a difference of two counts.
         most: Upper bound.

@@ -57,8 +57,8 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
     known = [option for maker in OPTIONS.get(name, (STRATEGIES[name],)) for option in names_of(maker)]
-    for option in options:
-        if option not in known:
+    for option in map(str, options):
+        if option not in known and "**" not in known:
             raise ConfigurationError(f"strategy {name!r} takes no option {option!r}{suggest(option, known)}")
     try:
         return STRATEGIES[name](**options)

@@ -27,6 +27,11 @@ def train_alone(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
     return train_networks([data], options)[0]
 
 
+def assumed_size(round_sizes: Sequence[int | None], source_size: int) -> int:
+    """Private records at some curators: the declared round sizes; one that declares none counts as the source does."""
+    return sum(size or source_size for size in round_sizes)
+
+
 @dataclass(frozen=True)
 class Problem:
     """What a strategy may know before it asks; nothing here comes from a private record.
@@ -35,7 +40,7 @@ class Problem:
         source: the learner's encoded records.
         epsilon: to spend at each curator, exact.
         sites: curators whose answers are summed.
-        target_size: their declared round sizes added up, or the source's size where one is not declared.
+        target_size: private records at all of them together, see `assumed_size`.
         most_records_per_unit: the largest contribution bound c among them.
         seed: of the learner's own random choices (k-means, networks).
         limits: the tightest of the curators' cards.

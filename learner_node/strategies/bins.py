@@ -6,7 +6,7 @@ that are constant in the source are never asked.
 """
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,11 +117,17 @@ class InformativeStrategy(RoundsStrategy):
         if len(names) == 1:
             return list(bins_of(problem, names, bin_count(problem, epsilon, None, 1), shift=0.5))
         count = self.partition_counts(problem)[number]
-        pairs = sorted(combinations(names, 2), key=lambda pair: -self._told[pair[0]] - self._told[pair[1]])[:count]
         cells = joint_cell_count(problem, epsilon, None, count)
+        room = problem.limits.cells // count
         # Each factor has a further bin for missing values.
-        side = max(1, min(int(np.sqrt(cells)), int(np.sqrt(problem.limits.cells // count)) - 1))
-        return [product_bins(problem.source, *pair, (side, side)) for pair in pairs]
+        side = max(1, min(int(np.sqrt(cells)), int(np.sqrt(room)) - 1))
+        ranked = sorted(combinations(names, 2), key=lambda pair: -self._told[pair[0]] - self._told[pair[1]])
+        # A categorical attribute keeps all its levels: a pair of such may be too large for the curators' limit.
+        products = (product_bins(problem.source, *pair, (side, side)) for pair in ranked)
+        fitting = (product for product in products if product.cell_count(problem.source.schema) <= room)
+        chosen: list[Partition] = list(islice(fitting, count))
+        best = sorted(names, key=lambda name: -self._told[name])
+        return chosen + list(bins_of(problem, [best[0]] * (count - len(chosen)), side, shift=0.5))
 
 
 class VaryingBinsStrategy(RoundsStrategy):

@@ -77,7 +77,8 @@ class CellsStrategy:
         networks: whether networks are trained and averaged with the Gaussian process; False takes a few seconds less.
         same_population: whether the learner knows that its source and the private records come from one population
             (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and
-            signed counts alone are asked. Where it is wrong, the model is, too.
+            signed counts alone are asked. Where it is wrong, or the curators' declared sizes are far off, the model is,
+            too.
         mass_share: of epsilon, for a first question about the masses of a few regions; the rest asks signed counts. 0
             asks both labels' counts in one question.
     """
@@ -94,6 +95,8 @@ class CellsStrategy:
         self._networks = flag("networks", networks)
         self._known = flag("same_population", same_population)
         self._mass_share = part_of_epsilon("mass_share", mass_share)
+        if self._known and self._mass_share:
+            raise ValueError("with same_population the masses are known; leave mass_share out")
         self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
@@ -110,18 +113,22 @@ class CellsStrategy:
         if not answers:
             self._features = standardising_map(problem.source)
         release, share = self._questions()[len(answers)]
-        per_record = float(share * problem.epsilon) / problem.most_records_per_unit
         if release == "mass":
+            per_record = float(share * problem.epsilon) / problem.most_records_per_unit
             self._regions = kmeans_cells(
                 problem.source, self._features, _region_count(problem, per_record), problem.seed
             )
             return CountsBody(partitions=(self._regions,), hypothesis=None)
-        rule = cell_count_rule(
-            len(problem.source), problem.target_size, per_record, problem.sites, signed=release == "signed_error"
-        )
-        cells = self._cells or min(rule, problem.limits.cells)
-        self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
+        self._partition = kmeans_cells(problem.source, self._features, self.cell_count(problem), problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
+
+    def cell_count(self, problem: Problem) -> int:
+        """Cells of the question about labels: the option, or by the rule and the curators' limit."""
+        release, share = self._questions()[-1]
+        per_record = float(share * problem.epsilon) / problem.most_records_per_unit
+        signed = release == "signed_error"
+        rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites, signed=signed)
+        return self._cells or min(rule, problem.limits.cells)
 
     def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
         """Fit the label model to the pooled counts; calibrate it and estimate its accuracy by the same."""
@@ -179,7 +186,7 @@ class CellsStrategy:
 
 
 def _region_count(problem: Problem, per_record: float) -> int:
-    """About four noise deviations of mass a region; at least 2, and at least six source records each."""
+    """About four noise deviations of mass a region; at least 2 where each then has six source records, else 1."""
     deviation = math.sqrt(2.0 * problem.sites) / per_record
     wanted = problem.target_size / (4.0 * deviation)
     return int(max(1, min(max(2.0, wanted), len(problem.source) // 6, problem.limits.cells)))

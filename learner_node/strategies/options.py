@@ -4,22 +4,26 @@ import inspect
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 
 Share = int | float | str | Fraction
+MOST_NUMBER = 1e12
 
 
 def names_of(maker: Callable[..., object]) -> list[str]:
-    """Names of the options that a strategy, or whatever holds its options, takes."""
-    return list(inspect.signature(maker).parameters)
+    """Names of the options that a strategy, or whatever holds its options, takes; "**" where it takes any."""
+    parameters = inspect.signature(maker).parameters.values()
+    return ["**" if each.kind is each.VAR_KEYWORD else each.name for each in parameters]
 
 
 def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
     """The value of an option; ValueError unless it is a whole number in that range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")
-    return value
+    return int(value)
 
 
 def whole_or_none(name: str, value: object) -> int | None:
@@ -28,10 +32,10 @@ def whole_or_none(name: str, value: object) -> int | None:
 
 
 def number(name: str, value: object) -> float:
-    """The value of an option; TypeError unless it is a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number")
-    return value
+    """The value of an option; TypeError unless it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+        raise TypeError(f"{name} must be a number of at most {MOST_NUMBER:g}")
+    return float(value)
 
 
 def widths(value: object) -> tuple[int, ...]:
@@ -43,19 +47,21 @@ def widths(value: object) -> tuple[int, ...]:
 
 def flag(name: str, value: object) -> bool:
     """The value of an option; TypeError unless it is true or false."""
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be true or false")
-    return value
+    return bool(value)
 
 
 def part_of_epsilon(name: str, value: object) -> Fraction:
     """Of epsilon, exact, in [0, 1); 0 cannot be read as a positive rational, so it is told apart first."""
-    if value in (0, "0") and not isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, Share):
+        raise TypeError(f'{name} must be a number at least 0 and below 1, such as 0.1 or "1/10"')
+    if value in (0, "0"):
         return Fraction(0)
     try:
         share = parse_rational(value)
     except ConfigurationError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise ValueError(f"{name} must be at least 0 and below 1: {error}") from None
     if share >= 1:
         raise ValueError(f"{name} must be at least 0 and below 1")
     return share
@@ -73,7 +79,8 @@ def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction,
     """
     if shares is None:
         return (Fraction(1, rounds),) * rounds
-    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != rounds:
+    listed = isinstance(shares, Sequence) and not isinstance(shares, str)
+    if not listed or len(shares) != rounds or not all(isinstance(share, Share) for share in shares):
         raise ValueError(f"shares must be a list of {rounds} positive numbers, one for each round")
     try:
         exact = [parse_rational(share) for share in shares]

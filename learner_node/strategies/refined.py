@@ -23,6 +23,7 @@ from learner_node.strategies.rounds import RoundsStrategy, joint_cell_count
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Mlp
 from protocol.partitions import Partition, ScoreBins
+from protocol.plans import MOST_QUERIES
 
 HIDDEN = (32, 32)
 CERTAIN = 0.05
@@ -53,7 +54,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         tree: bool = False,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        whole("rounds", rounds, least=2)
+        whole("rounds", rounds, least=2, most=MOST_QUERIES)
         super().__init__(rounds, shares)
         self._cells = whole_or_none("cells", cells)
         self._tree = flag("tree", tree)
@@ -105,7 +106,7 @@ class NewFeaturesStrategy(RoundsStrategy):
         hidden: Sequence[int] = HIDDEN,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        whole("rounds", rounds, least=2)
+        whole("rounds", rounds, least=2, most=MOST_QUERIES)
         super().__init__(rounds, shares)
         self._cells = whole_or_none("cells", cells)
         self._score, self._learned = flag("score", score), flag("learned", learned)
