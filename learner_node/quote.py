@@ -203,7 +203,7 @@ def _study(
     rows = rng.integers(len(problem.source), size=problem.target_size)
     target = problem.source.take(rows)
     truth = rng.random(problem.target_size) < labels.probability[rows]
-    # Networks would take ten times as long and move the expectation by less than its range.
+    # Networks would take twice as long and move the expectation by less than its range.
     lighter = {"networks": False, **options} if strategy == CELLS_STRATEGY else options
     chosen = make_strategy(strategy, lighter)
     answers: list[CountsAnswer] = []

@@ -275,11 +275,15 @@ def _print_skipped(skipped: Mapping[str, str]) -> None:
 
 @app.command()
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
-    source: Annotated[str, typer.Argument(help="Unlabelled records (.csv, .parquet) or a built-in scenario.")] = "wdbc",
+    source: Annotated[
+        str, typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), or a scenario: its name or TOML file.")
+    ] = "wdbc",
     schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
     learner: Annotated[str, typer.Option(help="Which learner of the scenario. [its first]")] = "",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
-    sites: Annotated[int | None, typer.Option(min=1, help="Curators whose answers are summed. [1]")] = None,
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Curators whose answers are summed. [1, or the scenario's]")
+    ] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
     contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
     strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",

@@ -1,4 +1,4 @@
-"""The label model of the `cells` strategy: noisy label counts of cells in, label probabilities out."""
+"""The label model of all strategies but the paper's: noisy label counts of cells in, label probabilities out."""
 
 from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.gaussian_process import cell_count_rule, fit_label_model, fit_with_cell_posterior

@@ -74,7 +74,7 @@ class CellsStrategy:
     Args:
         cells: number of cells; None takes about three noise deviations of signed count a cell, and no more than the
             curators allow.
-        networks: whether networks are trained and averaged with the Gaussian process; False takes a few seconds less.
+        networks: whether networks are trained and averaged with the Gaussian process; False takes two seconds less.
         same_population: whether the learner knows that its source and the private records come from one population
             (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and
             signed counts alone are asked. Where it is wrong, or the curators' declared sizes are far off, the model is,

@@ -1,7 +1,7 @@
 """The paper's perspectives that leave the attributes (section 5): new features, and cells refined where it matters.
 
-Both ask k-means cells of the source first. `new-features` then asks bins of the score of the learned hypothesis and of
-projections on which the label depends; `adaptive-cells` then asks cells that are finer where the first answer left the
+Both ask k-means cells of the source first. `new-features` then asks bins of projections on which the label depends, or
+of the score of the learned hypothesis; `adaptive-cells` then asks cells that are finer where the first answer left the
 labels open.
 """
 

@@ -140,7 +140,7 @@ ENTRIES: dict[str, Entry] = {
         ),
         ours(
             "cells-smooth",
-            "the same without networks",
+            "cells without networks",
             strategy="cells",
             options=no_networks,
             claims=accuracy_claims,
@@ -158,7 +158,7 @@ ENTRIES: dict[str, Entry] = {
                 ("varying-bins", "bins of every attribute, other edges each round"),
                 ("random-subsets", "bins of some attributes, others each round"),
                 ("informative", "bins, then products of the most informative attributes"),
-                ("new-features", "cells, then bins of the learnt score and projections"),
+                ("new-features", "cells, then bins of projections along which the label changes"),
             )
         ),
         *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
