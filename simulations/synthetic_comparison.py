@@ -29,7 +29,7 @@ from simulations.campaign.store import Store, read_cells
 from simulations.campaign.workers import FailedRunsError, Progress, computed_by
 from simulations.comparison.outcome import INFINITE, epsilon_order
 from simulations.comparison.problems import PROBLEMS, load_split
-from simulations.peers import marginals
+from simulations.peers import marginals, peer_versions
 from simulations.peers.environment import peers_python
 from simulations.synthetic_generators import DELTA, GENERATORS
 from simulations.synthetic_utility import BINS, MEASURES, Columns, WeightedRecords, utility
@@ -185,7 +185,7 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         ConfigurationError: no environment for AIM and MST, or cells of other settings.
         DataUnavailableError: a problem's records are not to be had.
     """
-    if any(GENERATORS[name].needs_environment for name in request.generators):
+    if needs_environment(request):
         peers_python()
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
@@ -272,6 +272,11 @@ def _settings(seed: int) -> Mapping[str, object]:
     }
 
 
+def needs_environment(request: Request) -> bool:
+    """Whether AIM or MST is asked for."""
+    return any(GENERATORS[name].needs_environment for name in request.generators)
+
+
 def _note(request: Request, seconds: float) -> None:
     session = Provenance(
         command=request.command,
@@ -279,7 +284,7 @@ def _note(request: Request, seconds: float) -> None:
         seed=request.seed,
         seconds=seconds,
         jobs=request.jobs,
-        versions=versions(),
+        versions=versions(peer_versions() if needs_environment(request) else None),
         noise="OpenDP",
         commit=commit_of(Path(__file__).resolve().parents[1]),
         cores=cores(),

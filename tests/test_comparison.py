@@ -382,7 +382,7 @@ def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeyp
     def broken_off():
         raise PeerFailedError("broken off")
 
-    monkeypatch.setattr("simulations.comparison.command.peer_versions", broken_off)
+    monkeypatch.setattr("simulations.peers.environment_versions", broken_off)
 
     def interrupt(_what, done, total):
         if len(quick) == 9:

@@ -110,7 +110,7 @@ def test_without_an_environment_a_peer_says_what_to_do_and_versions_leave_it_out
     monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "none"))
     with pytest.raises(PeerUnavailableError, match="`make peers`"):
         run_peer(make_task("dp-logistic"))
-    assert {"python", "numpy", "scikit-learn"} == peer_versions().keys()
+    assert peer_versions() == {}
 
 
 def test_a_dead_process_is_replaced(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from simulations.comparison.page import build_page
 from simulations.comparison.problems import load_split
 from simulations.comparison.runner import CELLS, Finish, Work, run_all
 from simulations.comparison.summary import compare_outcomes
-from simulations.peers import PeerFailedError, peer_versions
+from simulations.peers import peer_versions
 
 NAME = "comparison"
 RESULTS, DETAILS, PAGE, MARKDOWN = "results.csv", "details.csv", "report.html", "README.md"
@@ -140,11 +140,5 @@ def _note(request: Request, seconds: float, skipped: Mapping[str, str], peers: M
 
 
 def _of_peers(work: Work) -> dict[str, str]:
-    """Versions in the peers' own environment, where one was asked for and answers."""
-    if not any(ENTRIES[name].group == "peer" for name in work.strategies):
-        return {}
-    try:
-        found = peer_versions()
-    except PeerFailedError:
-        return {}
-    return {name: version for name, version in found.items() if name.startswith("peers/")}
+    """Versions in the peers' own environment, where a peer was asked for."""
+    return peer_versions() if any(ENTRIES[name].group == "peer" for name in work.strategies) else {}

@@ -4,9 +4,7 @@ All of them are trained in site on the pooled private records; ours never sees o
 settings, is in docs/peers.md.
 """
 
-import platform
 import time
-from importlib.metadata import version
 
 from protocol.errors import ConfigurationError
 from simulations.peers.environment import checked, environment_versions, run_in_environment
@@ -47,10 +45,8 @@ def run_peer(task: PeerTask) -> PeerResult:
 
 
 def peer_versions() -> dict[str, str]:
-    """Versions of what peers run on; "peers/..." are those of the peers' environment, left out where there is none."""
-    found = {"python": platform.python_version()} | {name: version(name) for name in ("scikit-learn", "numpy")}
+    """Versions in the peers' environment as "peers/...", nothing where there is none or it does not answer."""
     try:
-        found |= {f"peers/{name}": its for name, its in environment_versions().items()}
-    except PeerUnavailableError:
-        return found
-    return found
+        return {f"peers/{name}": its for name, its in environment_versions().items()}
+    except (PeerUnavailableError, PeerFailedError):
+        return {}
