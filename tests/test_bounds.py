@@ -62,7 +62,7 @@ def partition(tiny):
 # --- the learner ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "cells"), [("cells-1", 30), ("networks-0.1", 6)])
+@pytest.mark.parametrize(("name", "cells"), [("cells-1", 40), ("networks-0.1", 5)])
 def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     setting = SETTINGS[name]
     epsilon = Fraction(setting.epsilon)
