@@ -100,11 +100,11 @@ def test_a_seed_fixes_the_noise(tiny, partition):
 
 
 def test_cells_follow_the_rule_and_the_source(tiny):
-    assert cell_count(tiny, SETTINGS["cells-1"]) == cell_count(tiny, SETTINGS["no-noise"]) == 30
-    assert cell_count(tiny, SETTINGS["cells-0.1"]) == 6
+    assert cell_count(tiny, SETTINGS["cells-1"]) == cell_count(tiny, SETTINGS["no-noise"]) == 40
+    assert cell_count(tiny, SETTINGS["cells-0.1"]) == 5
     assert cell_count(tiny, SETTINGS["no-noise-1000"]) == 80
     more = replace(tiny, private=load("A", SETTINGS["cells-1"], 0).private)
-    assert cell_count(more, SETTINGS["private-0.1"]) == 31
+    assert cell_count(more, SETTINGS["private-0.1"]) == 42
     assert cell_count(more, SETTINGS["private-1"]) == 80
 
 
