@@ -130,8 +130,8 @@ CONCLUSIONS = """## What bounds what
 * **B at epsilon 1: resolution.** It has 64 clusters with a band across them and wants more and smaller cells, with more
   records in each, than 2500 records give. Ten times the private records give most; averaging with the networks gives as
   much as no noise would.
-* **CTG-B at epsilon 1: a little of each.** Without noise it is at the bar, with 236 cells and no noise, or averaged over
-  the private records themselves, just above it; 355 test records and five runs resolve little else.
+* **CTG-B at epsilon 1: a little of each.** Without noise it is at the bar; with 236 cells and no noise, or averaged
+  over the private records themselves, just above it; 355 test records and five runs resolve little else.
 * **D** passes both bars. On exact labels its kernel is better than h\\*, so what it loses it loses to cells.
 """
 """Written by hand for the runs of `READ_SEEDS` and shown with those only; who makes them anew reads them anew."""

@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 from scipy.linalg import cholesky, solve_triangular
+from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, at_least, at_most, median, spread
 from curator_node.curator import Curator
@@ -54,7 +55,8 @@ SLOPE = 1.1
 
 def run() -> list[Result]:
     """See the module."""
-    return [*_solve(), *_search(), *_end_to_end(), *_scaling()]
+    with threadpool_limits(1):
+        return [*_solve(), *_search(), *_end_to_end(), *_scaling()]
 
 
 def _processor_seconds(task: Callable[[], object]) -> float:
