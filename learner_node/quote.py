@@ -17,13 +17,13 @@ from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import AnyModel, Problem, class_probabilities, make_strategy
+from learner_node.strategies import STRATEGIES, AnyModel, Problem, class_probabilities, make_strategy
 from learner_node.strategies.base import assumed_size
 from learner_node.strategies.cells import CellsStrategy
-from learner_node.strategies.options import names_of
+from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
-from protocol.plans import PlannedQuery
-from protocol.queries import plan_cost
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries import plan_cost, query_cost
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
@@ -36,6 +36,8 @@ MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
 """Every one of these records is drawn and asked about in memory."""
 _FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
+_SHARES = ((1, 1), (1, 3), (3, 1))
+"""Of the budget for two rounds, where a strategy takes any."""
 _RANGE = (0.05, 0.95)
 
 
@@ -71,6 +73,7 @@ class QuoteRow:
         cost: of the plan at a curator, exact; equals epsilon.
         options: of the strategy.
         queries: questions.
+        split: share of epsilon of each question, exact; they sum to 1.
         cells: cells of the question that has the most, the first of such; all partitions together.
         scale: in that question, of the discrete Laplace noise of one curator in one number, exact.
         count_error: standard error of the sum over curators of one released number, in records.
@@ -87,6 +90,7 @@ class QuoteRow:
     cost: Fraction
     options: Mapping[str, Any]
     queries: int
+    split: tuple[Fraction, ...]
     cells: int
     scale: Fraction
     count_error: float
@@ -111,7 +115,7 @@ def quote(
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
 ) -> list[QuoteRow]:
-    """Quote plans at several epsilons and, for `cells`, several numbers of cells.
+    """Quote plans at several epsilons with several numbers of cells (`cells`) or splits of the budget (two rounds).
 
     Every row is simulated on the same problems, so that rows of one epsilon differ by the plan and not by luck.
 
@@ -119,7 +123,8 @@ def quote(
         source: the learner's encoded records, at least two.
         strategy: key of `STRATEGIES`.
         options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
-            strategy's rule, half of it and twice it.
+            strategy's rule, half of it and twice it. With "shares" among them only those are tried, else, for
+            strategies of two rounds, equal ones, 1 to 3 and 3 to 1.
         epsilons: to spend at each curator, positive, exact, distinct.
         sites: curators whose answers are summed, at most MOST_SITES.
         target_size: private records at all of them together, at most MOST_TARGET_SIZE; None: each has as many as the
@@ -130,7 +135,7 @@ def quote(
         progress: called with (what, done, total).
 
     Returns:
-        Rows by epsilon, then number of cells.
+        Rows by epsilon, then number of cells or split.
 
     Raises:
         ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
@@ -186,7 +191,10 @@ class _Found:
 
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
     """The options to try, and whether they are the usual ones."""
-    make_strategy(strategy, options)
+    plan = make_strategy(strategy, options).plan(problem)
+    if "shares" in names_of(STRATEGIES[strategy]) and len(plan.queries) == 2 and options.get("shares") is None:
+        usual = _split(plan, problem)
+        return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
     n_source = len(problem.source)
@@ -194,6 +202,12 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
     numbers = {max(2, min(n_source, round(rule * factor))) for factor in _FACTORS} | {rule}
     return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
+
+
+def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
+    """Share of each question of the plan's cost."""
+    costs = [query_cost(planned, problem.most_records_per_unit) for planned in plan.queries]
+    return tuple(cost / sum(costs) for cost in costs)
 
 
 def _study(
@@ -275,6 +289,7 @@ def _row(
         cost=plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
         queries=len(plan.queries),
+        split=_split(plan, problem),
         cells=sum(sizes),
         scale=asked.scale.fraction,
         count_error=float(np.sqrt(variance)),

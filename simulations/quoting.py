@@ -156,6 +156,7 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
                 "cost": str(row.cost),
                 "options": dict(row.options),
                 "queries": row.queries,
+                "split": [str(share) for share in row.split],
                 "cells": row.cells,
                 "scale": str(row.scale),
                 "count_error": row.count_error,
@@ -191,11 +192,11 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
             f"accuracy: mean and 90 % range over {rows[0].simulated.problems} problems of the label model's prior, "
             f"where the majority class scores {majority:.2f} and perfect knowledge {best:.2f};\n"
             "an expectation before any answer: the real problem may be easier or harder\n"
-            "bold: suggested, the strategy's own number of cells unless another is clearly better"
+            "bold: suggested, the strategy's own cells and split of the budget unless others are clearly better"
         ),
         box=box.SIMPLE_HEAD,
     )
-    headers = ["epsilon\n= cost", "cells", "noise\nscale", "error of\na count", "error of\na share"]
+    headers = ["epsilon\n= cost", "split", "cells", "noise\nscale", "error of\na count", "error of\na share"]
     headers += ["accuracy", "easy /\nmiddling / hard", "beats\nmajority"]
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
@@ -203,6 +204,7 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         told = row.simulated
         table.add_row(
             _short(row.epsilon),
+            _split(row.split),
             str(row.cells),
             _short(row.scale),
             f"{row.count_error:.1f}",
@@ -213,6 +215,13 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
             style="bold" if row.suggested else None,
         )
     return table
+
+
+def _split(shares: Sequence[Fraction]) -> str:
+    """Shares of the questions: "1", "1/4 3/4", or "3 x 1/3" where they are equal."""
+    if len(shares) > 1 and len(set(shares)) == 1:
+        return f"{len(shares)} x {shares[0]}"
+    return " ".join(map(str, shares))
 
 
 def _short(value: Fraction) -> str:

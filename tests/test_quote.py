@@ -203,3 +203,21 @@ def test_the_quote_asks_as_many_cells_as_the_strategy_would():
     assert usual["signed"].cells == cell_count_rule(300, 600, 0.5, 1, signed=True)
     assert usual["bought"].cells == cell_count_rule(300, 600, 0.45, 1, signed=True)
     assert (usual["signed"].scale, usual["bought"].scale) == (2, Fraction(20, 9))
+
+
+@pytest.mark.parametrize(("strategy", "usual"), [("adaptive-cells", ("1/2", "1/2")), ("informative", ("1/4", "3/4"))])
+def test_splits_of_the_budget_are_tried_where_a_strategy_has_two_rounds(strategy, usual):
+    rows = quote(records(), strategy=strategy, epsilons=[Fraction(1)], target_size=400, problems=3)
+    assert [tuple(map(str, row.split)) for row in rows] == [("1/2", "1/2"), ("1/4", "3/4"), ("3/4", "1/4")]
+    assert [tuple(map(str, row.split)) for row in rows if row.usual] == [usual]
+    assert sum(row.suggested for row in rows) == 1
+    assert all(sum(row.split) == 1 and row.cost == 1 for row in rows)
+    only = quote(
+        records(), strategy=strategy, options={"shares": [2, 1]}, epsilons=[Fraction(1)], target_size=400, problems=3
+    )
+    assert [tuple(map(str, row.split)) for row in only] == [("2/3", "1/3")]
+
+
+@pytest.mark.parametrize(("shares", "shown"), [((1,), "1"), (("1/3",) * 3, "3 x 1/3"), (("1/4", "3/4"), "1/4 3/4")])
+def test_a_split_is_written_short(shares, shown):
+    assert quoting._split([Fraction(share) for share in shares]) == shown
