@@ -35,7 +35,7 @@ from simulations.reproduction.problems import PAPER_DATASETS, draw
 from simulations.reproduction.records import draw_frame, draw_steward
 from simulations.reproduction.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
 
-DATASETS = ("B", "D", "E", "CTG-B")
+DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10
 MANY_CELLS = 1000
 SOURCE_RECORDS_PER_CELL = 3
@@ -95,7 +95,7 @@ SETTINGS = {
         Setting("no-noise", "no noise, as many cells as at 1", "no noise", INFINITE),
         Setting(
             "no-noise-1000",
-            "no noise, 1000 cells (B 833, CTG-B 236)",
+            "no noise, 1000 cells (B 833, CTG 236)",
             "no noise and 1000 cells",
             INFINITE,
             many_cells=True,
