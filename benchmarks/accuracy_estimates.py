@@ -114,7 +114,7 @@ def one(name: str, seed: int, epsilon: float, *, coin: bool) -> dict[str, Any]:
 
 
 def show(path: Path) -> None:
-    """Print a Markdown table of a file's runs."""
+    """Print Markdown tables of a file's runs: by data set, and how far the estimates are off over all of them."""
     groups: dict[tuple[bool, float, str], list[dict[str, Any]]] = defaultdict(list)
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -127,6 +127,15 @@ def show(path: Path) -> None:
     for (coin, epsilon, name), rows in sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1], item[0][2])):
         means = " | ".join(f"{np.mean([row[column] for row in rows]):.3f}" for column in columns)
         sys.stdout.write(f"| {'coin flips' if coin else 'own'} | {epsilon} | {name} | {len(rows)} | {means} |\n")
+    sys.stdout.write(f"\n| labels | epsilon | runs | bias | mean error | mean width |\n|{'---|' * 6}\n")
+    for (coin, epsilon, name), rows in sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1])):
+        if name == "all":
+            off = np.array([row["expected"] - row["accuracy"] for row in rows])
+            width = np.mean([row["high"] - row["low"] for row in rows])
+            sys.stdout.write(
+                f"| {'coin flips' if coin else 'own'} | {epsilon} | {len(rows)} | {off.mean():+.3f} | "
+                f"{np.abs(off).mean():.3f} | {width:.2f} |\n"
+            )
 
 
 def main() -> None:
