@@ -38,7 +38,6 @@ from simulations.reproduction.synthetic import draw_a, draw_b, draw_c, draw_d, d
 DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10
 MANY_CELLS = 1000
-SOURCE_RECORDS_PER_CELL = 3
 GENERATORS = {"A": draw_a, "B": draw_b, "C": draw_c, "D": draw_d, "E": draw_e}
 INFINITE = "inf"
 HEADER = ("dataset", "setting", "epsilon", "cells", "seed", "accuracy")
@@ -214,10 +213,10 @@ def load(dataset: str, setting: Setting, seed: int) -> Data:
 
 def cell_count(data: Data, setting: Setting) -> int:
     """As many as the rule says; without noise, as at epsilon 1."""
+    sizes = len(data.source), len(data.private)
     if setting.many_cells:
-        return min(MANY_CELLS, len(data.source) // SOURCE_RECORDS_PER_CELL)
-    epsilon = 1.0 if setting.epsilon == INFINITE else float(setting.epsilon)
-    return cell_count_rule(len(data.source), len(data.private), epsilon, 1)
+        return cell_count_rule(*sizes, np.inf, 1, most=MANY_CELLS)
+    return cell_count_rule(*sizes, 1.0 if setting.epsilon == INFINITE else float(setting.epsilon), 1)
 
 
 def noisy_counts(data: Data, partition: NearestCentre, epsilon: str, seed: int) -> Floats:

@@ -72,7 +72,6 @@ class QuoteRow:
         epsilon: at each curator, exact.
         cost: of the plan at a curator, exact; equals epsilon.
         options: of the strategy.
-        queries: questions.
         split: share of epsilon of each question, exact; they sum to 1.
         cells: cells of the question that has the most, the first of such; all partitions together.
         scale: in that question, of the discrete Laplace noise of one curator in one number, exact.
@@ -89,7 +88,6 @@ class QuoteRow:
     epsilon: Fraction
     cost: Fraction
     options: Mapping[str, Any]
-    queries: int
     split: tuple[Fraction, ...]
     cells: int
     scale: Fraction
@@ -100,6 +98,11 @@ class QuoteRow:
     accuracies: tuple[float, ...]
     usual: bool
     suggested: bool = False
+
+    @property
+    def queries(self) -> int:
+        """Number of questions."""
+        return len(self.split)
 
 
 def quote(
@@ -288,7 +291,6 @@ def _row(
         epsilon=problem.epsilon,
         cost=plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
-        queries=len(plan.queries),
         split=_split(plan, problem),
         cells=sum(sizes),
         scale=asked.scale.fraction,

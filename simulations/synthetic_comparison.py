@@ -126,6 +126,11 @@ class Request:
     out: Path
     command: str
 
+    @property
+    def needs_environment(self) -> bool:
+        """Whether AIM or MST is asked for."""
+        return any(GENERATORS[name].needs_environment for name in self.generators)
+
     def tasks(self) -> list[Task]:
         """All cells, the first run of everything before the second of anything."""
         return [
@@ -185,7 +190,7 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         ConfigurationError: no environment for AIM and MST, or cells of other settings.
         DataUnavailableError: a problem's records are not to be had.
     """
-    if needs_environment(request):
+    if request.needs_environment:
         peers_python()
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
@@ -272,11 +277,6 @@ def _settings(seed: int) -> Mapping[str, object]:
     }
 
 
-def needs_environment(request: Request) -> bool:
-    """Whether AIM or MST is asked for."""
-    return any(GENERATORS[name].needs_environment for name in request.generators)
-
-
 def _note(request: Request, seconds: float) -> None:
     session = Provenance(
         command=request.command,
@@ -284,7 +284,7 @@ def _note(request: Request, seconds: float) -> None:
         seed=request.seed,
         seconds=seconds,
         jobs=request.jobs,
-        versions=versions(peer_versions() if needs_environment(request) else None),
+        versions=versions(peer_versions() if request.needs_environment else None),
         noise="OpenDP",
         commit=commit_of(Path(__file__).resolve().parents[1]),
         cores=cores(),

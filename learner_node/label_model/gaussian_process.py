@@ -51,13 +51,14 @@ _AVERAGED_KERNELS = 6
 _SMALLEST_WEIGHT = 0.01
 _HOPELESS = 8.0
 _JITTER = 1e-6
+MOST_CELLS = 500
 _FEWEST_CELLS = 5
 _SIGNED_COUNT_DEVIATIONS = 6.0
 _SOURCE_RECORDS_PER_CELL = 3
 
 
 def cell_count_rule(
-    n_source: int, n_target: int, epsilon: float, sites: int, *, signed: bool = False, most: int = 500
+    n_source: int, n_target: int, epsilon: float, sites: int, *, signed: bool = False, most: int = MOST_CELLS
 ) -> int:
     """Return how many cells to draw: about three noise deviations of signed count in each.
 

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.readers.counts import CountsAnswer
 from learner_node.uncertainty import AccuracyEstimate
@@ -70,6 +71,14 @@ class Problem:
                 f"epsilon {self.epsilon} needs a noise scale of {exact}, more than 32 bits; "
                 f"choose a rounder one, such as {self.epsilon.limit_denominator(1000) or Fraction(1, 1000)}"
             ) from None
+
+    def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
+        """What `share` of `epsilon` leaves for one record in each of `partitions` that are asked together."""
+        return float(share * self.epsilon / (self.most_records_per_unit * partitions))
+
+    def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
+        """`cell_count_rule` for this problem's sizes; epsilon is that of one partition for one record."""
+        return cell_count_rule(len(self.source), self.target_size, epsilon, self.sites, signed=signed, most=most)
 
 
 class Model(Protocol):

@@ -126,8 +126,8 @@ class InformativeStrategy(RoundsStrategy):
         products = (product_bins(problem.source, *pair, (side, side)) for pair in ranked)
         fitting = (product for product in products if product.cell_count(problem.source.schema) <= room)
         chosen: list[Partition] = list(islice(fitting, count))
-        best = sorted(names, key=lambda name: -self._told[name])
-        return chosen + list(bins_of(problem, [best[0]] * (count - len(chosen)), side, shift=0.5))
+        best = max(names, key=lambda name: self._told[name])
+        return chosen + list(bins_of(problem, [best] * (count - len(chosen)), side, shift=0.5))
 
 
 class VaryingBinsStrategy(RoundsStrategy):

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_with_cell_posterior
+from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.readers.counts import CountsAnswer
@@ -114,10 +114,8 @@ class CellsStrategy:
             self._features = standardising_map(problem.source)
         release, share = self._questions()[len(answers)]
         if release == "mass":
-            per_record = float(share * problem.epsilon) / problem.most_records_per_unit
-            self._regions = kmeans_cells(
-                problem.source, self._features, _region_count(problem, per_record), problem.seed
-            )
+            regions = _region_count(problem, problem.epsilon_per_record(share))
+            self._regions = kmeans_cells(problem.source, self._features, regions, problem.seed)
             return CountsBody(partitions=(self._regions,), hypothesis=None)
         self._partition = kmeans_cells(problem.source, self._features, self.cell_count(problem), problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
@@ -125,9 +123,7 @@ class CellsStrategy:
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""
         release, share = self._questions()[-1]
-        per_record = float(share * problem.epsilon) / problem.most_records_per_unit
-        signed = release == "signed_error"
-        rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites, signed=signed)
+        rule = problem.cell_rule(problem.epsilon_per_record(share), signed=release == "signed_error")
         return self._cells or min(rule, problem.limits.cells)
 
     def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
@@ -160,7 +156,7 @@ class CellsStrategy:
         if answer.release == "error_correct":
             return Observation(cells, answer.values, scale, answer.sites)
         foreseen = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
-        if answer.release == self._questions()[0][0]:
+        if self._known:
             masses, spread = foreseen, KNOWN_SPREAD
         else:
             masses, spread = self._region_masses(problem, answers[0], foreseen), COUNTED_SPREAD

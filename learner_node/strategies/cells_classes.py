@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import cell_count_rule
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
@@ -54,9 +53,7 @@ class CellsClassesStrategy:
     def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:  # noqa: ARG002
         """Nearest of k centres."""
         most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
-        per_record = float(problem.epsilon) / problem.most_records_per_unit
-        rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites)
-        cells = self._cells or max(1, min(rule, most))
+        cells = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
         self._features = standardising_map(problem.source)
         self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         return CountsBody(partitions=(self._partition,), hypothesis=None)

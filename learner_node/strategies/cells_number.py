@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.distillation import distil
-from learner_node.label_model import cell_count_rule
 from learner_node.label_model.number_model import NumberLabelModel, fit_number_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
@@ -99,8 +98,7 @@ class CellsNumberStrategy:
         """The cells, then one cell of all records."""
         if self._partition is None:
             self._features = standardising_map(problem.source)
-            per_record = float(problem.epsilon) / problem.most_records_per_unit
-            rule = cell_count_rule(len(problem.source), problem.target_size, per_record, problem.sites) // 2
+            rule = problem.cell_rule(problem.epsilon_per_record()) // 2
             cells = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
             self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
         if len(answers) < len(self._hypotheses):

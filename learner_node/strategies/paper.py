@@ -119,9 +119,7 @@ class PaperOptions:
         for name in ("learning_rate", "weight_decay"):
             number(name, getattr(self, name))
         widths(self.hidden)
-        if self.label_alpha is not None and not (
-            np.isfinite(number("label_alpha", self.label_alpha)) and self.label_alpha >= 0
-        ):
+        if self.label_alpha is not None and number("label_alpha", self.label_alpha) < 0:
             raise ValueError(f"label_alpha must be finite and not negative, not {self.label_alpha}")
         _ = self.training
 

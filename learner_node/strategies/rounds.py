@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model
+from learner_node.label_model import LabelModel, Observation, fit_label_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Problem, SourceEstimate
@@ -72,7 +72,7 @@ class RoundsStrategy(ABC):
             self._features = standardising_map(problem.source)
             self._points = coordinates(self._features, problem.source)
         count = self.partition_counts(problem)[number]
-        epsilon = float(self._shares[number] * problem.epsilon / (problem.most_records_per_unit * count))
+        epsilon = problem.epsilon_per_record(self._shares[number], count)
         chosen = self.partitions(problem, number, epsilon)
         self._asked.append([partition.cells(problem.source).astype(np.int64) for partition in chosen])
         return CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1))
@@ -103,12 +103,12 @@ def bin_count(problem: Problem, epsilon: float, wanted: int | None, partitions: 
         wanted: the user's number; None takes about three noise deviations of signed count in each bin, at most 40.
         partitions: asked together; their bins keep to the number of cells that the curators allow, where it can be.
     """
-    rule = cell_count_rule(len(problem.source), problem.target_size, epsilon, problem.sites, most=MOST_BINS)
+    rule = problem.cell_rule(epsilon, most=MOST_BINS)
     # Each attribute has a further bin for missing values.
     return max(1, min(wanted or rule, problem.limits.cells // partitions - 1))
 
 
 def joint_cell_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int = 1) -> int:
     """As `bin_count`, for cells of the whole instance space."""
-    rule = cell_count_rule(len(problem.source), problem.target_size, epsilon, problem.sites)
+    rule = problem.cell_rule(epsilon)
     return max(1, min(wanted or rule, problem.limits.cells // partitions))
