@@ -25,9 +25,9 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.messages import MESSAGE_TYPES, NOBODY, TYPE_NAMES, Message, Receipt
 from protocol.refusals import RefusalCode
 
-LABEL = "expril/1"
+LABEL = "expril/2"
 """Domain separation of production signatures."""
-NOT_PRIVATE_LABEL = "expril/1 simulation, not private"
+NOT_PRIVATE_LABEL = "expril/2 simulation, not private"
 """Label of all that a curator signs whose noise comes from a seed, or which serves a release kind that is not private
 as claimed; never accepted in place of the other."""
 RECEIPT_TYPE = "receipt"
@@ -87,7 +87,11 @@ class SigningKey:
         return self._private.sign(data)
 
     def derive(self, purpose: str) -> bytes:
-        """32 secret bytes for another purpose (HKDF-SHA256, RFC 5869)."""
+        """32 secret bytes for another purpose (HKDF-SHA256, RFC 5869).
+
+        The text keeps the number of the first protocol: one of these keys says which records of a unit are kept, and
+        another choice would let another part of the unit be counted.
+        """
         kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"expril/1 {purpose}".encode())
         return kdf.derive(self._private.private_bytes_raw())
 
@@ -99,7 +103,7 @@ def digest(data: bytes) -> bytes:
 
 def request_digest(sender: bytes, type_name: str, payload: bytes) -> bytes:
     """Identity of a request: the same sender, type and payload are the same request, however often signed."""
-    return digest(_encode_parts(b"expril/1 request", sender, type_name.encode(), payload))
+    return digest(_encode_parts(b"expril/2 request", sender, type_name.encode(), payload))
 
 
 def seal(message: Message, key: SigningKey, *, label: str = LABEL) -> bytes:

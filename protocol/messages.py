@@ -18,9 +18,10 @@ import msgspec
 from protocol.plans import Plan
 from protocol.queries.limits import Limits
 from protocol.rationals import Amount, OptionalAmount
+from protocol.refusals import RETRIABLE
 from protocol.schema import Name, Schema
 
-VERSION = 1
+VERSION = 2
 
 Key = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 """Raw Ed25519 public key: the identity of a curator or learner."""
@@ -30,6 +31,9 @@ StudyId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Seconds since 1970-01-01 UTC."""
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+
+SEALED_BYTES = 1052
+"""Length of a receipt's sealed position, whatever it says: 1,024 bytes of text, a nonce of 12, a tag of 16."""
 
 NOBODY = bytes(32)
 NO_DIGEST = bytes(32)
@@ -69,7 +73,7 @@ class Card(Message, frozen=True, kw_only=True):
     Attributes:
         name: the curator's.
         schema: attributes, bounds, levels, label.
-        privacy_unit: "record", or the name of the unit column.
+        unit: name of the column whose values are the privacy units; None: each record is one.
         most_records_per_unit: the contribution bound c.
         relation: the neighbouring relation of every guarantee.
         round_size: declared approximate number of records, a round figure; None if not declared.
@@ -80,7 +84,7 @@ class Card(Message, frozen=True, kw_only=True):
 
     name: Name
     schema: Schema
-    privacy_unit: Name
+    unit: Name | None
     most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)]
     relation: Name
     round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None
@@ -139,7 +143,10 @@ class StudyClosed(Message, frozen=True, kw_only=True):
 
 
 class Refusal(Message, frozen=True, kw_only=True):
-    """A rule-abiding no. It changes nothing and depends on request, policy and ledger only.
+    """A rule-abiding no. It changes no budget and depends on request, policy and ledger only.
+
+    It is *final* where its code is not in `RETRIABLE` and it names its recipient: the same request gets the same
+    refusal until it expires. Any other leaves the request pending: the same bytes may still be answered.
 
     Attributes:
         code: a `RefusalCode`.
@@ -157,6 +164,11 @@ class Refusal(Message, frozen=True, kw_only=True):
     remaining: OptionalAmount
     scale_factor: OptionalAmount
 
+    @property
+    def final(self) -> bool:
+        """Whether the refused request can never be answered."""
+        return self.recipient != NOBODY and self.code not in RETRIABLE
+
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a curator signs about its ledger with every accepted, released or closed message.
@@ -168,7 +180,10 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         charged: epsilon charged by this request.
         spent_by_study: total after it.
         spent_by_learner: total after it; rounded up to 2^-64 where its denominator exceeds 2^1024.
-        ledger_index, ledger_head: the ledger's chain after it.
+        ledger_head: head of the ledger's chain at the entry that this request made. A secret nonce in each entry makes
+            it unpredictable, so that it tells nothing of other learners.
+        position: that entry's place in the chain and what was spent over all learners, encrypted for the curator alone
+            and of one length.
         issued_at: by the curator's clock.
     """
 
@@ -181,8 +196,8 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     charged: Amount
     spent_by_study: Amount
     spent_by_learner: Amount
-    ledger_index: Annotated[int, msgspec.Meta(ge=0)]
     ledger_head: Digest
+    position: Annotated[bytes, msgspec.Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
     issued_at: Seconds
 
 

@@ -15,8 +15,8 @@ class RefusalCode(StrEnum):
     BAD_SIGNATURE = "bad_signature"
     WRONG_RECIPIENT = "wrong_recipient"
     EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
     UNKNOWN_STUDY = "unknown_study"
-    FOREIGN_STUDY = "foreign_study"
     STUDY_CLOSED = "study_closed"
     STUDY_EXPIRED = "study_expired"
     OUT_OF_ORDER = "out_of_order"
@@ -33,6 +33,10 @@ class RefusalCode(StrEnum):
     TERMS_CHANGED = "terms_changed"
     LEDGER_ROLLED_BACK = "ledger_rolled_back"
     HALTED = "halted"
+    STORE_FULL = "store_full"
+    ANSWER_GONE = "answer_gone"
+    BUSY = "busy"
+    TOO_MANY_REQUESTS = "too_many_requests"
     UNAVAILABLE = "unavailable"
 
 
@@ -42,9 +46,9 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.UNKNOWN_SENDER: "the sender's key is not in this curator's policy; ask its steward to add it",
     RefusalCode.BAD_SIGNATURE: "the signature does not fit the content",
     RefusalCode.WRONG_RECIPIENT: "the message names another recipient",
-    RefusalCode.EXPIRED: "the message's expiry has passed, or lies too far ahead; check the clock and sign anew",
+    RefusalCode.EXPIRED: "the message's expiry has passed; check the clock and sign anew",
+    RefusalCode.NOT_YET_VALID: "the message's expiry lies too far ahead; check the clock, or send the same later",
     RefusalCode.UNKNOWN_STUDY: "no such study is open here; propose it first",
-    RefusalCode.FOREIGN_STUDY: "the study belongs to another learner",
     RefusalCode.STUDY_CLOSED: "the study is closed; propose a new one",
     RefusalCode.STUDY_EXPIRED: "the study's reservation has expired; propose a new study",
     RefusalCode.OUT_OF_ORDER: "this is not the next message of the study",
@@ -61,5 +65,22 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.TERMS_CHANGED: "the steward has changed the terms since this plan was accepted; close it, propose anew",
     RefusalCode.LEDGER_ROLLED_BACK: "the ledger lacks a receipt that this curator signed; its steward must act",
     RefusalCode.HALTED: "this curator has stopped until its steward acts",
+    RefusalCode.STORE_FULL: "this curator can keep no more replies until its steward acts; nothing was charged",
+    RefusalCode.ANSWER_GONE: "this request was answered, and the answer is no longer kept; it is never drawn again",
+    RefusalCode.BUSY: "this request is being answered; send the same again",
+    RefusalCode.TOO_MANY_REQUESTS: "more requests than this curator's policy allows; send the same later",
     RefusalCode.UNAVAILABLE: "the curator cannot serve just now; repeat the same request: it is charged at most once",
 }
+
+RETRIABLE = frozenset(
+    {
+        RefusalCode.NOT_YET_VALID,
+        RefusalCode.LEDGER_ROLLED_BACK,
+        RefusalCode.HALTED,
+        RefusalCode.STORE_FULL,
+        RefusalCode.BUSY,
+        RefusalCode.TOO_MANY_REQUESTS,
+        RefusalCode.UNAVAILABLE,
+    }
+)
+"""Refusals that may pass: the same request may still be answered, so it stays pending."""

@@ -33,7 +33,7 @@ from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
 
-START = digest(b"expril/1 transcript")
+START = digest(b"expril/2 transcript")
 
 
 class ReplayError(ExprilError):

@@ -14,6 +14,7 @@ class State(StrEnum):
 
     NEW = "new"
     PROPOSED = "proposed"
+    REFUSED = "refused"
     OPEN = "open"
     ASKED = "asked"
     CLOSING = "closing"
@@ -22,7 +23,11 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What moves a study: the message types, and the passing of the reservation's expiry."""
+    """What moves a study: the message types, and the passing of the reservation's expiry.
+
+    A refusal is one that is final (`Refusal.final`); another leaves the study where it is. A proposal that was refused
+    for good is never tried again: another one is another study, with an identity of its own.
+    """
 
     PROPOSAL = "study_proposal"
     ACCEPTED = "study_accepted"
@@ -36,7 +41,7 @@ class Event(StrEnum):
 
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.NEW: {Event.PROPOSAL: State.PROPOSED},
-    State.PROPOSED: {Event.ACCEPTED: State.OPEN, Event.REFUSAL: State.NEW},
+    State.PROPOSED: {Event.ACCEPTED: State.OPEN, Event.REFUSAL: State.REFUSED},
     State.OPEN: {Event.QUERY: State.ASKED, Event.CLOSE: State.CLOSING, Event.EXPIRY: State.EXPIRED},
     State.ASKED: {
         Event.RELEASE: State.OPEN,
@@ -45,6 +50,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.EXPIRY: State.EXPIRED,
     },
     State.CLOSING: {Event.CLOSED: State.CLOSED, Event.REFUSAL: State.OPEN},
+    State.REFUSED: {},
     State.CLOSED: {},
     State.EXPIRED: {},
 }
