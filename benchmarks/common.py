@@ -21,8 +21,7 @@ from flwr.clientapp import ClientApp
 from curator_node.client_app import make_client_app
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import Ledger, memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -161,13 +160,14 @@ def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.
         label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=max(1, records)
     )
     dataset = PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=2**24)
-    ledger = Ledger(MemoryStore())
+    key = SigningKey.generate()
+    ledger = memory_ledger(key)
     policy = Policy(
         name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),)
     )
     noise = OpenDPNoise()
     curator = Curator(
-        dataset=dataset, ledger=ledger, key=SigningKey.generate(), policy=policy, clock=lambda: NOW, noise=noise
+        dataset=dataset, ledger=ledger, key=key, policy=policy, clock=lambda: NOW, noise=noise
     )
     return Site(curator, dataset, ledger, noise)
 

@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import Result, at_least, at_most, median, spread
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -187,8 +186,8 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     key = SigningKey.generate()
     curator = Curator(
         dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**28),
-        ledger=Ledger(MemoryStore()),
-        key=SigningKey.generate(),
+        ledger=memory_ledger(key),
+        key=key,
         policy=Policy(
             name="site",
             cap=MOST,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import NOW, Result, at_most, interleaved, median, spread
 from curator_node.ledger import Caps, Ledger, Reservation
-from curator_node.ledger_store import DatabaseStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, sqlite_url
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import query_cost
 from protocol.rationals import Rational

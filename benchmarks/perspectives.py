@@ -19,8 +19,7 @@ import polars as pl
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -69,8 +68,8 @@ class Site:
         learner = LearnerPolicy(name="learner", key=self._key.public.hex(), cap=MOST)
         self._curator = Curator(
             dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**26),
-            ledger=Ledger(MemoryStore()),
-            key=SigningKey.generate(),
+            ledger=memory_ledger(key),
+            key=key,
             policy=Policy(name="site", cap=MOST, learners=(learner,)),
             clock=_now,
             noise=OpenDPNoise(),

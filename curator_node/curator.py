@@ -1,24 +1,41 @@
 """The curator: `handle(bytes) -> bytes`.
 
-Order of every answered query: verify, charge durably, compute, add noise, store the signed release, send. A repeat
-of a request returns the stored bytes: no new noise, no new charge. A refusal changes nothing and depends on the
-request, the policy and the ledger, never on a record. Data, ledger, keys, clock and noise are passed in; transport
-is in `client_app`, the rules of each request in `requests`.
+Order of every answered query: verify, charge durably, compute, add noise, store the signed release together with the
+entry that holds its digest, move the mark, send. A repeat of a request returns the stored bytes: no new noise, no new
+charge. A refusal changes no budget and depends on the request, the policy and the ledger, never on a record. Data,
+ledger, keys, clock and noise are passed in; transport is in `client_app`, the rules of each request in `requests`.
 """
 
+import json
 import logging
 import math
+import secrets
 import threading
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
+
+import msgspec
 
 from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Caps, HaltedError, InsufficientBudgetError, Ledger, Reservation
-from curator_node.ledger_entries import StudyAccount
+from curator_node.ledger import (
+    AnswerGoneError,
+    Caps,
+    HaltedError,
+    InsufficientBudgetError,
+    Ledger,
+    Owed,
+    Reservation,
+    StoreFullError,
+    StudyAccount,
+    StudyKey,
+    TooManyStudiesError,
+)
+from curator_node.ledger.sealing import Sealer
 from curator_node.mechanisms import NoiseSource, Stamp
+from curator_node.meters import Meter
 from curator_node.policy import Policy
+from curator_node.receipts import Receipts
 from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
 from protocol.envelopes import (
     LABEL,
@@ -27,22 +44,18 @@ from protocol.envelopes import (
     SigningKey,
     digest,
     open_envelope,
-    open_receipt,
     request_digest,
     seal,
-    seal_receipt,
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from protocol.messages import (
-    NO_DIGEST,
     NO_STUDY,
     NOBODY,
     Card,
     CardRequest,
     Message,
     Query,
-    Receipt,
     Refusal,
     Release,
     StudyAccepted,
@@ -50,11 +63,21 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.queries import plan_cost, query_cost, query_kind
+from protocol.plans import PlannedQuery
+from protocol.queries import query_cost, query_kind
 from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
 log = logging.getLogger(__name__)
+
+ENVELOPE_ROOM = 8192
+"""What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
+
+
+def ledger_terms(unit: str | None, label: str) -> str:
+    """What a ledger's charges mean; a unit column is quoted, so that none can be taken for "each record"."""
+    protected = "each record" if unit is None else f"column {json.dumps(unit, ensure_ascii=False)}"
+    return f"privacy unit: {protected}; signatures: {json.dumps(label)}"
 
 
 class Curator:
@@ -67,6 +90,7 @@ class Curator:
         policy: its steward's.
         clock: seconds since 1970 as an int.
         noise: where noise comes from.
+        entropy: n -> n random bytes, for nonces; never for noise.
 
     Attributes:
         policy: its steward's.
@@ -86,6 +110,7 @@ class Curator:
         policy: Policy,
         clock: Callable[[], int],
         noise: NoiseSource,
+        entropy: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         if noise.seeded and not policy.simulation:
             raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
@@ -96,10 +121,13 @@ class Curator:
         self._clock = clock
         self._noise = noise
         self.label = NOT_PRIVATE_LABEL if noise.seeded or not policy.private else LABEL
-        terms = f"privacy unit {dataset.steward.unit or 'record'}; signatures {self.label}"
-        ledger.bind(terms, clock())
-        self._lock = threading.Lock()
-        self._priced: set[bytes] = set()
+        ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
+        self._receipts = Receipts(key, Sealer(key, entropy), self.label)
+        self._meter = Meter()
+        # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
+        self._lock = threading.RLock()
+        self._counting = threading.Lock()
+        self._in_hand: set[bytes] = set()
 
     @property
     def identity(self) -> bytes:
@@ -107,27 +135,35 @@ class Curator:
         return self._key.public
 
     def handle(self, data: bytes) -> bytes:
-        """Answer one envelope with one envelope; raises only where clock or key do.
+        """Answer one envelope with one envelope; raises only where clock or key do. Several threads may call it.
 
         Whatever else goes wrong inside becomes a refusal with a constant text. The steward's log gets the kind of
         error, never its text, which could hold a value.
         """
-        with self._lock:
-            try:
-                return self._answer(data)
-            except Exception as error:  # noqa: BLE001 - the last wall: no exception text may cross the wire
-                log.error("a request could not be served: %s", type(error).__name__)  # noqa: TRY400
-                return self._refuse(data, None, RemoteProtocolError(RefusalCode.UNAVAILABLE))
+        try:
+            return self._answer(data)
+        except Exception as error:  # noqa: BLE001 - the last wall: no exception text may cross the wire
+            log.error("a request could not be served: %s", type(error).__name__)  # noqa: TRY400
+            return self._seal(self._refusal(data, None, RemoteProtocolError(RefusalCode.UNAVAILABLE)))
 
     def _answer(self, data: bytes) -> bytes:
-        message: Message | None = None
         try:
             message, identity = self._authenticate(data)
+        except RemoteProtocolError as error:
+            return self._refuse(data, None, b"", error)
+        try:
             return self._serve(data, message, identity)
         except InsufficientBudgetError as error:
-            return self._refuse_budget(data, message, error)
+            remaining = shorten(error.remaining, math.floor)
+            factor = amount(error.requested / remaining) if remaining else ""
+            refusal = RemoteProtocolError(RefusalCode.OVER_BUDGET, "plan", f"a cost of at most {remaining}")
+            return self._refuse(data, message, identity, refusal, scale_factor=factor)
+        except AnswerGoneError as error:
+            if not error.evicted:
+                log.error("the stored reply of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
+            return self._refuse(data, message, identity, RemoteProtocolError(RefusalCode.ANSWER_GONE))
         except RemoteProtocolError as error:
-            return self._refuse(data, message, error)
+            return self._refuse(data, message, identity, error)
 
     def _authenticate(self, data: bytes) -> tuple[Message, bytes]:
         """Bytes to a verified message of a known learner, and its request digest."""
@@ -140,30 +176,49 @@ class Curator:
     def _serve(self, data: bytes, message: Message, identity: bytes) -> bytes:
         if message.recipient != self.identity:
             raise RemoteProtocolError(RefusalCode.WRONG_RECIPIENT)
-        kept = self._ledger.store.reply(identity)
-        if kept is not None:
-            return kept
-        now = self._clock()
-        check_time(message, now, self.policy)
-        if isinstance(message, CardRequest):
-            return self._seal(self._card(data, message))
-        self._ledger.expire(now)
+        with self._lock:
+            now = self._clock()
+            self._ledger.refresh(now)
+            if identity in self._ledger.account.answers:
+                return self._settled(self._ledger.reply(identity))
+            self._check_remembered(identity)
+            if limit := self._meter.admit(StudyKey(message.sender, message.study), now, self.policy):
+                raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
+            if identity in self._in_hand:
+                raise RemoteProtocolError(RefusalCode.BUSY)
+            if not self._ledger.known(identity):
+                check_time(message, now, self.policy)
+            if isinstance(message, CardRequest):
+                return self._seal(self._card(data, message))
+            if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
+                limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
+                raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
+            self._ledger.expire(now)
+            self._in_hand.add(identity)
         try:
-            reply = self._advance_study(data, message, identity, now)
+            return self._take(data, message, identity)
         except HaltedError:
             raise RemoteProtocolError(RefusalCode.HALTED) from None
+        except StoreFullError:
+            raise RemoteProtocolError(RefusalCode.STORE_FULL) from None
+        except TooManyStudiesError as error:
+            raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", str(error)) from None
         except LocalProtocolError:
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER) from None
-        return self._ledger.store.store_reply(identity, self._seal(reply))
+        finally:
+            with self._lock:
+                self._in_hand.discard(identity)
 
-    def _advance_study(self, data: bytes, message: Message, identity: bytes, now: int) -> Message:
+    def _take(self, data: bytes, message: Message, identity: bytes) -> bytes:
         match message:
-            case StudyProposal():
-                return self._propose(data, message, identity, now)
             case Query():
-                return self._query(data, message, identity, now)
+                return self._query(data, message, identity)
+            case StudyProposal():
+                with self._lock:
+                    return self._propose(data, message, identity)
             case StudyClose():
-                return self._close(data, message, identity, now)
+                with self._lock:
+                    return self._close(data, message, identity)
         raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", "a request of a learner")
 
     def _card(self, data: bytes, message: CardRequest) -> Card:
@@ -172,7 +227,7 @@ class Curator:
             **self._header(data, message),
             name=self.policy.name,
             schema=steward.schema,
-            privacy_unit=steward.unit or "record",
+            unit=steward.unit,
             most_records_per_unit=steward.most_records_per_unit,
             relation="; ".join(sorted({query_kind(kind).relation for kind in self.policy.limits.query_kinds})),
             round_size=steward.round_size,
@@ -181,151 +236,170 @@ class Curator:
             least_cost=amount(self.policy.least),
         )
 
-    def _propose(self, data: bytes, message: StudyProposal, identity: bytes, now: int) -> StudyAccepted:
+    def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
+        now = self._clock()
         self._check_rollback(message, now)
-        account = self._ledger.account
-        known = account.studies.get(message.study)
-        if known is not None and known.last_request != identity:
-            raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-        cost = check_plan(message.plan, self.policy, self._dataset.steward)
-        if known is None:
-            open_studies = account.open_by_learner.get(message.sender, set())
-            if len(open_studies) >= self.policy.open_studies:
-                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self.policy.open_studies} open")
-            if account.ordinals.get(message.sender, 0) >= self.policy.studies:
-                raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", f"at most {self.policy.studies} ever")
+        key = StudyKey(message.sender, message.study)
+        if not self._ledger.known(identity):
+            if key in self._ledger.account.studies:
+                raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
+            costs = check_plan(message.plan, self.policy, self._dataset.steward)
+            self._ledger.make_room(ENVELOPE_ROOM, self.policy.reply_bytes, now)
             wanted = Reservation(
-                study=message.study,
-                learner=message.sender,
+                key=key,
                 plan=message.plan,
-                cost=cost,
+                costs=costs,
                 request=identity,
                 expires_at=now + self.policy.reservation_seconds,
                 purpose=message.purpose,
             )
-            known = self._ledger.reserve(wanted, self._caps(message.sender), now)
-        return StudyAccepted(
-            **self._header(data, message),
-            cost=amount(cost),
-            reserved_until=known.expires_at,
-            receipt=self._receipt(message, identity, now),
-        )
+            self._ledger.reserve(wanted, self._caps(message.sender), now)
+        study = self._ledger.account.studies[key]
 
-    def _query(self, data: bytes, message: Query, identity: bytes, now: int) -> Release:
-        study = self._study(message)
-        check_next(message, identity, study, self._last_reply(study))
+        def accept(owed: Owed) -> bytes:
+            accepted = StudyAccepted(
+                **self._header(data, message),
+                cost=amount(owed.amount),
+                reserved_until=study.expires_at,
+                receipt=self._receipts.write(self._ledger.account, owed, identity, now),
+            )
+            return self._seal(accepted)
+
+        return self._settled(self._ledger.answer(identity, accept, now))
+
+    def _query(self, data: bytes, message: Query, identity: bytes) -> bytes:
+        with self._lock:
+            study = self._study(message)
+            if not self._ledger.known(identity):
+                check_next(message, study)
         body, planned = check_query(message, study.plan, self._dataset.steward, self.policy)
-        most = self._dataset.steward.most_records_per_unit
-        self._check_terms(message.study, study)
-        cost = query_cost(planned, most)
-        self._ledger.charge(message.study, message.sequence, cost, identity, now, self._caps(message.sender))
+        with self._lock:
+            self._charge(message, identity, planned, body)
         learner = self.policy.learner(message.sender)
         stamp = Stamp(learner.name if learner else "", study.ordinal, message.sequence)
-        released = ANSWERERS[message.kind](body, planned, self._dataset, self._noise, stamp)
-        receipt = self._receipt(message, identity, now, charged=cost, release=digest(released))
-        return Release(**self._header(data, message), kind=message.kind, body=released, receipt=receipt)
+        with self._counting:
+            released = ANSWERERS[message.kind](body, planned, self._dataset, self._noise, stamp)
+        with self._lock:
+            now = self._clock()
 
-    def _close(self, data: bytes, message: StudyClose, identity: bytes, now: int) -> StudyClosed:
+            def release(owed: Owed) -> bytes:
+                receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(released))
+                return self._seal(
+                    Release(**self._header(data, message), kind=message.kind, body=released, receipt=receipt)
+                )
+
+            return self._settled(self._ledger.answer(identity, release, now))
+
+    def _charge(self, message: Query, identity: bytes, planned: PlannedQuery, body: Any) -> None:
+        now = self._clock()
+        self._ledger.refresh(now)
         study = self._study(message)
-        if study.last_request != identity:
+        cost = query_cost(planned, self._dataset.steward.most_records_per_unit)
+        if cost != study.costs[message.sequence - 1]:
+            # The steward changed the unit bound: what was reserved, or already charged, is not the price.
+            raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
+        if not self._ledger.known(identity):
+            check_next(message, study)
+            size = ENVELOPE_ROOM + query_kind(planned.kind).release_bytes(body, planned, self._dataset.schema)
+            self._ledger.make_room(size, self.policy.reply_bytes, now)
+            self._ledger.charge(study.key, message.sequence, cost, identity, now, self._caps(message.sender))
+
+    def _close(self, data: bytes, message: StudyClose, identity: bytes) -> bytes:
+        now = self._clock()
+        study = self._study(message)
+        if not self._ledger.known(identity):
             check_not_ended(study)
             if message.sequence <= study.sequence:
                 raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", "the next sequence of the study")
-        refund = self._ledger.close_study(message.study, message.sequence, identity, now)
-        receipt = self._receipt(message, identity, now)
-        return StudyClosed(**self._header(data, message), refunded=amount(refund), receipt=receipt)
+            self._ledger.close_study(study.key, message.sequence, identity, now)
+
+        def close(owed: Owed) -> bytes:
+            receipt = self._receipts.write(self._ledger.account, owed, identity, now)
+            return self._seal(StudyClosed(**self._header(data, message), refunded=amount(owed.amount), receipt=receipt))
+
+        return self._settled(self._ledger.answer(identity, close, now))
+
+    def _settled(self, reply: bytes) -> bytes:
+        """A reply that may leave: this process's mark is at, or after, what it rests on."""
+        self._ledger.settle()
+        return reply
 
     def _study(self, message: Message) -> StudyAccount:
-        study = self._ledger.account.studies.get(message.study)
+        study = self._ledger.account.studies.get(StudyKey(message.sender, message.study))
         if study is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
-        if study.learner != message.sender:
-            raise RemoteProtocolError(RefusalCode.FOREIGN_STUDY)
         return study
 
-    def _check_terms(self, identity: bytes, study: StudyAccount) -> None:
-        """Refuse where the steward changed the unit bound: what was reserved, or already charged, is not the price."""
-        if identity not in self._priced:
-            if plan_cost(study.plan, self._dataset.steward.most_records_per_unit) != study.cost:
-                raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
-            self._priced.add(identity)
-
-    def _last_reply(self, study: StudyAccount) -> bytes | None:
-        return self._ledger.store.reply(study.last_request)
-
     def _check_rollback(self, message: StudyProposal, now: int) -> None:
-        """Halt where the learner holds a receipt that this ledger does not know and its steward has not seen."""
-        suspect = digest(message.newest_receipt)
-        if not message.newest_receipt or suspect in self._ledger.account.acknowledged:
+        """Halt where the learner holds a receipt of an entry that this ledger lacks and its steward has not seen."""
+        if not message.newest_receipt:
             return
         try:
-            receipt = open_receipt(message.newest_receipt, self.identity, label=self.label)
+            suspect = self._receipts.suspect(message.newest_receipt, self._ledger.account)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
-        hashes = self._ledger.account.hashes
-        if receipt.ledger_index >= len(hashes) or hashes[receipt.ledger_index] != receipt.ledger_head:
-            self._ledger.halt(
-                now,
-                f"ledger entry {receipt.ledger_index} of a receipt is missing: rolled back or edited; by that "
-                f"receipt learner {receipt.learner.hex()} had spent {receipt.spent_by_learner}; ask for its newest one",
-                suspect=suspect,
+        if suspect is not None:
+            note = (
+                f"ledger entry {suspect.position.index} of a receipt of learner {suspect.learner.hex()} is missing: "
+                "rolled back or edited"
             )
+            self._ledger.halt(now, note, suspect=suspect)
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
+    def _check_remembered(self, identity: bytes) -> None:
+        """Raise the final refusal that this very request got before."""
+        kept = self._ledger.store.refusal(identity)
+        if kept is not None:
+            raise RememberedError(msgspec.json.decode(kept, type=dict[str, str]))
+
     def _caps(self, learner: bytes) -> Caps:
-        return Caps(learner=self.policy.cap_of(learner), total=self.policy.total_cap)
-
-    def _receipt(
-        self,
-        message: Message,
-        identity: bytes,
-        now: int,
-        *,
-        charged: Fraction = Fraction(0),
-        release: bytes = NO_DIGEST,
-    ) -> bytes:
-        account = self._ledger.account
-        receipt = Receipt(
-            curator=self.identity,
-            learner=message.sender,
-            study=message.study,
-            sequence=message.sequence,
-            request=identity,
-            release=release,
-            charged=amount(charged),
-            spent_by_study=amount(account.studies[message.study].spent),
-            spent_by_learner=amount(shorten(account.spent.get(message.sender, Fraction(0)), math.ceil)),
-            ledger_index=account.next_index - 1,
-            ledger_head=account.head,
-            issued_at=now,
-        )
-        return seal_receipt(receipt, self._key, label=self.label)
-
-    def _refuse_budget(self, data: bytes, message: Message | None, error: InsufficientBudgetError) -> bytes:
-        remaining = shorten(error.remaining, math.floor)
-        factor = amount(error.requested / remaining) if remaining else ""
-        refusal = RemoteProtocolError(RefusalCode.OVER_BUDGET, "plan", f"a cost of at most {remaining}")
-        return self._refuse(data, message, refusal, scale_factor=factor)
+        policy = self.policy
+        return Caps(policy.cap_of(learner), policy.total_cap, policy.open_studies, policy.studies)
 
     def _refuse(
-        self, data: bytes, message: Message | None, error: RemoteProtocolError, *, scale_factor: str = ""
+        self,
+        data: bytes,
+        message: Message | None,
+        identity: bytes,
+        error: RemoteProtocolError,
+        *,
+        scale_factor: str = "",
     ) -> bytes:
-        """A signed refusal. Only a verified learner (`message` is not None) is told a number of its own."""
+        """A signed refusal; a final one is remembered, so that the same request never gets another answer."""
+        refusal = self._refusal(data, message, error, scale_factor=scale_factor)
+        log.info("refused: %s", refusal.code)
+        remembered = isinstance(error, RememberedError)
+        if message is not None and refusal.final and not remembered and not isinstance(message, CardRequest):
+            with self._lock:
+                key = StudyKey(message.sender, message.study)
+                self._meter.refused(key, key in self._ledger.account.studies)
+                kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
+                now = self._clock()
+                expires = min(message.expires_at, now + self.policy.message_seconds)
+                if expires > now:
+                    self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
+        return self._seal(refusal)
+
+    def _refusal(
+        self, data: bytes, message: Message | None, error: RemoteProtocolError, *, scale_factor: str = ""
+    ) -> Refusal:
+        """Only a verified learner (`message` is not None) is told a number of its own."""
         code = RefusalCode(error.code)
-        log.info("refused: %s", code)
         remaining = ""
-        if message is not None:
-            remaining = amount(shorten(self._ledger.remaining(message.sender, self._caps(message.sender)), math.floor))
-        return self._seal(
-            Refusal(
-                **self._header(data, message),
-                code=code,
-                explanation=EXPLANATIONS[code],
-                field=error.field,
-                limit=error.limit,
-                remaining=remaining,
-                scale_factor=scale_factor,
-            )
+        if isinstance(error, RememberedError):
+            remaining, scale_factor = error.remaining, error.scale_factor
+        elif message is not None:
+            with self._lock:
+                left = self._ledger.remaining(message.sender, self._caps(message.sender))
+            remaining = amount(shorten(left, math.floor))
+        return Refusal(
+            **self._header(data, message),
+            code=code,
+            explanation=EXPLANATIONS[code],
+            field=error.field,
+            limit=error.limit,
+            remaining=remaining,
+            scale_factor=scale_factor,
         )
 
     def _header(self, data: bytes, message: Message | None) -> dict[str, Any]:
@@ -340,3 +414,13 @@ class Curator:
 
     def _seal(self, message: Message) -> bytes:
         return seal(message, self._key, label=self.label)
+
+
+class RememberedError(RemoteProtocolError):
+    """A final refusal that the same request got before, with the numbers of then."""
+
+    FIELDS = ("code", "field", "limit", "remaining", "scale_factor")
+
+    def __init__(self, told: dict[str, str]) -> None:
+        self.remaining, self.scale_factor = told["remaining"], told["scale_factor"]
+        super().__init__(told["code"], told["field"], told["limit"])

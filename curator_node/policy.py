@@ -48,6 +48,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         least_cost: smallest cost of a plan.
         least_query_cost: smallest cost of each of its queries. The three bound what a learner can make the ledger
             keep, and the curator compute: at most its cap over this many queries.
+        requests_per_day: most requests of one learner a day that are looked at, answered or refused.
+        refusals_per_day: most requests of one learner a day that are refused for good; each is remembered until it
+            expires, so this bounds what is remembered, and the work of checking what is refused.
+        refusals_per_study: the same, of one study in all.
+        reply_bytes: most bytes of stored replies; those of ended studies are dropped first.
         cache_bytes: most memory for encoded workloads.
         simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.
     """
@@ -62,6 +67,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 3_600
     least_cost: Written = "1/1000"
     least_query_cost: Written = "1/10000"
+    requests_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
+    refusals_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
+    refusals_per_study: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100
+    reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
     simulation: bool = False
 

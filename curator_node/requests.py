@@ -2,10 +2,9 @@
 
 from fractions import Fraction
 
-from curator_node.ledger_entries import StudyAccount
+from curator_node.ledger import StudyAccount
 from curator_node.policy import Policy
 from curator_node.steward import StewardFile
-from protocol.envelopes import digest
 from protocol.errors import RemoteProtocolError
 from protocol.messages import Message, Query
 from protocol.plans import Plan, PlannedQuery
@@ -17,14 +16,16 @@ from protocol.transitions import State
 
 
 def check_time(message: Message, now: int, policy: Policy) -> None:
-    """Raise RemoteProtocolError(EXPIRED) for a message whose expiry has passed or lies too far ahead."""
-    if not now < message.expires_at <= now + policy.message_seconds:
-        limit = f"an expiry at most {policy.message_seconds} seconds ahead"
+    """Raise RemoteProtocolError(EXPIRED or NOT_YET_VALID) for an expiry that has passed or lies too far ahead."""
+    limit = f"an expiry at most {policy.message_seconds} seconds ahead"
+    if message.expires_at <= now:
         raise RemoteProtocolError(RefusalCode.EXPIRED, "expires_at", limit)
+    if message.expires_at > now + policy.message_seconds:
+        raise RemoteProtocolError(RefusalCode.NOT_YET_VALID, "expires_at", limit)
 
 
-def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> Fraction:
-    """The plan's exact cost.
+def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> tuple[Fraction, ...]:
+    """The exact cost of each of the plan's queries.
 
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
@@ -34,7 +35,7 @@ def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> Fraction:
         check_planned(planned, policy, steward, f"plan.queries[{index}]")
     if cost < policy.least:
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, "plan", f"a cost of at least {policy.least}")
-    return cost
+    return tuple(query_cost(planned, steward.most_records_per_unit) for planned in plan.queries)
 
 
 def check_planned(planned: PlannedQuery, policy: Policy, steward: StewardFile, field: str) -> None:
@@ -69,17 +70,15 @@ def check_not_ended(study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.STUDY_EXPIRED)
 
 
-def check_next(message: Query, identity: bytes, study: StudyAccount, last_reply: bytes | None) -> None:
-    """Raise RemoteProtocolError unless this is the study's next query, or one charged and not yet answered."""
-    if study.last_request == identity:
-        return
+def check_next(message: Query, study: StudyAccount) -> None:
+    """Raise RemoteProtocolError unless this is the study's next query."""
     check_not_ended(study)
     expected = study.sequence + 1
     if message.sequence < expected:
         raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "sequence", f"sequence {expected}")
     if message.sequence > expected:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", f"sequence {expected}")
-    if last_reply is None or message.answers != digest(last_reply):
+    if not study.last_reply or message.answers != study.last_reply:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 

@@ -151,11 +151,18 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
     if envelope.label != label:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
     signed = _encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
+    if not is_signed(signer, envelope.signature, signed):
+        raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature")
+
+
+def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
+    """Whether `signature` is `signer`'s over `data`; never under a key of small order."""
     try:
         check_public_key(signer)
-        Ed25519PublicKey.from_public_bytes(signer).verify(envelope.signature, signed)
+        Ed25519PublicKey.from_public_bytes(signer).verify(signature, data)
     except (InvalidSignature, ValueError, ConfigurationError):
-        raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature") from None
+        return False
+    return True
 
 
 def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:

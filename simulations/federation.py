@@ -16,8 +16,8 @@ import polars as pl
 from curator_node.client_app import make_client_app
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning, unit_names
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import DatabaseStore, MemoryStore, sqlite_url
+from curator_node.ledger import Ledger, memory_ledger
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy
 from curator_node.record_files import read_records
@@ -286,8 +286,12 @@ def _open_site(
     for other in heard:
         if not issubclass(other.category, StewardWarning):
             warn_explicit(other.message, other.category, other.filename, other.lineno)
-    store = MemoryStore() if ledgers is None else DatabaseStore(sqlite_url(ledgers / f"{name}.ledger"))
-    ledger = Ledger(store)
+    if ledgers is None:
+        ledger = memory_ledger(key)
+    else:
+        path = ledgers / f"{name}.ledger"
+        create_ledger_file(path, key, now=_now(), note=f"made by a simulation of {scenario.title}")
+        ledger = open_ledger_file(path, key)
     curator = Curator(
         dataset=dataset, ledger=ledger, key=key, policy=policy, clock=_now, noise=_noise(scenario, name, repeat)
     )

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from curator_node.ledger_entries import EntryKind, decode_entry
+from curator_node.ledger import StudyKey
+from curator_node.ledger.entries import EntryKind, decode_entry
 from curator_node.policy import Policy
 from learner_node.learn import POOLED
 from learner_node.strategies import SourceEstimate
@@ -134,7 +135,7 @@ def run_scenario(
             notes = first_repeat_notes(repeat)
             run.policies = {site.name: site.curator.policy for site in repeat.sites.values()}
         for site in repeat.sites.values():
-            site.ledger.store.close()
+            site.ledger.close()
     tick("repeats", scenario.repeats, scenario.repeats)
     learners = tuple(_learner_report(scenario, name, tally, measure) for name, tally in tallies.items())
     run.report = RunReport(
@@ -200,11 +201,10 @@ def _check_accounts(outcome: Outcome, repeat: Repeat) -> None:
         label = repeat.sites[name].curator.label
         proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
         account = repeat.sites[name].ledger.account
-        study = account.studies.get(session.study)
+        study = account.studies.get(StudyKey(outcome.key, session.study))
         spent = study.spent if study is not None else Fraction(0)
         # A curator that vanished may have charged an answer that never arrived.
-        vanished = "no reply" in outcome.study.outcomes[name]
-        if proof.epsilon_spent != spent and not (vanished and spent >= proof.epsilon_spent):
+        if not proof.epsilon_spent <= spent <= proof.epsilon_at_most:
             raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
         if spent > parse_rational(outcome.learner.epsilon):
             raise AccountingError(f"{name} charged {spent}, more than was planned")
@@ -334,8 +334,8 @@ def _curator_report(site: Site, repeat: Repeat) -> CuratorReport:
     names = {outcome.key: outcome.learner.name for outcome in repeat.outcomes}
     total: dict[str, Fraction] = defaultdict(Fraction)
     points = []
-    for _, body in site.ledger.store.entries(0):
-        entry = decode_entry(body)
+    for row in site.ledger.store.rows(0):
+        entry = decode_entry(row.body)
         if entry.kind is EntryKind.CHARGE:
             learner = names[entry.learner]
             total[learner] += parse_amount(entry.amount)

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from curator_node.ledger import Caps, Ledger
-from curator_node.ledger_entries import Account, Entry, EntryKind, decode_entry
-from curator_node.ledger_store import DatabaseStore, sqlite_url
+from curator_node.ledger.entries import Account, Entry, EntryKind, decode_entry
+from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.policy import Policy, read_policy
 from protocol.errors import ConfigurationError, printable
 from protocol.messages import NO_STUDY, NOBODY

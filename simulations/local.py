@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -209,10 +208,11 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 dataset = PrivateDataset(
                     private[np.sort(rows)], steward, unit_key=secrets.token_bytes(32), cache_bytes=CACHE_BYTES
                 )
+            key = SigningKey.generate()
             curators[name] = Curator(
                 dataset=dataset,
-                ledger=Ledger(MemoryStore()),
-                key=SigningKey.generate(),
+                ledger=memory_ledger(key),
+                key=key,
                 policy=policy,
                 clock=now,
                 noise=self._noise(name),

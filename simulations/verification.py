@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from curator_node.ledger_entries import Account
+from curator_node.ledger.entries import Account
 from protocol.envelopes import LABEL, open_envelope, open_receipt
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.messages import Release, StudyAccepted, StudyClosed

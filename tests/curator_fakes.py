@@ -3,6 +3,7 @@
 No mocks: every fake obeys the contract of what it stands in for.
 """
 
+import weakref
 from fractions import Fraction
 from warnings import catch_warnings, simplefilter
 
@@ -11,8 +12,9 @@ import polars as pl
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import LedgerUnavailableError, MemoryStore
+from curator_node.ledger import Ledger, create_ledger
+from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -86,8 +88,8 @@ class CountingNoise(OpenDPNoise):
 class FlakyStore:
     """A store that fails before or after writing, at chosen writes; reads always work.
 
-    `failures` is consumed from the left by each append and store_reply: "" works, "before" raises and writes
-    nothing, "after" writes and raises nevertheless (a lost acknowledgement). `full` fails every write.
+    `failures` is consumed from the left by each append: "" works, "before" raises and writes nothing, "after" writes
+    and raises nevertheless (a lost acknowledgement). `full` fails every write.
     """
 
     def __init__(self, inner=None):
@@ -104,20 +106,29 @@ class FlakyStore:
             raise LedgerUnavailableError("the acknowledgement was lost")
         return written
 
-    def entries(self, start):
-        return self.inner.entries(start)
+    def append(self, row, **more):
+        return self._write(lambda: self.inner.append(row, **more))
 
-    def append(self, index, body):
-        return self._write(lambda: self.inner.append(index, body))
+    def remember(self, *refusal):
+        if self.full:
+            raise LedgerUnavailableError("no space left")
+        self.inner.remember(*refusal)
 
-    def reply(self, request):
-        return self.inner.reply(request)
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
 
-    def store_reply(self, request, reply):
-        return self._write(lambda: self.inner.store_reply(request, reply))
 
-    def close(self):
-        self.inner.close()
+MARKS = weakref.WeakKeyDictionary()
+"""The mark of the one process that the tests play, by store."""
+
+
+def ledger_over(store=None, name="basel") -> Ledger:
+    """The ledger of a store; a new one where it is empty. Calling it again is a restart with the same mark."""
+    store = MemoryStore() if store is None else store
+    if not store.rows(0):
+        MARKS[store] = MemoryMark()
+        create_ledger(store, key(name), MARKS[store], now=NOW)
+    return Ledger(store, key=key(name), mark=MARKS.setdefault(store, MemoryMark()))
 
 
 def steward_file(*, most=1, unit=False, round_size=100) -> StewardFile:
@@ -166,7 +177,7 @@ def open_curator(store=None, *, rules=None, clock=None, noise=None, records=None
     """A curator over any store; calling it again with the same store is a restart."""
     return Curator(
         dataset=records or dataset(),
-        ledger=Ledger(store if store is not None else MemoryStore()),
+        ledger=ledger_over(store, name),
         key=key(name),
         policy=rules or policy(),
         clock=clock or Clock(),

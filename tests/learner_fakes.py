@@ -11,8 +11,7 @@ import polars as pl
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -111,7 +110,7 @@ def open_curator(
     dataset = PrivateDataset(frame, steward(most=most, **options), unit_key=b"u" * 32, cache_bytes=10**6)
     return Curator(
         dataset=dataset,
-        ledger=Ledger(MemoryStore()),
+        ledger=memory_ledger(key(name)),
         key=key(name),
         policy=policy,
         clock=clock or Clock(),

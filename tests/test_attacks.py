@@ -35,8 +35,8 @@ from curator_fakes import (
 )
 
 from curator_node.ledger import Ledger
-from curator_node.ledger_entries import decode_entry
-from curator_node.ledger_store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
+from curator_node.ledger.entries import decode_entry
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
@@ -74,11 +74,7 @@ STRANGERS = {RefusalCode.MALFORMED, RefusalCode.TOO_LARGE, RefusalCode.UNKNOWN_S
 def chain(curator):
     """All that the curator keeps: entries and replies."""
     store = curator._ledger.store
-    store = getattr(store, "inner", store)
-    if isinstance(store, MemoryStore):
-        return store.entries(0), dict(store._replies)
-    with store._engine.connect() as connection:
-        return store.entries(0), sorted(connection.exec_driver_sql("SELECT * FROM ledger_replies").all())
+    return store.rows(0), {request: store.reply(request) for request in store.replied()}
 
 
 def refused(curator, data, code, *, field=None, numbers_told=None):
@@ -169,12 +165,12 @@ def test_payload_with_a_second_encoding_is_refused():
     for other in (
         encode({**fields, "admin": True}),
         encode(dict(reversed(fields.items()))),
-        envelope.payload.replace(b"\xa7version\x01", b"\xa7version\xcc\x01"),
-        encode({**fields, "version": 2}),
+        envelope.payload.replace(b"\xa7version\x02", b"\xa7version\xcc\x02"),
+        encode({**fields, "version": 1}),
     ):
         assert other != envelope.payload
         refused(curator, encode(msgspec.structs.replace(envelope, payload=other)), RefusalCode.MALFORMED)
-    assert message.version == 1
+    assert message.version == 2
 
 
 def test_forged_signature_is_refused():

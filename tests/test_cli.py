@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curator_node.ledger import Ledger
-from curator_node.ledger_store import DatabaseStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, sqlite_url
 from protocol.envelopes import SigningKey
 from simulations.cli import app
 from simulations.key_files import read_key

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from curator_node.ledger import Caps, HaltedError, InsufficientBudgetError, Ledger, Reservation
-from curator_node.ledger_entries import Account, Entry, EntryKind, LedgerCorruptError, decode_entry
-from curator_node.ledger_store import (
+from curator_node.ledger.entries import Account, Entry, EntryKind, LedgerCorruptError, decode_entry
+from curator_node.ledger.store import (
     AppendConflictError,
     DatabaseStore,
     LedgerUnavailableError,

@@ -24,8 +24,7 @@ from noise_laws import (
 )
 
 from curator_node.curator import Curator
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
@@ -182,7 +181,7 @@ def test_map_of_the_nearest_float_is_caught():
 
 
 def test_seeded_noise_is_refused_outside_a_simulation():
-    parts = {"dataset": dataset(), "ledger": Ledger(MemoryStore()), "key": key("basel"), "clock": Clock()}
+    parts = {"dataset": dataset(), "ledger": memory_ledger(key("basel")), "key": key("basel"), "clock": Clock()}
     with pytest.raises(ConfigurationError, match="simulation = true"):
         Curator(**parts, policy=policy(), noise=SeededNoise(1, "basel"))
     Curator(**parts, policy=policy(simulation=True), noise=SeededNoise(1, "basel"))

@@ -12,7 +12,7 @@ from generators import KEYS
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger.store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile

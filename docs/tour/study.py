@@ -12,8 +12,7 @@ import polars as pl
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import DatabaseStore, sqlite_url
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import read_policy
 from curator_node.record_files import read_records
@@ -43,10 +42,12 @@ def open_curator(ward: str, learner_key: str, folder: Path) -> Curator:
         cap = 1                     # and of this one
     """)
     key = SigningKey.generate()
+    ledger = folder / f"{ward}.ledger"
+    create_ledger_file(ledger, key, now=now())  # once: a ledger that is absent later was lost
     private = records.filter((pl.col("ward") == ward) & (pl.col("patient") >= "p0150"))
     return Curator(
         dataset=PrivateDataset(private, steward, unit_key=key.derive("unit selection"), cache_bytes=policy.cache_bytes),
-        ledger=Ledger(DatabaseStore(sqlite_url(folder / f"{ward}.ledger"))),
+        ledger=open_ledger_file(ledger, key),
         key=key,
         policy=policy,
         clock=now,

@@ -42,6 +42,7 @@ class QueryKind:
     read_body: Callable[[bytes, PlannedQuery, Schema, Limits], counts.CountsBody]
     multiply_adds: Callable[[counts.CountsBody], int]
     read_release: Callable[[bytes, counts.CountsBody, PlannedQuery, Schema], bytes]
+    release_bytes: Callable[[counts.CountsBody, PlannedQuery, Schema], int]
 
 
 QUERY_KINDS: dict[str, QueryKind] = {
@@ -53,6 +54,7 @@ QUERY_KINDS: dict[str, QueryKind] = {
         read_body=counts.read_body,
         multiply_adds=counts.multiply_adds,
         read_release=counts.read_release,
+        release_bytes=counts.release_bytes,
     ),
 }
 

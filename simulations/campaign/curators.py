@@ -9,8 +9,7 @@ import polars as pl
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import Ledger
-from curator_node.ledger_store import MemoryStore
+from curator_node.ledger import Ledger, memory_ledger
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
@@ -69,11 +68,12 @@ def open_curator(
         limits=Limits(release_kinds=kinds),
         simulation=simulation,
     )
-    ledger = Ledger(MemoryStore())
+    key = SigningKey.generate()
+    ledger = memory_ledger(key)
     curator = Curator(
         dataset=dataset,
         ledger=ledger,
-        key=SigningKey.generate(),
+        key=key,
         policy=policy,
         clock=now,
         noise=OpenDPNoise() if noise is None else noise,

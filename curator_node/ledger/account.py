@@ -1,0 +1,353 @@
+"""What a ledger's entries add up to. No storage here."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from curator_node.ledger.branches import STUB, holds, lost_amounts, position_at, precedes
+from curator_node.ledger.entries import (
+    GENESIS,
+    Entry,
+    EntryKind,
+    LedgerCorruptError,
+    Position,
+    Suspect,
+    entry_hash,
+)
+from protocol.errors import LocalProtocolError
+from protocol.messages import NO_STUDY, NOBODY
+from protocol.plans import Plan
+from protocol.rationals import parse_amount
+from protocol.transitions import Event, State, advance
+
+ZERO = Fraction(0)
+
+STEPS: dict[EntryKind, tuple[Event, ...]] = {
+    EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
+    EntryKind.CHARGE: (Event.QUERY,),
+    EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
+    EntryKind.EXPIRE: (Event.EXPIRY,),
+}
+"""How an entry moves its study through `protocol.transitions`. ANSWERED of a charge that its study still waits for is
+the release."""
+
+
+class StudyKey(NamedTuple):
+    """A study is one learner's: two learners may choose the same identity."""
+
+    learner: bytes
+    study: bytes
+
+
+@dataclass
+class StudyAccount:
+    """A study as the ledger knows it.
+
+    Attributes:
+        key: whose and which.
+        ordinal: number of the learner's study at this curator, from 0.
+        plan: accepted.
+        costs: the most that each planned query may be charged.
+        expires_at: end of the reservation.
+        spent: charged so far.
+        sequence: of the last request that changed it.
+        last_request: its digest.
+        last_reply: digest of the last reply; empty while there is none.
+        state: see `protocol.transitions`.
+    """
+
+    key: StudyKey
+    ordinal: int
+    plan: Plan
+    costs: tuple[Fraction, ...]
+    expires_at: int
+    last_request: bytes
+    spent: Fraction = ZERO
+    sequence: int = 0
+    last_reply: bytes = b""
+    state: State = State.OPEN
+
+    @property
+    def cost(self) -> Fraction:
+        """Of the whole plan."""
+        return sum(self.costs, ZERO)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was closed or has expired."""
+        return self.state in (State.CLOSED, State.EXPIRED)
+
+    @property
+    def reserved(self) -> Fraction:
+        """What is still set aside."""
+        return ZERO if self.ended else self.cost - self.spent
+
+
+@dataclass(frozen=True)
+class Owed:
+    """A request that took effect and has no reply yet.
+
+    Attributes:
+        index: of its entry.
+        key: of its study.
+        sequence: of the request.
+        amount: reserved, charged or refunded by it.
+    """
+
+    index: int
+    key: StudyKey
+    sequence: int
+    amount: Fraction
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A request that was answered.
+
+    Attributes:
+        index: of the ANSWERED entry.
+        key: of its study.
+        reply: digest of the signed reply.
+        size: bytes of it.
+    """
+
+    index: int
+    key: StudyKey
+    reply: bytes
+    size: int
+
+
+@dataclass
+class Account:
+    """The sum of all entries so far.
+
+    Attributes:
+        head: hash of the last entry.
+        hashes: of every entry, by index.
+        totals: spent over all learners up to every entry.
+        starts: (index, stub) of the START entries, newest first.
+        curator: whose ledger it is, a public key; empty before the first entry.
+        terms: what the charges mean; empty before the first START.
+        spent, reserved: epsilon by learner.
+        history: (index, spent) after each change of what a learner has spent.
+        total_spent: over all learners.
+        studies: by learner and identity.
+        open_by_learner: studies that have not ended.
+        ordinals: number of studies ever, by learner.
+        owed: request digest -> what has no reply yet.
+        answers: request digest -> its reply.
+        evicted: digests of requests whose replies are kept no more.
+        kept: request digests of ended studies whose replies are kept, the study that ended first in front.
+        kept_bytes: of all replies kept.
+        halted: whether the curator has stopped.
+        suspects: positions that this ledger lacks and its steward has not seen.
+        acknowledged: those after which the steward resumed.
+    """
+
+    head: bytes = GENESIS
+    hashes: list[bytes] = field(default_factory=list)
+    totals: list[Fraction] = field(default_factory=list)
+    starts: list[tuple[int, bytes]] = field(default_factory=list)
+    curator: bytes = b""
+    terms: str = ""
+    spent: dict[bytes, Fraction] = field(default_factory=dict)
+    reserved: dict[bytes, Fraction] = field(default_factory=dict)
+    history: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
+    total_spent: Fraction = ZERO
+    studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)
+    open_by_learner: dict[bytes, set[StudyKey]] = field(default_factory=dict)
+    ordinals: dict[bytes, int] = field(default_factory=dict)
+    owed: dict[bytes, Owed] = field(default_factory=dict)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
+    evicted: set[bytes] = field(default_factory=set)
+    kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
+    kept_bytes: int = 0
+    halted: bool = False
+    suspects: list[Suspect] = field(default_factory=list)
+    acknowledged: list[Suspect] = field(default_factory=list)
+
+    @property
+    def next_index(self) -> int:
+        """Index of the entry to come."""
+        return len(self.hashes)
+
+    @property
+    def total_reserved(self) -> Fraction:
+        """Epsilon set aside over all learners."""
+        return sum(self.reserved.values(), ZERO)
+
+    def position(self, index: int) -> Position:
+        """The position of an entry."""
+        return position_at(index, self.hashes, self.totals, self.starts)
+
+    def knows(self, position: Position) -> bool:
+        """Whether the chain holds a position, or its branch was lost and the steward has seen it."""
+        return holds(position, self.hashes) or any(precedes(position, s.position) for s in self.acknowledged)
+
+    def spent_at(self, learner: bytes, index: int) -> Fraction:
+        """What a learner had spent at an entry."""
+        return next((spent for at, spent in reversed(self.history.get(learner, ())) if at <= index), ZERO)
+
+    def lost(self) -> list[tuple[Suspect, Fraction, Fraction]]:
+        """What each suspect's branch spent and this chain does not show: (suspect, over all learners, by its learner).
+
+        In order; each is counted beyond those before it.
+        """
+        found = []
+        seen = list(self.acknowledged)
+        for suspect in sorted(self.suspects, key=lambda item: item.position.index):
+            own_at = self.history.get(suspect.learner, ())
+            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, own_at, seen)))
+            seen.append(suspect)
+        return found
+
+    def apply(self, entry: Entry, body: bytes) -> None:
+        """Add one entry.
+
+        Raises:
+            LedgerCorruptError: it is not the next one, or breaks a rule of the ledger.
+        """
+        if entry.index != self.next_index or entry.previous != self.head:
+            raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
+        if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
+            raise LedgerCorruptError(f"ledger entry {entry.index}: a ledger is opened by its first entry, once")
+        amount = parse_amount(entry.amount)
+        head = entry_hash(body)
+        match entry.kind:
+            case EntryKind.OPEN:
+                self.curator = entry.learner
+            case EntryKind.START:
+                if self.terms not in ("", entry.note):
+                    raise LedgerCorruptError(f"ledger entry {entry.index} starts under other terms")
+                self.terms = entry.note
+                self.starts.insert(0, (entry.index, head[:STUB]))
+            case EntryKind.RESERVE:
+                self._reserve(entry, amount)
+            case EntryKind.CHARGE:
+                self._charge(entry, amount)
+            case EntryKind.ANSWERED:
+                self._answered(entry)
+            case EntryKind.CLOSE | EntryKind.EXPIRE:
+                self._end(entry, amount)
+            case EntryKind.EVICT:
+                self._evict(entry)
+            case EntryKind.HALT:
+                self.halted = True
+                if entry.suspect is not None:
+                    self.suspects.append(entry.suspect)
+            case EntryKind.RESUME:
+                self._resume(entry, amount)
+        self.head = head
+        self.hashes.append(head)
+        self.totals.append(self.total_spent)
+
+    def _reserve(self, entry: Entry, amount: Fraction) -> None:
+        key = _key(entry)
+        costs = tuple(map(parse_amount, entry.costs))
+        if key in self.studies or entry.plan is None:
+            raise LedgerCorruptError(f"ledger entry {entry.index} reserves a known study, or without a plan")
+        if len(costs) != len(entry.plan.queries) or sum(costs, ZERO) != amount:
+            raise LedgerCorruptError(f"ledger entry {entry.index} reserves another amount than its queries may cost")
+        ordinal = self.ordinals.get(entry.learner, 0)
+        self.ordinals[entry.learner] = ordinal + 1
+        study = StudyAccount(key, ordinal, entry.plan, costs, entry.expires_at, entry.request)
+        study.state = _step(State.NEW, entry)
+        self.studies[key] = study
+        self.open_by_learner.setdefault(entry.learner, set()).add(key)
+        self._set_aside(entry.learner, amount)
+        self._owe(entry, amount)
+
+    def _charge(self, entry: Entry, amount: Fraction) -> None:
+        study = self._study(entry)
+        if not 1 <= entry.sequence <= len(study.costs) or amount > study.costs[entry.sequence - 1]:
+            raise LedgerCorruptError(f"ledger entry {entry.index} charges more than was reserved for its query")
+        if entry.sequence != study.sequence + 1:
+            raise LedgerCorruptError(f"ledger entry {entry.index} charges a query out of order")
+        study.state = _step(study.state, entry)
+        study.spent += amount
+        study.sequence, study.last_request = entry.sequence, entry.request
+        self._set_aside(entry.learner, -amount)
+        self._spend(entry.learner, amount, amount)
+        self._owe(entry, amount)
+
+    def _answered(self, entry: Entry) -> None:
+        owed = self.owed.pop(entry.request, None)
+        if owed is None or owed.key != _key(entry) or owed.sequence != entry.sequence:
+            raise LedgerCorruptError(f"ledger entry {entry.index} answers what was not asked, or was answered before")
+        study = self.studies[owed.key]
+        self.answers[entry.request] = Answer(entry.index, owed.key, entry.reply, entry.size)
+        self.kept_bytes += entry.size
+        self.kept.setdefault(owed.key, []).append(entry.request)
+        if study.last_request == entry.request:
+            study.last_reply = entry.reply
+            if study.state is State.ASKED:
+                study.state = advance(study.state, Event.RELEASE)
+
+    def _end(self, entry: Entry, amount: Fraction) -> None:
+        study = self._study(entry)
+        if amount != study.reserved:
+            raise LedgerCorruptError(f"ledger entry {entry.index} refunds another amount than is left")
+        study.state = _step(study.state, entry)
+        if entry.kind is EntryKind.CLOSE:
+            study.sequence, study.last_request = entry.sequence, entry.request
+            self._owe(entry, amount)
+        self.open_by_learner[entry.learner].discard(study.key)
+        self._set_aside(entry.learner, -amount)
+        if study.key in self.kept:
+            self.kept[study.key] = self.kept.pop(study.key)
+
+    def _evict(self, entry: Entry) -> None:
+        key = _key(entry)
+        if key not in self.kept or not self.studies[key].ended:
+            raise LedgerCorruptError(f"ledger entry {entry.index} evicts replies that are not kept, or still needed")
+        for request in self.kept.pop(key):
+            self.kept_bytes -= self.answers[request].size
+            self.evicted.add(request)
+
+    def _resume(self, entry: Entry, amount: Fraction) -> None:
+        own = parse_amount(entry.own)
+        if not self.halted:
+            raise LedgerCorruptError(f"ledger entry {entry.index} resumes what was not halted")
+        for suspect, total, of_learner in self.lost():
+            self._spend(suspect.learner, of_learner, total)
+            amount -= total
+        if amount < 0:
+            raise LedgerCorruptError(f"ledger entry {entry.index} restores less than was lost")
+        self._spend(entry.learner, own, amount)
+        self.acknowledged += self.suspects
+        self.suspects, self.halted = [], False
+
+    def _study(self, entry: Entry) -> StudyAccount:
+        study = self.studies.get(_key(entry))
+        if study is None:
+            raise LedgerCorruptError(f"ledger entry {entry.index} names an unknown study")
+        return study
+
+    def _owe(self, entry: Entry, amount: Fraction) -> None:
+        if entry.request in self.owed or entry.request in self.answers:
+            raise LedgerCorruptError(f"ledger entry {entry.index} repeats a request")
+        self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount)
+
+    def _set_aside(self, learner: bytes, amount: Fraction) -> None:
+        self.reserved[learner] = self.reserved.get(learner, ZERO) + amount
+
+    def _spend(self, learner: bytes, own: Fraction, total: Fraction) -> None:
+        if learner != NOBODY:
+            self.spent[learner] = self.spent.get(learner, ZERO) + own
+            self.history.setdefault(learner, []).append((self.next_index, self.spent[learner]))
+        self.total_spent += total
+
+
+def _key(entry: Entry) -> StudyKey:
+    if entry.study == NO_STUDY:
+        raise LedgerCorruptError(f"ledger entry {entry.index} names no study")
+    return StudyKey(entry.learner, entry.study)
+
+
+def _step(state: State, entry: Entry) -> State:
+    try:
+        for event in STEPS[entry.kind]:
+            state = advance(state, event)
+    except LocalProtocolError as error:
+        raise LedgerCorruptError(f"ledger entry {entry.index}: {error}") from None
+    return state

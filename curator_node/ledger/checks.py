@@ -1,0 +1,133 @@
+"""Reading a stored chain: what opening it checks, and what `expril ledger verify` checks entry by entry."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from curator_node.ledger.account import Account
+from curator_node.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
+from curator_node.ledger.sealing import head_is_signed
+from curator_node.ledger.store import LedgerStore, Row
+from protocol.envelopes import digest
+from protocol.errors import ConfigurationError, ExprilError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with a ledger.
+
+    Attributes:
+        index: of the entry; -1 where no entry is meant.
+        text: what is wrong.
+    """
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True)
+class CheckedLedger:
+    """A ledger, entry by entry.
+
+    Attributes:
+        account: the sum of the entries up to the first that does not fit.
+        entries: those that could be read, up to the same.
+        findings: what is wrong; empty where all is in order.
+    """
+
+    account: Account
+    entries: tuple[Entry, ...]
+    findings: tuple[Finding, ...]
+
+
+def load(store: LedgerStore) -> Account:
+    """The sum of a stored chain, whose last entry the curator signed.
+
+    Raises:
+        ConfigurationError: there is no entry.
+        LedgerCorruptError: the chain does not fit together; the text names the entry.
+    """
+    rows = store.rows(0)
+    if not rows:
+        raise ConfigurationError("this ledger has no first entry; a new one is made by: expril ledger create")
+    account = Account()
+    for row in rows:
+        try:
+            account.apply(_decoded(row), row.body)
+        except LedgerCorruptError as error:
+            raise LedgerCorruptError(_where(rows, account, error)) from None
+    last = rows[-1]
+    if not head_is_signed(account.curator, last.signature, last.index, account.head):
+        raise LedgerCorruptError(f"ledger entry {last.index} is not signed by its curator: it was changed, or forged")
+    return account
+
+
+def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
+    """Check every entry's place, content and signature, and every stored reply against the chain.
+
+    Args:
+        store: a ledger.
+        curator: public key under which it must be signed; None takes the one that the ledger itself names.
+
+    Raises:
+        ConfigurationError: there is no entry.
+        LedgerCorruptError, LedgerUnavailableError: the store cannot be read at all.
+    """
+    rows = store.rows(-(2**62))
+    if not rows:
+        raise ConfigurationError("this ledger has no first entry")
+    findings: list[Finding] = []
+    account, entries = Account(), []
+    for place, row in enumerate(rows):
+        try:
+            entry = _decoded(row)
+            account.apply(entry, row.body)
+        except LedgerCorruptError as error:
+            findings.append(Finding(place, _where(rows[: place + 1], account, error)))
+            break
+        entries.append(entry)
+    signer = curator or account.curator
+    if curator is not None and account.curator != curator:
+        findings.append(Finding(0, "the ledger was opened by another key"))
+    for place, row in enumerate(rows):
+        if not head_is_signed(signer, row.signature, row.index, entry_hash(row.body)):
+            findings.append(Finding(place, f"ledger entry {place} is not signed by the curator"))
+    if not findings:
+        findings += _check_replies(store, account)
+    return CheckedLedger(account, tuple(entries), tuple(findings))
+
+
+def _check_replies(store: LedgerStore, account: Account) -> list[Finding]:
+    kept = {request for request in account.answers if request not in account.evicted}
+    there = Counter(store.replied())
+    findings = []
+    for request in kept:
+        answer = account.answers[request]
+        reply = store.reply(request) if request in there else None
+        if reply is None:
+            findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} is missing"))
+        elif digest(reply) != answer.reply:
+            findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} was changed"))
+    strangers = len(there.keys() - kept)
+    if strangers:
+        findings.append(Finding(-1, f"{strangers} stored replies belong to no entry"))
+    return findings
+
+
+def _decoded(row: Row) -> Entry:
+    entry = decode_entry(row.body)
+    if entry.index != row.index:
+        raise LedgerCorruptError(f"ledger entry {row.index} is stored under another number")
+    return entry
+
+
+def _where(rows: list[Row], account: Account, error: ExprilError) -> str:
+    """The text of a broken chain: the entry before the one that does not fit may be the one that was changed."""
+    place = account.next_index
+    before, row = rows[place - 1], rows[place]
+    if row.index != place:
+        return f"ledger entry {place} is missing"
+    if place and not head_is_signed(account.curator, before.signature, before.index, account.head):
+        return f"ledger entry {before.index} was changed"
+    if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
+        return f"ledger entry {place} was changed ({error})"
+    return str(error)

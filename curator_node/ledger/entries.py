@@ -1,0 +1,135 @@
+"""The ledger's entries and their hash chain. No storage and no sums here."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from protocol.codec import decode, encode
+from protocol.envelopes import digest
+from protocol.errors import ExprilError, RemoteProtocolError
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
+from protocol.plans import Plan
+from protocol.rationals import Amount
+
+GENESIS = digest(b"expril/2 ledger")
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
+Stub = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+"""The first bytes of an entry's hash."""
+
+
+class LedgerCorruptError(ExprilError):
+    """The stored chain does not fit together: an entry was edited, removed or inserted."""
+
+
+class EntryKind(StrEnum):
+    """What happened."""
+
+    OPEN = "open"
+    START = "start"
+    RESERVE = "reserve"
+    CHARGE = "charge"
+    ANSWERED = "answered"
+    CLOSE = "close"
+    EXPIRE = "expire"
+    EVICT = "evict"
+    HALT = "halt"
+    RESUME = "resume"
+
+
+class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A place in a chain, told so that it can be recognised after the chain behind it is lost.
+
+    Attributes:
+        index: of an entry.
+        head: its hash.
+        total: epsilon spent over all learners up to it.
+        ancestors: stubs of the entries 1, 2, 4, 8, ... before it: the newest that a chain still holds is the last
+            entry in common, or a little before it.
+        starts: (index, stub) of the newest START entries up to it, newest first. Each process begins with one, so two
+            branches never share the entries after one.
+    """
+
+    index: Index
+    head: Digest
+    total: Amount
+    ancestors: tuple[Stub, ...]
+    starts: tuple[tuple[Index, Stub], ...]
+
+
+class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A position that this ledger lacks, and whose it was.
+
+    Attributes:
+        position: of a receipt, or of a process's mark.
+        learner: who showed the receipt; zero for a mark.
+        spent: what that learner had spent by the receipt.
+    """
+
+    position: Position
+    learner: Key = NOBODY
+    spent: Amount = "0"
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One line of the ledger. It never holds a count, a release or a noise value.
+
+    Attributes:
+        index: from 0, without gaps.
+        previous: hash of the entry before.
+        nonce: secret random bytes: receipts show hashes of entries, which must not tell what other learners do.
+        kind: an `EntryKind`.
+        at: by the curator's clock.
+        learner: public key; for OPEN the curator's.
+        study: the study's identity; zero where no study is meant.
+        sequence: of the request.
+        amount: reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners.
+        own: for RESUME, what is entered as spent by `learner`.
+        request: digest of the request; zero where there was none.
+        reply: for ANSWERED, digest of the signed reply.
+        size: for ANSWERED, its bytes.
+        expires_at: end of a reservation.
+        plan: of a reservation.
+        costs: of a reservation: the most that each planned query may be charged.
+        suspect: for HALT, the position that this ledger lacks, where there is one.
+        note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; never from a
+            record.
+    """
+
+    index: Index
+    previous: Digest
+    nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    kind: EntryKind
+    at: Seconds
+    learner: Key = NOBODY
+    study: StudyId = NO_STUDY
+    sequence: Sequence = 0
+    amount: Amount = "0"
+    own: Amount = "0"
+    request: Digest = NO_DIGEST
+    reply: Digest = NO_DIGEST
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
+    expires_at: Seconds = 0
+    plan: Plan | None = None
+    costs: tuple[Amount, ...] = ()
+    suspect: Suspect | None = None
+    note: str = ""
+
+
+def entry_hash(body: bytes) -> bytes:
+    """Hash of an encoded entry; the entry names its predecessor's."""
+    return digest(b"expril/2 ledger entry" + body)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The stored bytes of an entry."""
+    return encode(entry)
+
+
+def decode_entry(body: bytes) -> Entry:
+    """Inverse of `encode_entry`; LedgerCorruptError for anything else."""
+    try:
+        return decode(body, Entry)
+    except RemoteProtocolError:
+        raise LedgerCorruptError("a ledger entry cannot be read") from None

@@ -1,0 +1,47 @@
+"""A ledger in a SQLite file, with its mark in a file beside it or elsewhere."""
+
+from pathlib import Path
+
+from curator_node.ledger.book import Ledger, create_ledger
+from curator_node.ledger.marks import FileMark
+from curator_node.ledger.store import DatabaseStore, sqlite_url
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+
+
+def mark_path(ledger: Path) -> Path:
+    """Where the mark is kept unless the steward says otherwise: `NAME.mark` beside `NAME.ledger`."""
+    return ledger.with_name(ledger.name.removesuffix(".ledger") + ".mark")
+
+
+def create_ledger_file(path: Path, key: SigningKey, *, now: int, mark: Path | None = None, note: str = "") -> None:
+    """Make a new ledger, and its mark.
+
+    Raises:
+        ConfigurationError: one of the two files exists, or cannot be made.
+    """
+    where = mark or mark_path(path)
+    for file in (path, where):
+        if file.exists():
+            raise ConfigurationError(f"{file} exists; a ledger is never made anew")
+    store = DatabaseStore(sqlite_url(path), create=True)
+    held = open_mark(where, key)
+    create_ledger(store, key, held, now=now, note=note)
+    held.close()
+    store.close()
+
+
+def open_ledger_file(path: Path, key: SigningKey, *, mark: Path | None = None) -> Ledger:
+    """Open a ledger to serve from it.
+
+    Raises:
+        ConfigurationError: there is none, it is another curator's, or another process holds the mark.
+        LedgerCorruptError: its chain does not fit together.
+    """
+    store = DatabaseStore(sqlite_url(path))
+    return Ledger(store, key=key, mark=open_mark(mark or mark_path(path), key))
+
+
+def open_mark(path: Path, key: SigningKey) -> FileMark:
+    """The mark of a process that serves under a curator's key."""
+    return FileMark(path, key.derive("ledger mark"))

@@ -1,0 +1,353 @@
+"""Where ledger entries and stored replies live: memory, or any database that SQLAlchemy speaks (SQLite by default).
+
+An append names its index; two processes that append the same index conflict, and exactly one wins. That is the
+only concurrency control that the ledger needs. The only file that imports SQLAlchemy.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from curator_node.ledger.entries import LedgerCorruptError
+from protocol.errors import ConfigurationError, ExprilError
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+class LedgerUnavailableError(ExprilError):
+    """The store did not take a write (disk full, database away). Nothing was charged by it."""
+
+
+class AppendConflictError(ExprilError):
+    """Another process appended this index first; read its entries and decide anew."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One stored entry.
+
+    Attributes:
+        index: from 0, without gaps.
+        body: the encoded entry.
+        signature: the curator's, over the entry's place and hash; 64 bytes.
+    """
+
+    index: int
+    body: bytes
+    signature: bytes
+
+
+class LedgerStore(Protocol):
+    """What a ledger needs of a store."""
+
+    def rows(self, start: int) -> list[Row]:
+        """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
+
+    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
+        """Durably add an entry, keep a reply (request digest, bytes) and drop others, all or nothing.
+
+        Raises:
+            AppendConflictError: the index exists.
+            LedgerUnavailableError: the store failed.
+        """
+
+    def reply(self, request: bytes) -> bytes | None:
+        """The stored reply to a request, or None."""
+
+    def replied(self) -> list[bytes]:
+        """Digests of all requests whose replies are stored."""
+
+    def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
+        """Durably keep a final refusal until its request expires; those that have expired are dropped."""
+
+    def refusal(self, request: bytes) -> bytes | None:
+        """The refusal remembered for a request, or None."""
+
+    def refusals(self, learner: bytes, now: int) -> int:
+        """How many refusals of a learner's requests are remembered that have not expired."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+class MemoryStore:
+    """For tests and simulations: gone with the process."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._replies: dict[bytes, bytes] = {}
+        self._refusals: dict[bytes, tuple[bytes, bytes, int]] = {}
+
+    def rows(self, start: int) -> list[Row]:
+        """See `LedgerStore`."""
+        return self._rows[max(start, 0) :]
+
+    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
+        """See `LedgerStore`."""
+        if row.index != len(self._rows):
+            raise AppendConflictError(str(row.index))
+        self._rows.append(row)
+        if reply is not None:
+            self._replies[reply[0]] = reply[1]
+        for request in evicted:
+            self._replies.pop(request, None)
+
+    def reply(self, request: bytes) -> bytes | None:
+        """See `LedgerStore`."""
+        return self._replies.get(request)
+
+    def replied(self) -> list[bytes]:
+        """See `LedgerStore`."""
+        return list(self._replies)
+
+    def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
+        """See `LedgerStore`."""
+        self._refusals = {key: kept for key, kept in self._refusals.items() if kept[2] > now}
+        self._refusals[request] = (learner, refusal, expires_at)
+
+    def refusal(self, request: bytes) -> bytes | None:
+        """See `LedgerStore`."""
+        kept = self._refusals.get(request)
+        return None if kept is None else kept[1]
+
+    def refusals(self, learner: bytes, now: int) -> int:
+        """See `LedgerStore`."""
+        return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
+
+    def close(self) -> None:
+        """See `LedgerStore`."""
+
+
+FIRST_VERSION = "ledger_entries"
+"""The table of ExPriL 0.1."""
+
+METADATA = sa.MetaData()
+ENTRIES = sa.Table(
+    "entries",
+    METADATA,
+    sa.Column("entry_index", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+)
+REPLIES = sa.Table(
+    "replies",
+    METADATA,
+    sa.Column("request", sa.LargeBinary(32), primary_key=True),
+    sa.Column("reply", sa.LargeBinary, nullable=False),
+)
+REFUSALS = sa.Table(
+    "refusals",
+    METADATA,
+    sa.Column("request", sa.LargeBinary(32), primary_key=True),
+    sa.Column("learner", sa.LargeBinary(32), nullable=False, index=True),
+    sa.Column("refusal", sa.LargeBinary, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+)
+_APPEND = ENTRIES.insert()
+_STORE = REPLIES.insert()
+_EVICT = REPLIES.delete().where(REPLIES.c.request == sa.bindparam("evicted"))
+_FIND = sa.select(REPLIES.c.reply).where(REPLIES.c.request == sa.bindparam("request"))
+_REPLIED = sa.select(REPLIES.c.request).order_by(REPLIES.c.request)
+_READ = (
+    sa.select(ENTRIES.c.entry_index, ENTRIES.c.body, ENTRIES.c.signature)
+    .where(ENTRIES.c.entry_index >= sa.bindparam("start"))
+    .order_by(ENTRIES.c.entry_index)
+)
+_FORGET = REFUSALS.delete().where(
+    (REFUSALS.c.expires_at <= sa.bindparam("now")) | (REFUSALS.c.request == sa.bindparam("again"))
+)
+_REMEMBER = REFUSALS.insert()
+_REMEMBERED = sa.select(REFUSALS.c.refusal).where(REFUSALS.c.request == sa.bindparam("request"))
+_HOW_MANY = (
+    sa.select(sa.func.count())
+    .select_from(REFUSALS)
+    .where((REFUSALS.c.learner == sa.bindparam("learner")) & (REFUSALS.c.expires_at > sa.bindparam("now")))
+)
+
+
+class DatabaseStore:
+    """Entries and replies in a database.
+
+    Args:
+        url: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
+            synchronisation: a committed charge survives a power cut.
+        create: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a
+            ledger that was lost.
+
+    Raises:
+        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, or, with `create`,
+            one already.
+    """
+
+    def __init__(self, url: str | sa.URL, *, create: bool = False) -> None:
+        try:
+            self._engine = sa.create_engine(url)
+            if self._engine.dialect.name == "sqlite":
+                path = self._engine.url.database or ""
+                if not create and not _is_sqlite(Path(path)):
+                    raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
+                sa.event.listen(self._engine, "connect", _make_durable)
+            self._check_tables(create)
+        except (sa.exc.SQLAlchemyError, ImportError) as error:
+            raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
+
+    def rows(self, start: int) -> list[Row]:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.connect() as connection:
+            return [_row(found) for found in connection.execute(_READ, {"start": start})]
+
+    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
+        """See `LedgerStore`."""
+        try:
+            with self._translate(), self._engine.begin() as connection:
+                entry = {"entry_index": row.index, "body": row.body, "signature": row.signature}
+                connection.execute(_APPEND, entry)
+                if reply is not None:
+                    connection.execute(_EVICT, {"evicted": reply[0]})
+                    connection.execute(_STORE, {"request": reply[0], "reply": reply[1]})
+                for request in evicted:
+                    connection.execute(_EVICT, {"evicted": request})
+        except sa.exc.IntegrityError:
+            raise AppendConflictError(str(row.index)) from None
+
+    def reply(self, request: bytes) -> bytes | None:
+        """See `LedgerStore`."""
+        return self._one(_FIND, {"request": request})
+
+    def replied(self) -> list[bytes]:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.connect() as connection:
+            return [_bytes(found[0]) for found in connection.execute(_REPLIED)]
+
+    def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
+        """See `LedgerStore`."""
+        try:
+            with self._translate(), self._engine.begin() as connection:
+                connection.execute(_FORGET, {"now": now, "again": request})
+                row = {"request": request, "learner": learner, "refusal": refusal, "expires_at": expires_at}
+                connection.execute(_REMEMBER, row)
+        except sa.exc.IntegrityError:  # another process remembers it already
+            return
+
+    def refusal(self, request: bytes) -> bytes | None:
+        """See `LedgerStore`."""
+        return self._one(_REMEMBERED, {"request": request})
+
+    def refusals(self, learner: bytes, now: int) -> int:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.connect() as connection:
+            return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
+
+    def close(self) -> None:
+        """See `LedgerStore`."""
+        self._engine.dispose()
+
+    def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
+        with self._translate(), self._engine.connect() as connection:
+            found = connection.execute(statement, values).scalar()
+        return None if found is None else _bytes(found)
+
+    def _check_tables(self, create: bool) -> None:
+        there = set(sa.inspect(self._engine).get_table_names())
+        if FIRST_VERSION in there:
+            raise ConfigurationError(
+                "this is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no "
+                "signatures: make a new one (expril ledger create) and lower the policy's caps by what this one spent"
+            )
+        if create == (ENTRIES.name in there):
+            raise ConfigurationError(
+                "there is a ledger already; a ledger is never made anew"
+                if create
+                else "this database holds no ledger; a new one is made by: expril ledger create"
+            )
+        if create:
+            METADATA.create_all(self._engine)
+
+    def _translate(self) -> "_Translate":
+        return _Translate()
+
+
+class _Translate:
+    """Turns a database failure into LedgerUnavailableError, without its text; conflicts pass."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sa.exc.IntegrityError):
+            return
+        if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
+            raise LedgerUnavailableError(f"the ledger's database failed ({type(error).__name__})") from None
+
+
+def sqlite_url(path: Path) -> sa.URL:
+    """The URL of a SQLite file."""
+    return sa.URL.create("sqlite", database=str(path))
+
+
+def read_only_url(path: Path) -> sa.URL:
+    """The URL of a SQLite file that is only read: nothing is written beside it.
+
+    A ledger that a running curator holds has a write-ahead log, which is then read, too.
+    """
+    how = {"mode": "ro", "uri": "true"}
+    log = path.with_name(path.name + "-wal")
+    if not log.exists() or not log.stat().st_size:
+        how["immutable"] = "1"
+    return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=how)
+
+
+def backup(path: Path, copy: Path) -> None:
+    """Copy a SQLite ledger while its curator serves.
+
+    Raises:
+        ConfigurationError: not a ledger, or the copy exists or cannot be written.
+    """
+    if not _is_sqlite(path):
+        raise ConfigurationError(f"{path} is not a SQLite ledger")
+    if copy.exists():
+        raise ConfigurationError(f"{copy} exists; a backup is never overwritten")
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise ConfigurationError(f"{path} cannot be copied ({type(error).__name__})") from None
+
+
+def _is_sqlite(path: Path) -> bool:
+    name = str(path)
+    if name.startswith("file:"):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return False
+
+
+def _row(found: Any) -> Row:
+    if type(found[0]) is not int:
+        raise LedgerCorruptError("a ledger entry has no number")
+    return Row(found[0], _bytes(found[1]), _bytes(found[2]))
+
+
+def _bytes(found: Any) -> bytes:
+    """A column of bytes; a damaged SQLite file may hold text or a number there."""
+    if not isinstance(found, bytes | memoryview):
+        raise LedgerCorruptError("the ledger's database holds something else where bytes were written")
+    return bytes(found)
+
+
+def _make_durable(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA busy_timeout=60000")
+    if not cursor.execute("PRAGMA query_only").fetchone()[0]:
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
