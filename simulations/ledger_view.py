@@ -1,4 +1,4 @@
-"""A ledger for its steward's eyes, and the steward's act after a halt."""
+"""A ledger for its steward's eyes, and the steward's acts: make one, copy it, check it, go on after a halt."""
 
 import math
 import time
@@ -12,34 +12,47 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from curator_node.ledger import Caps, Ledger
-from curator_node.ledger.entries import Account, Entry, EntryKind, decode_entry
-from curator_node.ledger.store import DatabaseStore, sqlite_url
+from curator_node.ledger import Account, Ledger
+from curator_node.ledger.checks import Finding, check
+from curator_node.ledger.entries import Entry, EntryKind, Suspect
+from curator_node.ledger.files import create_ledger_file
+from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.store import DatabaseStore, read_only_url, sqlite_url
 from curator_node.policy import Policy, read_policy
+from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
 from protocol.messages import NO_STUDY, NOBODY
 from protocol.rationals import parse_rational, shorten
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
+LOWER_BOUND = (
+    "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
+    "newest receipt"
+)
 
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger whose chain was checked, and the policy that goes with it, where it is known."""
+    """A ledger that was checked, and the policy that goes with it, where it is known.
 
-    ledger: Ledger
+    Attributes:
+        account: the sum of all entries, or of those before the first that does not fit.
+        entries: the same ones.
+        findings: what is wrong with the ledger.
+        policy: the curator's.
+    """
+
+    account: Account
     entries: tuple[Entry, ...]
+    findings: tuple[Finding, ...]
     policy: Policy | None
-
-    @property
-    def account(self) -> Account:
-        """The sum of all entries."""
-        return self.ledger.account
 
     def as_object(self) -> dict[str, Any]:
         """For machines; `name`, `cap` and `left` are null without a policy."""
         return {
+            "curator": self.account.curator.hex(),
+            "terms": self.account.terms,
             "head": self.account.head.hex(),
+            "findings": [{"entry": finding.index, "text": finding.text} for finding in self.findings],
             "halted": self.account.halted,
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
@@ -75,14 +88,15 @@ class LedgerView:
         total_cap = "?" if self.policy is None else str(self.policy.total_cap)
         total = (_written(self.account.total_spent), _written(self.account.total_reserved))
         learners.add_row("all", "", *total, total_cap, "", style="bold")
-        entries = Table(title=f"entries, chain verified to {self.account.head.hex()[:16]}", box=box.SIMPLE_HEAD)
+        how = "chain and signatures verified to" if not self.findings else "NOT IN ORDER; up to"
+        entries = Table(title=f"entries, {how} {self.account.head.hex()[:16]}", box=box.SIMPLE_HEAD)
         for column in ("#", "when (UTC)", "what", "learner", "study", "question", "epsilon"):
             entries.add_column(column, no_wrap=True)
         entries.add_column("note")
         for entry in self.entries:
             when = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
             who = "" if entry.learner == NOBODY else self._name(entry.learner) or entry.learner.hex()[:8]
-            question = str(entry.sequence) if entry.kind is EntryKind.CHARGE else ""
+            question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
             study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
             note = escape(printable(entry.note, 400))
             row = (str(entry.index), when, entry.kind, escape(who), study, question, entry.amount, note)
@@ -102,24 +116,25 @@ class LedgerView:
                 continue
             cap = left = None
             if self.policy is not None:
-                caps = Caps(learner=self.policy.cap_of(key), total=self.policy.total_cap)
-                cap, left = str(caps.learner), str(shorten(self.ledger.remaining(key, caps), math.floor))
+                own, total = self.policy.cap_of(key), self.policy.total_cap
+                cap, left = str(own), str(shorten(self.account.remaining(key, own, total), math.floor))
             zero = Fraction(0)
             spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
             rows.append((key, self._name(key), _written(spent), _written(reserved), cap, left))
         return rows
 
 
-def read(path: Path, policy: Path | None = None) -> LedgerView:
-    """Open a ledger and check its chain.
+def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
+    """Check a ledger entry by entry: places, contents, signatures, and stored replies. Nothing is written.
 
     Args:
         path: a SQLite ledger.
         policy: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`.
+        curator: public key under which it must be signed; None takes the one that the ledger itself names.
 
     Raises:
         ConfigurationError: not a ledger, or not a policy.
-        LedgerCorruptError: its chain does not fit together.
+        LedgerCorruptError, LedgerUnavailableError: the file cannot be read as a database.
     """
     beside = path.with_name(path.name.removesuffix(".ledger") + ".policy.toml")
     chosen = policy or (beside if beside.is_file() else None)
@@ -127,46 +142,74 @@ def read(path: Path, policy: Path | None = None) -> LedgerView:
     if chosen is not None:
         try:
             rules = read_policy(chosen.read_text(encoding="utf-8"), where=f"policy file {chosen.name}")
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
-    ledger = _open(path)
-    entries = tuple(decode_entry(body) for _, body in ledger.store.entries(0))
-    ledger.store.close()
-    return LedgerView(ledger, entries, rules)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"cannot read {chosen}: {type(error).__name__}") from None
+    store = _open(path, read_only=True)
+    try:
+        checked = check(store, curator)
+    finally:
+        store.close()
+    return LedgerView(checked.account, checked.entries, checked.findings, rules)
 
 
-def resume(path: Path, *, note: str, learner: str, restored: str) -> None:
-    """Enter the steward's decision to go on.
+def create(path: Path, key: SigningKey, *, mark: Path | None, note: str) -> None:
+    """Make a new ledger and its mark.
 
     Raises:
-        ConfigurationError: not a ledger, not halted, or a bad key or amount.
+        ConfigurationError: one of them exists, or cannot be made.
     """
-    ledger = _open(path)
-    if not ledger.account.halted:
-        raise ConfigurationError(f"{path} is not halted")
+    create_ledger_file(path, key, now=int(time.time()), mark=mark, note=note)
+
+
+def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: str) -> list[str]:
+    """Enter the steward's decision to go on, and what the ledger is known to have lost.
+
+    Returns:
+        What was entered as spent, line by line.
+
+    Raises:
+        ConfigurationError: not a ledger, another curator's, not halted, or a bad key or amount.
+    """
     if bool(learner) != bool(restored):
         raise ConfigurationError("--learner and --restored go together")
+    amount = parse_rational(restored) if restored else Fraction(0)
+    ledger = Ledger(_open(path), key=key, mark=MemoryMark())  # the serving process moves its own mark
     try:
-        key = bytes.fromhex(learner) if learner else NOBODY
+        if not ledger.account.halted:
+            raise ConfigurationError(f"{path} is not halted")
+        owner = public_key(learner, "--learner") if learner else NOBODY
+        found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
+    finally:
+        ledger.close()
+    lines = [_restored(*item) for item in found]
+    if restored:
+        lines.append(f"entered as spent by {learner[:16]}: {amount}")
+    return [*lines, LOWER_BOUND]
+
+
+def public_key(text: str, what: str) -> bytes:
+    """A public key of 64 hexadecimal digits; ConfigurationError names `what` takes it."""
+    try:
+        key = bytes.fromhex(text)
     except ValueError:
         key = b""
     if len(key) != len(NOBODY):
-        raise ConfigurationError("--learner takes a public key of 64 hexadecimal digits")
-    amount = parse_rational(restored) if restored else Fraction(0)
-    ledger.resume(int(time.time()), learner=key, restored=amount, note=note)
-    ledger.store.close()
+        raise ConfigurationError(f"{what} takes a public key of 64 hexadecimal digits")
+    return key
+
+
+def _restored(suspect: Suspect, total: Fraction, own: Fraction) -> str:
+    if suspect.learner == NOBODY:
+        return f"entered as spent over all learners: {_written(total)}, by this curator's own mark"
+    whose = suspect.learner.hex()[:16]
+    return f"entered as spent over all learners: {_written(total)}, of it by {whose}: {_written(own)}, by its receipt"
 
 
 def _written(total: Fraction) -> str:
     return str(shorten(total, math.ceil))
 
 
-def _open(path: Path) -> Ledger:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(SQLITE_MAGIC))
-    except OSError:
-        magic = b""
-    if magic != SQLITE_MAGIC:
+def _open(path: Path, *, read_only: bool = False) -> DatabaseStore:
+    if not path.is_file():
         raise ConfigurationError(f"{path} is not a SQLite ledger")
-    return Ledger(DatabaseStore(sqlite_url(path)))
+    return DatabaseStore(read_only_url(path) if read_only else sqlite_url(path))

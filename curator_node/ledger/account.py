@@ -176,6 +176,14 @@ class Account:
         """Epsilon set aside over all learners."""
         return sum(self.reserved.values(), ZERO)
 
+    def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction) -> Fraction:
+        """Epsilon that a learner may still reserve: below its own cap, and below what is not spent of the cap over all.
+
+        What other learners have reserved does not count: an unused reservation must not starve anybody.
+        """
+        own = cap - self.spent.get(learner, ZERO) - self.reserved.get(learner, ZERO)
+        return max(ZERO, min(own, total_cap - self.total_spent))
+
     def position(self, index: int) -> Position:
         """The position of an entry."""
         return position_at(index, self.hashes, self.totals, self.starts)

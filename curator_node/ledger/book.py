@@ -188,13 +188,8 @@ class Ledger:
             self._marked = newest
 
     def remaining(self, learner: bytes, caps: Caps) -> Fraction:
-        """Epsilon that a learner may still reserve: below its own cap, and below what is not spent of the cap over all.
-
-        What other learners have reserved does not count: an unused reservation must not starve anybody.
-        """
-        account = self.account
-        own = caps.learner - account.spent.get(learner, ZERO) - account.reserved.get(learner, ZERO)
-        return max(ZERO, min(own, caps.total - account.total_spent))
+        """Epsilon that a learner may still reserve; see `Account.remaining`."""
+        return self.account.remaining(learner, caps.learner, caps.total)
 
     def reserve(self, wanted: Reservation, caps: Caps, now: int) -> StudyAccount:
         """Set a plan's cost aside from the learner's own cap; idempotent by request digest.
