@@ -1,10 +1,9 @@
 """The command `expril`: thin; what it does is in `harness`, `run_folder`, `verification` and `ledger_view`."""
 
-import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -26,9 +25,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from protocol.errors import ExprilError
-
-INTERRUPTED = 130
+from simulations.ledger_cli import ledger_app
+from simulations.terminal import Json, err, plain_errors, print_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,9 +50,7 @@ class Experiment(StrEnum):
 
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
-Ledgers = Annotated[list[Path], typer.Argument(help="SQLite ledgers.", metavar="PATH...")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -76,7 +72,7 @@ def simulate(
     json_: Json = False,
 ) -> None:
     """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
-    with _plain_errors():
+    with plain_errors():
         import msgspec
         from threadpoolctl import threadpool_limits
 
@@ -104,7 +100,7 @@ def simulate(
             )
             save_run(run, folder.path)
         if json_:
-            _print_json(summary(run, str(folder.path)))
+            print_json(summary(run, str(folder.path)))
             return
         console = wide_console()
         console.print(result_table(run.report))
@@ -130,7 +126,7 @@ def reproduce(
     json_: Json = False,
 ) -> None:
     """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
-    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+    with plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
         from simulations.campaign.names import parse_names
         from simulations.campaign.provenance import cores
         from simulations.reproduction.command import PAGE, Request
@@ -156,7 +152,7 @@ def reproduce(
         if json_:
             from simulations.campaign.files import as_object
 
-            _print_json(as_object(found))
+            print_json(as_object(found))
             return
         from simulations.reproduction.tables import LEAST_WIDTH, found_table
 
@@ -184,7 +180,7 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
-    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+    with plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
         from simulations.campaign.names import parse_names
         from simulations.campaign.provenance import cores
         from simulations.comparison.command import PAGE, Request, parse_epsilons
@@ -212,7 +208,7 @@ def compare(
         if json_:
             from simulations.campaign.files import as_object
 
-            _print_json(as_object(found))
+            print_json(as_object(found))
             return
         from simulations.comparison.tables import LEAST_WIDTH, found_tables
 
@@ -241,7 +237,7 @@ def compare_synthetic(
     json_: Json = False,
 ) -> None:
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
-    with _plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
+    with plain_errors(kept=f"finished cells are kept in {out}; the same command goes on"):
         from simulations.campaign.names import parse_names
         from simulations.campaign.provenance import cores
         from simulations.comparison.command import parse_epsilons
@@ -266,7 +262,7 @@ def compare_synthetic(
         if json_:
             from simulations.campaign.files import as_object
 
-            _print_json(as_object(rows))
+            print_json(as_object(rows))
             return
         sys.stdout.write(f"table: {out / PAGE}\n")
 
@@ -296,7 +292,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     json_: Json = False,
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, expected accuracy."""
-    with _plain_errors():
+    with plain_errors():
         from threadpoolctl import threadpool_limits
 
         from simulations import quoting
@@ -309,7 +305,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         with _progress(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, quoting.parse_epsilons(epsilons), problems=problems, seed=seed, tick=tick)
         if json_:
-            _print_json(quoting.as_object(request, rows))
+            print_json(quoting.as_object(request, rows))
             return
         wide_console().print(quoting.quote_table(request, rows))
 
@@ -319,7 +315,7 @@ def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
 ) -> None:
     """List the built-in scenarios, or print one."""
-    with _plain_errors():
+    with plain_errors():
         from simulations.scenario import builtin_scenarios, load_scenario
         from simulations.tables import scenario_table, wide_console
 
@@ -332,7 +328,7 @@ def scenarios(
 @app.command()
 def keys(path: Annotated[Path, typer.Argument(help="Where to write the private key (PEM).")]) -> None:
     """Make a signing key; print the public key that goes into a curator's policy."""
-    with _plain_errors():
+    with plain_errors():
         from simulations.key_files import write_key
 
         sys.stdout.write(f"{write_key(path)}\n")
@@ -341,7 +337,7 @@ def keys(path: Annotated[Path, typer.Argument(help="Where to write the private k
 @app.command()
 def report(runs: Runs) -> None:
     """Write the HTML report of runs anew and print its path."""
-    with _plain_errors():
+    with plain_errors():
         from simulations.run_folder import rewrite_page
 
         for run in runs:
@@ -351,7 +347,7 @@ def report(runs: Runs) -> None:
 @app.command()
 def verify(runs: Runs) -> None:
     """Replay runs' transcripts without any data: signatures, order, costs, receipts; hold them against ledgers."""
-    with _plain_errors():
+    with plain_errors():
         from simulations.tables import proof_table, wide_console
         from simulations.verification import verify_run
 
@@ -364,126 +360,6 @@ def verify(runs: Runs) -> None:
             err.print(f"[bold red]not proven[/] {escape(complaint)}", highlight=False, soft_wrap=True)
         if complaints:
             raise typer.Exit(1)
-
-
-@ledger_app.command("create")
-def ledger_create(
-    path: Annotated[Path, typer.Argument(help="Where to make it.")],
-    key: Annotated[Path, typer.Option(help="The curator's private key (PEM).")],
-    mark: Annotated[
-        Path | None, typer.Option(help="Where the process keeps its mark; best on another disk. [NAME.mark beside it]")
-    ] = None,
-    note: Annotated[str, typer.Option(help="Kept in the ledger.")] = "",
-) -> None:
-    """Make a new ledger. Only this makes one: a ledger that is absent later was lost."""
-    with _plain_errors():
-        from simulations import ledger_view
-        from simulations.key_files import read_key
-
-        ledger_view.create(path, read_key(key), mark=mark, note=note)
-        sys.stdout.write(f"{path}\n")
-
-
-@ledger_app.command("show")
-def ledger_show(
-    paths: Ledgers,
-    policy: Annotated[
-        Path | None, typer.Option(help="The curator's policy: names, caps, what is left. [NAME.policy.toml beside it]")
-    ] = None,
-    json_: Json = False,
-) -> None:
-    """Check a ledger; show what each learner reserved, spent and has left, and every entry. Exit 1: not in order."""
-    with _plain_errors():
-        from simulations import ledger_view
-        from simulations.tables import wide_console
-
-        wrong = []
-        for path in paths:
-            view = ledger_view.read(path, policy)
-            wrong += [(path, finding.text) for finding in view.findings]
-            if json_:
-                _print_json(view.as_object())
-                continue
-            for table in view.tables():
-                wide_console().print(table)
-        _complain(wrong)
-
-
-@ledger_app.command("verify")
-def ledger_verify(
-    paths: Ledgers,
-    curator: Annotated[str, typer.Option(help="Public key that must have signed it. [the one it names]")] = "",
-    json_: Json = False,
-) -> None:
-    """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
-    with _plain_errors():
-        from simulations import ledger_view
-
-        pinned = ledger_view.public_key(curator, "--curator") if curator else None
-        wrong = []
-        for path in paths:
-            view = ledger_view.read(path, curator=pinned)
-            wrong += [(path, finding.text) for finding in view.findings]
-            if json_:
-                _print_json(view.as_object())
-            elif not view.findings:
-                kept = len(view.account.answers) - len(view.account.evicted)
-                sys.stdout.write(
-                    f"{path}: {len(view.entries)} entries and {kept} stored replies in order, signed by "
-                    f"{view.account.curator.hex()}; head {view.account.head.hex()}\n"
-                )
-        _complain(wrong)
-
-
-@ledger_app.command("backup")
-def ledger_backup(
-    path: Annotated[Path, typer.Argument(help="A SQLite ledger; its curator may be serving.")],
-    copy: Annotated[Path, typer.Argument(help="The copy to make.")],
-) -> None:
-    """Copy a ledger, its write-ahead log included. Never copy the file alone while a curator serves."""
-    with _plain_errors():
-        from curator_node.ledger.store import backup
-
-        backup(path, copy)
-        sys.stdout.write(f"{copy}\n")
-
-
-@ledger_app.command("resume")
-def ledger_resume(
-    path: Annotated[Path, typer.Argument(help="A SQLite ledger that is halted.")],
-    key: Annotated[Path, typer.Option(help="The curator's private key (PEM); it signs the entry.")],
-    note: Annotated[str, typer.Option(help="Why it is safe to go on; kept in the ledger.")],
-    learner: Annotated[str, typer.Option(help="Public key of one who is known to have spent more.")] = "",
-    restored: Annotated[str, typer.Option(help="How much more, such as 1/3.")] = "",
-) -> None:
-    """The steward's act after a halt: go on, with what the ledger is known to have lost entered as spent."""
-    with _plain_errors():
-        from simulations import ledger_view
-        from simulations.key_files import read_key
-
-        for line in ledger_view.resume(path, read_key(key), note=note, learner=learner, restored=restored):
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.write("resumed\n")
-
-
-def _complain(wrong: Sequence[tuple[Path, str]]) -> None:
-    for path, text in wrong:
-        err.print(f"[bold red]not in order[/] {escape(f'{path}: {text}')}", highlight=False, soft_wrap=True)
-    if wrong:
-        raise typer.Exit(1)
-
-
-@contextmanager
-def _plain_errors(kept: str = "nothing of this command was kept") -> Iterator[None]:
-    """A mistake of the user is one clear line and exit status 2, never a traceback."""
-    try:
-        yield
-    except ExprilError as error:
-        err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -524,10 +400,6 @@ def _work_bar(silent: bool) -> Iterator[Callable[[str, float, float], None]]:
             bar.update(task, completed=done, total=total, description=what or "computing")
 
         yield tick
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _command(scenario: str, changes: dict[str, int]) -> str:
