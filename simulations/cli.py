@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -34,12 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-ledger_app = typer.Typer(
-    no_args_is_help=True, help="A curator's ledger: make, look at, check, copy, resume after a halt."
-)
 app.add_typer(ledger_app, name="ledger")
-
-err = Console(stderr=True)
 
 
 class Experiment(StrEnum):
