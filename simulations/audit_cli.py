@@ -28,7 +28,7 @@ def verify(
     (no run, one of ExPriL 0.1, or a wrong keys file).
     """
     with plain_errors():
-        from simulations.tables import proof_tables, wide_console
+        from simulations.tables import PROOF_WIDTH, proof_tables, wide_console
         from simulations.verification import read_pins, verify_run
 
         pins = None if keys is None else read_pins(keys)
@@ -45,7 +45,7 @@ def verify(
                 continue
             if proof.index is not None:
                 for table in proof_tables(proof):
-                    wide_console().print(table)
+                    wide_console(PROOF_WIDTH).print(table)
             for text in proof.wrong:
                 _say("[bold red]not proven[/]", f"{proof.folder}: {text}")
             for text in proof.unproven:

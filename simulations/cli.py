@@ -75,7 +75,8 @@ def simulate(
 
         from simulations.federation import load_records
         from simulations.harness import run_scenario, summary
-        from simulations.run_folder import LEDGERS, PAGE, NewFolder, save_run
+        from simulations.run_folder import NewFolder, save_run
+        from simulations.run_index import LEDGERS, PAGE
         from simulations.scenario import load_scenario
         from simulations.tables import result_table, wide_console
 

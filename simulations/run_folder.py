@@ -4,7 +4,6 @@ A folder appears under its name only when it is complete; a run that fails or is
 page is in a list that the run's learners sign (`run_index`).
 """
 
-import hashlib
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,28 +13,26 @@ from typing import Self
 import msgspec
 
 from protocol.errors import ConfigurationError
-from protocol.transcript import Transcript
 from simulations.harness import Run, metrics_frame
 from simulations.report import load_report, save_report, write_page
 from simulations.run_index import (
     FORMAT,
-    INDEX,
-    SIGNATURES,
+    LEDGER_SUFFIX,
+    LEDGERS,
+    METRICS,
+    PAGE,
+    POLICY_SUFFIX,
+    REPORT,
+    SCENARIO,
     TRANSCRIPTS,
     Index,
     LedgerEntry,
     Participant,
     TranscriptEntry,
+    file_digest,
+    listed_files,
     save_index,
 )
-
-SCENARIO = "scenario.toml"
-METRICS = "metrics.parquet"
-REPORT = "report.json"
-PAGE = "report.html"
-LEDGERS = "ledgers"
-LEDGER_SUFFIX = ".ledger"
-POLICY_SUFFIX = ".policy.toml"
 
 
 class NewFolder:
@@ -138,18 +135,6 @@ def save_run(run: Run, folder: Path) -> None:
     rewrite_page(folder)
 
 
-def listed_files(folder: Path) -> list[Path]:
-    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures."""
-    apart = {folder / PAGE, folder / TRANSCRIPTS / INDEX, folder / TRANSCRIPTS / SIGNATURES}
-    return sorted(path for path in folder.rglob("*") if path not in apart and (path.is_symlink() or not path.is_dir()))
-
-
-def file_digest(path: Path) -> bytes:
-    """SHA-256 of a file, read in pieces; OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
 def rewrite_page(folder: Path) -> Path:
     """Write the page anew from the stored numbers; its path.
 
@@ -162,21 +147,3 @@ def rewrite_page(folder: Path) -> Path:
         raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
     write_page(report, folder / PAGE)
     return folder / PAGE
-
-
-def decode_transcript(data: bytes) -> Transcript:
-    """The transcript of a stored file.
-
-    Raises:
-        ConfigurationError: it is no list of envelopes, or not written as such a list is.
-    """
-    try:
-        envelopes = msgspec.msgpack.decode(data, type=list[bytes])
-    except (msgspec.DecodeError, RecursionError):
-        raise ConfigurationError("it is no list of envelopes") from None
-    if msgspec.msgpack.encode(envelopes) != data:
-        raise ConfigurationError("it is not written as a list of envelopes is")
-    transcript = Transcript()
-    for envelope in envelopes:
-        transcript.append(envelope)
-    return transcript

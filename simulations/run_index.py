@@ -5,6 +5,7 @@ is enough to notice whatever was changed, removed or added afterwards. It does n
 learners who all agree to lie can sign another list; what curators signed must then still fit it.
 """
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,10 +14,18 @@ import msgspec
 
 from protocol.envelopes import SigningKey, is_signed
 from protocol.errors import ConfigurationError, printable
+from protocol.transcript import Transcript
 
 FORMAT = 2
 """Of the list; that of ExPriL 0.1 had no number."""
 DOMAIN = b"expril/2 run index"
+SCENARIO = "scenario.toml"
+METRICS = "metrics.parquet"
+REPORT = "report.json"
+PAGE = "report.html"
+LEDGERS = "ledgers"
+LEDGER_SUFFIX = ".ledger"
+POLICY_SUFFIX = ".policy.toml"
 TRANSCRIPTS = "transcripts"
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
@@ -208,6 +217,36 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
             )
     complaints += [f"{SIGNATURES} names {printable(name)}, who is no learner of this run" for name, _ in by_learner]
     return complaints
+
+
+def listed_files(folder: Path) -> list[Path]:
+    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures."""
+    apart = {folder / PAGE, folder / TRANSCRIPTS / INDEX, folder / TRANSCRIPTS / SIGNATURES}
+    return sorted(path for path in folder.rglob("*") if path not in apart and (path.is_symlink() or not path.is_dir()))
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file, read in pieces; OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def decode_transcript(data: bytes) -> Transcript:
+    """The transcript of a stored file.
+
+    Raises:
+        ConfigurationError: it is no list of envelopes, or not written as such a list is.
+    """
+    try:
+        envelopes = msgspec.msgpack.decode(data, type=list[bytes])
+    except (msgspec.DecodeError, RecursionError):
+        raise ConfigurationError("it is no list of envelopes") from None
+    if msgspec.msgpack.encode(envelopes) != data:
+        raise ConfigurationError("it is not written as a list of envelopes is")
+    transcript = Transcript()
+    for envelope in envelopes:
+        transcript.append(envelope)
+    return transcript
 
 
 def _encoded(signatures: list[Signature]) -> bytes:

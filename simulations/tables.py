@@ -16,6 +16,7 @@ from simulations.scenario import Scenario
 from simulations.verification import RunProof
 
 LEAST_WIDTH = 100
+PROOF_WIDTH = 120
 YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
 """What is scored -> what the best constant is called, and the model of the ceiling."""
 

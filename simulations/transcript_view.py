@@ -27,8 +27,7 @@ from protocol.messages import (
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.schema import Schema
-from simulations.run_folder import decode_transcript
-from simulations.run_index import INDEX, TRANSCRIPTS, decode_index
+from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript
 
 View = dict[str, Any]
 

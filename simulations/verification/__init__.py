@@ -10,8 +10,17 @@
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
-from simulations.run_folder import LEDGERS, REPORT, SCENARIO
-from simulations.run_index import INDEX, SIGNATURES, TRANSCRIPTS, FirstVersionError, decode_index, unsigned
+from simulations.run_index import (
+    INDEX,
+    LEDGERS,
+    REPORT,
+    SCENARIO,
+    SIGNATURES,
+    TRANSCRIPTS,
+    FirstVersionError,
+    decode_index,
+    unsigned,
+)
 from simulations.verification.ledgers import hold, read_ledger
 from simulations.verification.listing import Pins, misplaced, pin, read_pins, told_twice, unlisted
 from simulations.verification.reports import check_report

@@ -15,8 +15,7 @@ from curator_node.ledger.store import DatabaseStore, read_only_url
 from protocol.errors import ExprilError, printable
 from protocol.messages import NOBODY, Message, StudyProposal
 from protocol.rationals import parse_amount, shorten
-from simulations.run_folder import LEDGERS
-from simulations.run_index import Index, LedgerEntry
+from simulations.run_index import LEDGERS, Index, LedgerEntry
 from simulations.verification.transcripts import Answer, Exchange
 from simulations.verification.verdicts import HELD, LEDGER_NOT_PROVEN, NOT_PROVEN, LedgerVerdict
 

@@ -9,8 +9,18 @@ import msgspec
 
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import read_toml
-from simulations.run_folder import LEDGERS, METRICS, POLICY_SUFFIX, REPORT, SCENARIO, file_digest, listed_files
-from simulations.run_index import TRANSCRIPTS, Index, Role
+from simulations.run_index import (
+    LEDGERS,
+    METRICS,
+    POLICY_SUFFIX,
+    REPORT,
+    SCENARIO,
+    TRANSCRIPTS,
+    Index,
+    Role,
+    file_digest,
+    listed_files,
+)
 from simulations.verification.transcripts import Exchange
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]

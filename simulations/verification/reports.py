@@ -20,10 +20,8 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import NOBODY
 from protocol.queries import plan_cost
 from protocol.rationals import parse_amount, parse_rational
-from simulations.report import BudgetPoint, CuratorReport, LearnerReport, RunReport, load_report
-from simulations.report.model import RELEASE, exact
-from simulations.run_folder import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO
-from simulations.run_index import Index
+from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, exact, load_report
+from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index
 from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)

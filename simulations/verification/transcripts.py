@@ -8,8 +8,7 @@ from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-from simulations.run_folder import decode_transcript
-from simulations.run_index import TRANSCRIPTS, Index, TranscriptEntry
+from simulations.run_index import TRANSCRIPTS, Index, TranscriptEntry, decode_transcript
 from simulations.verification.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
 
 

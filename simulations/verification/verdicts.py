@@ -15,9 +15,10 @@ NOT_PROVEN = "NOT PROVEN"
 NOT_PRIVATE = ", NOT PRIVATE"
 """Added where all is in order but signed as not private."""
 
-HELD = "held against the ledger"
-NO_LEDGER = "no ledger kept"
-LEDGER_NOT_PROVEN = "its ledger is not proven"
+HELD = "held"
+"""Against the curator's ledger, entry by entry."""
+NO_LEDGER = "none kept"
+LEDGER_NOT_PROVEN = NOT_PROVEN
 
 
 @dataclass
