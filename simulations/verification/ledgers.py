@@ -9,9 +9,9 @@ from pathlib import Path
 
 from curator_node.curator import ledger_terms
 from curator_node.ledger.account import Account, StudyKey
-from curator_node.ledger.checks import CheckedLedger, check
+from curator_node.ledger.checks import CheckedLedger, check, load
 from curator_node.ledger.entries import Entry, EntryKind
-from curator_node.ledger.store import DatabaseStore, read_only_url
+from curator_node.ledger.store import DatabaseStore, LedgerStore, read_only_url
 from protocol.errors import ExprilError, printable
 from protocol.messages import NOBODY, Message, StudyProposal
 from protocol.rationals import parse_amount, shorten
@@ -29,6 +29,10 @@ def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, Checke
     """Check one ledger by itself: places, contents, signatures, stored replies, and the head in the run's list.
 
     A copy is read, so that nothing is ever written beside the evidence, and what is read is one file.
+
+    Returns:
+        The verdict, and the ledger where its chain holds: one that merely lacks replies can still be held against
+        transcripts.
     """
     verdict = LedgerVerdict(entry)
     try:
@@ -38,6 +42,7 @@ def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, Checke
             store = DatabaseStore(read_only_url(copy))
             try:
                 checked = check(store, bytes.fromhex(entry.key))
+                whole = _holds(store, bytes.fromhex(entry.key))
             finally:
                 store.close()
     except OSError:
@@ -46,11 +51,22 @@ def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, Checke
     except ExprilError as error:
         verdict.why.append(printable(str(error), 400))
         return verdict, None
+    except UnicodeDecodeError:  # SQLite quotes a damaged file in its complaints, and Python cannot read them
+        verdict.why.append("it is no database that can be read")
+        return verdict, None
     verdict.why += [finding.text for finding in checked.findings]
     verdict.spent = checked.account.total_spent
     if (checked.account.head.hex(), len(checked.entries)) != (entry.head, entry.entries):
         verdict.why.append("its last entry is not the one in the run's list")
-    return verdict, checked
+    return verdict, checked if whole else None
+
+
+def _holds(store: LedgerStore, curator: bytes) -> bool:
+    """Whether the chain fits together to a last entry that this curator signed."""
+    try:
+        return load(store).curator == curator
+    except (ExprilError, UnicodeDecodeError):
+        return False
 
 
 def hold(verdict: LedgerVerdict, checked: CheckedLedger | None, exchanges: Sequence[Exchange], index: Index) -> None:
@@ -58,13 +74,13 @@ def hold(verdict: LedgerVerdict, checked: CheckedLedger | None, exchanges: Seque
 
     Args:
         verdict: on the ledger; changed.
-        checked: the ledger; None where it could not be read.
+        checked: the ledger; None where its chain does not hold.
         exchanges: all of the run; verdicts on those with this ledger's curator are changed.
         index: the run's list, for names.
     """
     curator = bytes.fromhex(verdict.entry.key)
     own = [exchange for exchange in exchanges if exchange.curator == curator]
-    if checked is None or checked.findings:
+    if checked is None:
         for exchange in own:
             exchange.verdict.ledger = LEDGER_NOT_PROVEN
         return

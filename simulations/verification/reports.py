@@ -26,7 +26,7 @@ from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, CheckedLedger]
-"""Curator of the first repeat -> its ledger, where that is in order."""
+"""Curator of the first repeat -> its ledger, where its chain holds."""
 
 
 def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
