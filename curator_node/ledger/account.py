@@ -205,7 +205,7 @@ class Account:
         seen = list(self.acknowledged)
         for suspect in sorted(self.suspects, key=lambda item: item.position.index):
             own_at = self.history.get(suspect.learner, ())
-            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, own_at, seen)))
+            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, self.starts, own_at, seen)))
             seen.append(suspect)
         return found
 

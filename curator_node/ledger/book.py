@@ -152,11 +152,11 @@ class Ledger:
                 "not add up: make a new ledger, with caps lowered by what was spent"
             )
         marked = self._mark.read()
+        self._start(terms, now)
         if marked is None:
             self.halt(now, NO_MARK)
         else:
             self._hold_against(marked, now)
-        self._append(lambda _: self._entry(EntryKind.START, now, note=terms), now)
         self.settle()
 
     def refresh(self, now: int) -> None:
@@ -173,6 +173,7 @@ class Ledger:
         if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
             known = account.position(newest)
             self.account = self._load()
+            self._start(self.account.terms, now)
             self._hold_against(known, now)
             return
         for row in found[1:]:
@@ -419,6 +420,10 @@ class Ledger:
         """Release the store and the mark."""
         self.store.close()
         self._mark.close()
+
+    def _start(self, terms: str, now: int) -> None:
+        """Write a START: first of all, so that what comes is on no branch that may have been lost."""
+        self._append(lambda _: self._entry(EntryKind.START, now, note=terms), now)
 
     def _load(self) -> Account:
         account = load(self.store)
