@@ -241,7 +241,7 @@ class Curator:
         self._check_rollback(message, now)
         key = StudyKey(message.sender, message.study)
         if not self._ledger.known(identity):
-            if key in self._ledger.account.studies:
+            if key.study == NO_STUDY or key in self._ledger.account.studies:
                 raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
             costs = check_plan(message.plan, self.policy, self._dataset.steward)
             self._ledger.make_room(ENVELOPE_ROOM, self.policy.reply_bytes, now)

@@ -73,7 +73,15 @@ class Reservation:
     purpose: str = ""
 
 
-def create_ledger(store: LedgerStore, key: SigningKey, mark: Mark, *, now: int, note: str = "") -> None:
+def create_ledger(
+    store: LedgerStore,
+    key: SigningKey,
+    mark: Mark,
+    *,
+    now: int,
+    note: str = "",
+    entropy: Callable[[int], bytes] = secrets.token_bytes,
+) -> None:
     """Write a new ledger's first entry, and the mark beside it.
 
     Raises:
@@ -84,7 +92,7 @@ def create_ledger(store: LedgerStore, key: SigningKey, mark: Mark, *, now: int, 
     entry = Entry(
         index=0,
         previous=Account().head,
-        nonce=secrets.token_bytes(_NONCE),
+        nonce=entropy(_NONCE),
         kind=EntryKind.OPEN,
         at=now,
         learner=key.public,
@@ -475,7 +483,8 @@ class Ledger:
             if entry is None:
                 return False
             body = encode_entry(entry)
-            decode_entry(body)  # what could not be read back is never stored
+            # What could not be read back, or would not fit, is never stored.
+            self.account.check(decode_entry(body))
             evicted: Iterable[bytes] = ()
             if entry.kind is EntryKind.EVICT:
                 evicted = self.account.kept[StudyKey(entry.learner, entry.study)]

@@ -22,8 +22,8 @@ MOST_STARTS = 16
 STUB = 8
 POSITION_BYTES = SEALED_BYTES - 28
 """Of a padded position; a cipher adds a nonce of 12 bytes and a tag of 16."""
-MOST_TOTAL = 250
-"""Longest total in characters; a longer one is rounded up to the grid of 2^-64."""
+MOST_BITS = 800
+"""Of a total's numerator and denominator together, 243 characters; a longer one is rounded up to the grid of 2^-64."""
 
 
 def position_at(
@@ -147,5 +147,5 @@ def unpack(data: bytes) -> Position:
 
 
 def _short(total: Fraction) -> str:
-    text = amount(total)
-    return text if len(text) <= MOST_TOTAL else amount(Fraction(math.ceil(total * 2**64), 2**64))
+    small = total.denominator.bit_length() + total.numerator.bit_length() <= MOST_BITS
+    return amount(total if small else Fraction(math.ceil(total * 2**64), 2**64))
