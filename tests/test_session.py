@@ -134,6 +134,18 @@ def test_a_refused_proposal_takes_a_new_identity():
     assert isinstance(other.receive(pair.curator.handle(other.pending)), StudyAccepted)
 
 
+def test_the_very_same_query_stays_refused_and_is_counted_at_nothing():
+    pair = Pair().at(State.OPEN)
+    for _ in range(2):
+        pair.session.query("counts", b"rubbish", NOW)
+        assert isinstance(pair.step("receive"), Refusal)
+    assert pair.session.spent_at_most == 0
+    pair.session.query("counts", b"rubbish", NOW)
+    assert (pair.session.state, pair.session.spent_at_most) == (State.ASKED, 0)
+    pair.session.close(NOW)
+    assert isinstance(pair.step("receive"), StudyClosed)
+
+
 def test_a_refused_close_leaves_the_study_open():
     pair = Pair().at(State.OPEN)
     pair.step("close")

@@ -652,3 +652,13 @@ def test_the_head_depends_on_every_envelope_and_their_order():
     assert len(heads) == 7
     assert head([]) == START
     assert head([b"a", b"b"]) == digest(digest(START + digest(b"a")) + digest(b"b"))
+
+
+def test_a_closing_in_answer_to_the_unanswered_query_is_noticed():
+    story = Story().open()
+    story.query(0)
+    query = story.asked
+    story.request(StudyClose, 2)
+    story.asked = query
+    story.reply(StudyClosed, to=4, refunded=str(sum(COSTS)))
+    assert_noticed(story.written, "not of the kind asked for")
