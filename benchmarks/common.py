@@ -166,9 +166,7 @@ def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.
         name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),)
     )
     noise = OpenDPNoise()
-    curator = Curator(
-        dataset=dataset, ledger=ledger, key=key, policy=policy, clock=lambda: NOW, noise=noise
-    )
+    curator = Curator(dataset=dataset, ledger=ledger, key=key, policy=policy, clock=lambda: NOW, noise=noise)
     return Site(curator, dataset, ledger, noise)
 
 

@@ -1,6 +1,7 @@
 """One learner's exchange with one curator, as a state machine over bytes. No transport, clock or randomness here."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from protocol.codec import encode
@@ -18,6 +19,7 @@ from protocol.envelopes import (
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.messages import (
     NO_DIGEST,
+    NOBODY,
     TYPE_NAMES,
     Card,
     CardRequest,
@@ -32,7 +34,10 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
+from protocol.queries import plan_cost, query_cost
+from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
+from protocol.spending import Spending
 from protocol.transcript import Transcript
 from protocol.transitions import Event, State, advance
 
@@ -44,9 +49,24 @@ _EVENTS: dict[type[Message], Event] = {
 }
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """A request that awaits its reply."""
+
+    message: Message
+    data: bytes
+    awaits: type[Message]
+
+
 @dataclass
 class Session:
     """A study with one curator.
+
+    A relay may lose, delay, repeat and reorder what both sides sign, and deliver an old reply in place of a new one.
+    Hence: a refusal that may pass leaves the request pending, to be sent again unchanged; one that is final moves on,
+    and a proposal refused for good ends the session (another attempt is a new session). A study may be closed while
+    its last query is unanswered. That query is kept, and its release taken, until the closing shows that it was never
+    charged.
 
     Attributes:
         curator: the curator's public key, known beforehand.
@@ -55,11 +75,13 @@ class Session:
         lifetime: seconds for which a message is valid.
         allow_not_private: accept a curator that signs as not private (seeded noise, `paper_ratio`); simulations only.
         state: where the study stands.
-        pending: the request that awaits its reply; send the same bytes again to retry.
+        sequence: of the last request that was not ruled out.
         card, accepted, closed: the replies so far.
         newest_receipt: the last receipt envelope, to be kept for the next study with this curator.
-        receipt: the last receipt of this study, verified.
-        transcript: every envelope sent and received.
+        receipt: the last receipt of this study, verified; the closing's is later than any release's.
+        transcript: every envelope sent and received that says something new.
+        plan: what was proposed.
+        spending: what receipts prove to be charged, and the most that can have been.
     """
 
     curator: bytes
@@ -69,7 +91,6 @@ class Session:
     allow_not_private: bool = False
     state: State = State.NEW
     sequence: int = 0
-    pending: bytes = b""
     card: Card | None = None
     accepted: StudyAccepted | None = None
     closed: StudyClosed | None = None
@@ -77,13 +98,37 @@ class Session:
     receipt: Receipt | None = None
     not_private: bool = False
     transcript: Transcript = field(default_factory=Transcript)
-    _awaited: type[Message] = Card
+    plan: Plan | None = None
+    spending: Spending = field(default_factory=Spending)
     _last_reply: bytes = NO_DIGEST
-    _request: Message | None = None
+    _released: int = 0
+    _pending: _Sent | None = None
+    _unanswered: _Sent | None = None
+    _ruled_out: set[bytes] = field(default_factory=set)
+
+    @property
+    def pending(self) -> bytes:
+        """The request that awaits its reply, or empty; send the same bytes again to retry."""
+        return self._pending.data if self._pending else b""
+
+    @property
+    def unanswered(self) -> bytes:
+        """A query without an answer when the study was closed, or empty; send the same bytes to recover its release."""
+        return self._unanswered.data if self._unanswered else b""
+
+    @property
+    def spent(self) -> Fraction:
+        """Epsilon that receipts prove to be charged to this study."""
+        return self.spending.proven
+
+    @property
+    def spent_at_most(self) -> Fraction:
+        """`spent`, and the exact cost of a query of which nothing proves whether it was charged."""
+        return self.spending.at_most
 
     def request_card(self, now: int) -> bytes:
         """Ask for the curator's card; LocalProtocolError while a request of the study awaits its reply."""
-        if self.pending and self._awaited is not Card:
+        if self._pending and self._pending.awaits is not Card:
             raise LocalProtocolError("a request of the study awaits its reply; send it again first")
         return self._send(CardRequest(**self._header(now, 0)), Card)
 
@@ -91,34 +136,51 @@ class Session:
         """Propose a plan; LocalProtocolError unless the study is new."""
         state = advance(self.state, Event.PROPOSAL)
         message = StudyProposal(**self._header(now, 0), plan=plan, purpose=purpose, newest_receipt=self.newest_receipt)
-        self.state = state
+        self.state, self.plan = state, plan
         return self._send(message, StudyAccepted)
 
     def query(self, kind: str, body: bytes, now: int) -> bytes:
-        """Ask the plan's next query; LocalProtocolError unless the study is open."""
+        """Ask the plan's next query.
+
+        Raises:
+            LocalProtocolError: the study is not open, was accepted at another cost than the plan's, or its last query
+                is still unanswered.
+        """
         state = advance(self.state, Event.QUERY)
-        self.sequence += 1
+        if self._unanswered:
+            raise LocalProtocolError("the last query is unanswered; send it again first, or close the study")
+        if sum(self.spending.costs) != self.spending.claimed:
+            raise LocalProtocolError("the plan was accepted at another cost than its own; close the study")
         self.state = state
-        return self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
+        self.sequence += 1
+        data = self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
+        if digest(data) not in self._ruled_out:  # the very same request stays refused
+            self.spending.ask(self.sequence)
+        return data
 
     def close(self, now: int) -> bytes:
-        """End the study; LocalProtocolError unless it is open."""
+        """End the study; LocalProtocolError unless it is open. A query without an answer is kept as `unanswered`."""
         state = advance(self.state, Event.CLOSE)
-        self.sequence += 1
+        if self.state is State.ASKED:
+            self._unanswered = self._pending
         self.state = state
+        self.sequence += 1
         return self._send(StudyClose(**self._header(now, self.sequence)), StudyClosed)
 
     def receive(self, data: bytes) -> Message:
-        """Verify the reply to the pending request and move on.
+        """Verify a reply to the pending request, or to the unanswered query, and move on.
 
         Returns:
-            The reply; a `Refusal` where the curator said no. After "unavailable" the request stays pending.
+            The reply; a `Refusal` where the curator said no. Unless that one rules the request out
+            (`Refusal.rules_out`), the request stays pending and nothing but the transcript changes.
 
         Raises:
             LocalProtocolError: nothing is pending.
-            RemoteProtocolError: the bytes are no message of this curator to this request; nothing changes.
+            RemoteProtocolError: the bytes are no message of this curator to such a request, or a receipt does not fit
+                the plan and what was charged before; nothing changes.
         """
-        if not self.pending or self._request is None:
+        waiting = [sent for sent in (self._pending, self._unanswered) if sent]
+        if not waiting:
             raise LocalProtocolError("no request is pending")
         envelope, message = open_envelope(data)
         not_private = self.allow_not_private and envelope.label == NOT_PRIVATE_LABEL
@@ -126,54 +188,88 @@ class Session:
         verify(envelope, self.curator, label=label)
         if message.sender != self.curator:
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "sender")
-        if message.answers != digest(self.pending):
+        sent = next((sent for sent in waiting if message.answers == digest(sent.data)), None)
+        if sent is None:
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers")
-        if not isinstance(message, self._awaited | Refusal):
-            raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", self._awaited.__name__)
+        if not isinstance(message, sent.awaits | Refusal):
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", sent.awaits.__name__)
+        self._check_header(message, sent.message)
         if isinstance(message, Refusal):
-            if message.code not in EXPLANATIONS:
-                raise RemoteProtocolError(RefusalCode.MALFORMED, "code")
-            if message.code == RefusalCode.UNAVAILABLE:
-                return message
-        elif (message.study, message.sequence, message.recipient) != (
-            self.study,
-            self._request.sequence,
-            self.key.public,
-        ):
-            raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "study, sequence or recipient")
-        if isinstance(message, StudyAccepted | Release | StudyClosed):
-            self.receipt = self._checked_receipt(message, self._request, label)
-            self.newest_receipt = message.receipt
+            self._take_refusal(message, sent)
+        elif isinstance(message, Card):
+            self.card, self._pending = message, None
+        elif isinstance(message, StudyAccepted | Release | StudyClosed):
+            self._take_receipt(message, sent.message, label)
+            self._take_answer(message, sent, data)
         self.not_private = self.not_private or not_private
-        self._move(message, data)
-        self.pending = b""
-        self.transcript.append(data)
+        if self.state is State.OPEN:
+            self.sequence = self._unanswered.message.sequence if self._unanswered else self._released
+        moved = not isinstance(message, Refusal) or message.rules_out
+        if moved or data not in self.transcript.envelopes:  # a relay may bring an old refusal any number of times
+            self.transcript.append(data)
         return message
 
-    def _checked_receipt(self, message: StudyAccepted | Release | StudyClosed, request: Message, label: str) -> Receipt:
-        """The reply's receipt; RemoteProtocolError unless it is for this request and this reply."""
+    def _check_header(self, message: Message, asked: Message) -> None:
+        unaddressed = isinstance(message, Refusal) and message.recipient == NOBODY
+        names = (message.study, message.sequence, message.recipient)
+        if not unaddressed and names != (self.study, asked.sequence, self.key.public):
+            raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "study, sequence or recipient")
+
+    def _take_refusal(self, message: Refusal, sent: _Sent) -> None:
+        if message.code not in EXPLANATIONS:
+            raise RemoteProtocolError(RefusalCode.MALFORMED, "code")
+        if not message.rules_out:
+            return
+        if sent is self._unanswered:
+            if self.state is State.CLOSED:
+                raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "code", "the closing shows that it was charged")
+            self._unanswered = None
+        else:
+            self._pending = None
+            if sent.awaits is not Card:
+                self.state = advance(self.state, Event.REFUSAL)
+        if sent.awaits is Release:
+            self.spending.rule_out()
+        self._ruled_out.add(message.answers)
+
+    def _take_receipt(self, message: StudyAccepted | Release | StudyClosed, request: Message, label: str) -> None:
+        """Check the reply's receipt against this request, this reply and the account; then take it into the account."""
         receipt = open_receipt(message.receipt, self.curator, label=label)
         names = (receipt.learner, receipt.study, receipt.sequence, receipt.request, receipt.release)
         identity = request_digest(self.key.public, TYPE_NAMES[type(request)], encode(request))
         release = digest(message.body) if isinstance(message, Release) else NO_DIGEST
         if names != (self.key.public, self.study, request.sequence, identity, release):
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
-        return receipt
+        if isinstance(message, StudyAccepted):
+            self.spending.accept(message, receipt, self._costs(message))
+        elif isinstance(message, Release):
+            self.spending.release(receipt)
+        elif not self.spending.close(message, receipt):
+            self._unanswered = None
+        if self.receipt is None or receipt.sequence > self.receipt.sequence:
+            self.receipt, self.newest_receipt = receipt, message.receipt
 
-    def _move(self, message: Message, data: bytes) -> None:
-        if isinstance(message, Card):
-            self.card = message
-        if self._awaited is Card:
-            return
-        if isinstance(message, Refusal) and self._awaited is not StudyAccepted:
-            self.sequence -= 1
-        elif not isinstance(message, Refusal):
-            self._last_reply = digest(data)
-        self.state = advance(self.state, _EVENTS[type(message)])
+    def _take_answer(self, message: StudyAccepted | Release | StudyClosed, sent: _Sent, data: bytes) -> None:
+        self._last_reply = digest(data)
         if isinstance(message, StudyAccepted):
             self.accepted = message
-        if isinstance(message, StudyClosed):
+        elif isinstance(message, StudyClosed):
             self.closed = message
+        else:
+            self._released = message.sequence
+        if sent is self._unanswered:
+            self._unanswered = None
+        else:
+            self._pending = None
+            self.state = advance(self.state, _EVENTS[type(message)])
+
+    def _costs(self, message: StudyAccepted) -> tuple[Fraction, ...]:
+        """Exact costs of the planned queries by the card; without one, by the bound that the accepted cost implies."""
+        if self.plan is None:
+            raise LocalProtocolError("nothing was proposed")
+        bound = self.card.most_records_per_unit if self.card else 0
+        bound = bound or max(1, int(parse_amount(message.cost) / plan_cost(self.plan, 1)))
+        return tuple(query_cost(planned, bound) for planned in self.plan.queries)
 
     def _header(self, now: int, sequence: int) -> dict[str, Any]:
         return {
@@ -185,8 +281,7 @@ class Session:
             "expires_at": now + self.lifetime,
         }
 
-    def _send(self, message: Message, awaited: type[Message]) -> bytes:
-        self._awaited, self._request = awaited, message
-        self.pending = seal(message, self.key)
-        self.transcript.append(self.pending)
-        return self.pending
+    def _send(self, message: Message, awaits: type[Message]) -> bytes:
+        self._pending = _Sent(message, seal(message, self.key), awaits)
+        self.transcript.append(self._pending.data)
+        return self._pending.data

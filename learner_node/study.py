@@ -14,11 +14,11 @@ from learner_node.readers import READERS
 from learner_node.readers.counts import CountsAnswer
 from learner_node.session import Session
 from protocol.codec import encode
-from protocol.envelopes import SigningKey
+from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
 from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_cost, query_kind
+from protocol.queries import plan_cost, query_kind
 from protocol.queries.counts import CountsBody
 from protocol.queries.limits import work
 from protocol.rationals import parse_amount
@@ -105,11 +105,14 @@ class Round:
 class Study:
     """One study of one learner with all curators of a federation.
 
+    A request that brought no answer, or a refusal that may pass, is sent again unchanged, then left pending; `close`
+    sends it once more. A curator that refused the plan for good may be asked again in another study only.
+
     Attributes:
         sessions: by curator name; each holds its transcript.
         outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
             "bad reply"; a proposal is noted only where it was not accepted.
-        refusals: the full refusals received, per curator.
+        refusals: the full refusals that ended the asking of a request, per curator.
         asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
 
@@ -123,6 +126,7 @@ class Study:
         self._federation = federation
         self._liars: set[str] = set()
         self._fates: dict[str, str] = {}
+        self._complaints: dict[str, str] = {}
         self.sessions = {
             name: Session(
                 curator=key,
@@ -225,57 +229,64 @@ class Study:
         """Close the study wherever it may be open; what was reserved and never used is refunded.
 
         A request whose reply never came is first sent once more: an acceptance that was lost holds a reservation,
-        and a release that was lost was paid for and belongs in the transcript (it is in no round).
+        and a release that was lost was paid for and belongs in the transcript (it is in no round). A release that
+        only the closing shows to have been paid for is asked for once more after it. Call it again where a curator
+        could not be reached.
         """
-        unanswered = {
-            name: _pending(session)
-            for name, session in self.sessions.items()
-            if session.state in (State.PROPOSED, State.ASKED)
-        }
-        self._ask(unanswered, record=False, attempts=1)
-        open_ = {
-            name: session.close for name, session in self.sessions.items() if session.state in (State.OPEN, State.ASKED)
-        }
-        self._ask(open_, record=False)
+        sessions = self.sessions.items()
+        waiting = (State.PROPOSED, State.ASKED)
+        self._ask({name: _pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
+        closes: dict[str, Callable[[int], bytes]] = {}
+        for name, session in sessions:
+            if session.state in (State.OPEN, State.ASKED):
+                closes[name] = session.close
+            elif session.state is State.CLOSING:
+                closes[name] = _pending(session)
+        self._ask(closes, record=False)
+        lost = {name: _unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
+        self._ask(lost, record=False, attempts=1)
 
     def spent(self, name: str) -> Fraction:
-        """Epsilon that a curator's receipts charge to this study.
+        """Epsilon that a curator's receipts prove to be charged to this study."""
+        return self.sessions[name].spent
 
-        A curator that charged a query and then fell silent for good may have spent that query's cost more.
-        """
-        receipt = self.sessions[name].receipt
-        return Fraction(0) if receipt is None else parse_amount(receipt.spent_by_study)
+    def spent_at_most(self, name: str) -> Fraction:
+        """`spent`, and the exact cost of a query that was sent and of which nothing proves whether it was charged."""
+        return self.sessions[name].spent_at_most
 
     def _ask(
         self, requests: Mapping[str, Callable[[int], bytes]], *, record: bool, attempts: int | None = None
     ) -> dict[str, Message]:
-        """Send, retry the same bytes where nothing came, verify, and note what each request brought."""
+        """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought."""
         now = self._federation.clock()
         waiting = {self.sessions[name].curator: (name, make(now)) for name, make in requests.items()}
         replies: dict[str, Message] = {}
         notes: dict[str, str] = dict.fromkeys(requests, NO_REPLY)
+        passing: dict[str, Refusal] = {}
         for attempt in range(attempts or self._federation.attempts):
             if not waiting:
                 break
             arrived = self._federation.carrier.exchange({key: data for key, (_, data) in waiting.items()})
             for key, data in arrived.items():
-                name = waiting[key][0] if key in waiting else ""
-                if not name:
+                if key not in waiting:
                     continue
+                name, sent = waiting[key]
                 try:
                     reply = self.sessions[name].receive(data)
-                except RemoteProtocolError:
-                    notes[name] = BAD_REPLY
+                except RemoteProtocolError as error:
+                    notes[name], self._complaints[name] = BAD_REPLY, printable(str(error), 400)
                     continue
-                if isinstance(reply, Refusal) and reply.code == RefusalCode.UNAVAILABLE:
-                    notes[name] = "refusal:unavailable"
+                if reply.answers != digest(sent):  # an earlier query's, brought late
+                    continue
+                notes[name] = f"refusal:{reply.code}" if isinstance(reply, Refusal) else "release"
+                if isinstance(reply, Refusal) and not reply.final:
+                    passing[name] = reply
                     continue
                 replies[name] = reply
                 self.asked_again[name] += attempt > 0
-                notes[name] = f"refusal:{reply.code}" if isinstance(reply, Refusal) else "release"
                 del waiting[key]
         for name, note in notes.items():
-            reply_ = replies.get(name)
+            reply_ = replies.get(name, passing.get(name))
             if isinstance(reply_, Refusal):
                 self.refusals[name].append(reply_)
             if note != "release":
@@ -295,9 +306,8 @@ class Study:
         """What became of a curator, and what to do; its own words are shortened and made printable."""
         fate = self._fates.get(name, NO_REPLY)
         if fate in _ADVICE:
-            return _ADVICE[fate]
-        if not self.refusals[name] or fate == f"refusal:{RefusalCode.UNAVAILABLE}":
-            return EXPLANATIONS[RefusalCode.UNAVAILABLE]
+            why = self._complaints.get(name) if fate == BAD_REPLY else ""
+            return f"{_ADVICE[fate]} ({why})" if why else _ADVICE[fate]
         refusal = self.refusals[name][-1]
         text = EXPLANATIONS[RefusalCode(refusal.code)]
         if refusal.code == RefusalCode.OVER_BUDGET:
@@ -346,10 +356,8 @@ def plan_objection(plan: Plan, card: Card) -> str:
 
 
 def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQuery) -> CountsAnswer | None:
-    """The answer, or None where the curator broke the protocol: another kind, shape, charge, or not a number."""
-    if session.card is None or session.receipt is None or reply.kind != planned.kind:
-        return None
-    if parse_amount(session.receipt.charged) != query_cost(planned, session.card.most_records_per_unit):
+    """The answer, or None where the curator broke the protocol: another kind, another shape, or not a number."""
+    if session.card is None or reply.kind != planned.kind:
         return None
     try:
         answer = READERS[planned.kind](reply.body, body, planned, session.card.schema)
@@ -360,6 +368,10 @@ def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQu
 
 def _pending(session: Session) -> Callable[[int], bytes]:
     return lambda now: session.pending  # noqa: ARG005
+
+
+def _unanswered(session: Session) -> Callable[[int], bytes]:
+    return lambda now: session.unanswered  # noqa: ARG005
 
 
 def _proposal(session: Session, plan: Plan, purpose: str) -> Callable[[int], bytes]:

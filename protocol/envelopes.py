@@ -30,6 +30,11 @@ LABEL = "expril/2"
 NOT_PRIVATE_LABEL = "expril/2 simulation, not private"
 """Label of all that a curator signs whose noise comes from a seed, or which serves a release kind that is not private
 as claimed; never accepted in place of the other."""
+_VERSION_1 = ("expril/1", "expril/1 simulation, not private")
+_UPDATE = (
+    "this was signed under version 1 of the protocol, here it is version 2: ask the other side to update ExPriL; "
+    "verify runs of that time with ExPriL 0.1"
+)
 RECEIPT_TYPE = "receipt"
 LEARNER_TYPES = frozenset({"card_request", "study_proposal", "query", "study_close"})
 
@@ -127,9 +132,10 @@ def open_envelope(
         types: names of the messages expected; a payload of another type is not even decoded.
 
     Raises:
-        RemoteProtocolError: TOO_LARGE or MALFORMED.
+        RemoteProtocolError: TOO_LARGE or MALFORMED; an envelope of version 1 is MALFORMED, and the text says so.
     """
     envelope = decode(data, Envelope, limit=limit, field="envelope")
+    _check_version(envelope)
     kind = MESSAGE_TYPES.get(envelope.type)
     if kind is None or envelope.type not in types:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", ", ".join(sorted(types)))
@@ -147,7 +153,11 @@ def check_public_key(key: bytes) -> None:
 
 
 def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
-    """Raise RemoteProtocolError(BAD_SIGNATURE) unless `signer` signed this envelope under `label`."""
+    """Raise RemoteProtocolError(BAD_SIGNATURE) unless `signer` signed this envelope under `label`.
+
+    An envelope of version 1 is MALFORMED, as in `open_envelope`.
+    """
+    _check_version(envelope)
     if envelope.label != label:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
     signed = _encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
@@ -179,6 +189,11 @@ def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:
     if receipt.curator != curator:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt.curator")
     return receipt
+
+
+def _check_version(envelope: Envelope) -> None:
+    if envelope.label in _VERSION_1:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.label", _UPDATE)
 
 
 def _sign(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:

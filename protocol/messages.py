@@ -18,7 +18,7 @@ import msgspec
 from protocol.plans import Plan
 from protocol.queries.limits import Limits
 from protocol.rationals import Amount, OptionalAmount
-from protocol.refusals import RETRIABLE
+from protocol.refusals import RETRIABLE, RefusalCode
 from protocol.schema import Name, Schema
 
 VERSION = 2
@@ -166,8 +166,16 @@ class Refusal(Message, frozen=True, kw_only=True):
 
     @property
     def final(self) -> bool:
-        """Whether the refused request can never be answered."""
+        """Whether sending the same request again is of no use."""
         return self.recipient != NOBODY and self.code not in RETRIABLE
+
+    @property
+    def rules_out(self) -> bool:
+        """Whether the request was not carried out and never will be.
+
+        Not so where the answer is gone: that request was carried out, and its answer may still be on its way.
+        """
+        return self.final and self.code != RefusalCode.ANSWER_GONE
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

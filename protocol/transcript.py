@@ -7,20 +7,21 @@ from fractions import Fraction
 from protocol.envelopes import (
     LABEL,
     LEARNER_TYPES,
-    Envelope,
     digest,
     open_envelope,
     open_receipt,
     request_digest,
     verify,
 )
-from protocol.errors import ExprilError, LocalProtocolError
+from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError
 from protocol.messages import (
+    NO_DIGEST,
+    NOBODY,
+    TYPE_NAMES,
     Card,
     CardRequest,
     Message,
     Query,
-    Receipt,
     Refusal,
     Release,
     StudyAccepted,
@@ -31,9 +32,16 @@ from protocol.messages import (
 from protocol.plans import Plan
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.rationals import parse_amount
+from protocol.spending import Spending
 from protocol.transitions import Event, State, advance
 
 START = digest(b"expril/2 transcript")
+
+_REPLIES: dict[type[Message], type[Message]] = {
+    StudyProposal: StudyAccepted,
+    Query: Release,
+    StudyClose: StudyClosed,
+}
 
 
 class ReplayError(ExprilError):
@@ -53,18 +61,26 @@ class Transcript:
         self.head = digest(self.head + digest(envelope))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A request of the study, and the digest of the envelope that carried it."""
+
+    message: StudyProposal | Query | StudyClose
+    identity: bytes
+    envelope: bytes
+
+
 @dataclass
 class Replay:
-    """The replay of one learner's exchange with one curator; call `feed` for each envelope in order.
+    """The replay of one learner's study with one curator; call `feed` for each envelope in order.
 
     Attributes:
         curator: the curator's public key.
         learner: the learner's public key.
         label: the signature label expected of the curator.
         card: the curator's, as signed; it states the contribution bound c.
-        plan: of the accepted study.
-        epsilon_claimed: exact cost of the accepted plan; 0 where none was accepted.
-        epsilon_spent: sum of what the receipts charge.
+        plan: what was proposed.
+        spending: what the receipts charge.
         releases: number of releases.
         refusals: codes in order.
         state: of the study.
@@ -75,20 +91,55 @@ class Replay:
     label: str = LABEL
     card: Card | None = None
     plan: Plan | None = None
-    epsilon_claimed: Fraction = Fraction(0)
-    epsilon_spent: Fraction = Fraction(0)
+    spending: Spending = field(default_factory=Spending)
     releases: int = 0
     refusals: list[str] = field(default_factory=list)
     state: State = State.NEW
     _card_request: bytes = b""
-    _asked: Message | None = None
-    _request: bytes = b""
-    _request_envelope: bytes = b""
-    _answered: bool = False
-    _unanswered: Fraction = Fraction(0)
-    _last_reply: bytes = b""
+    _study: bytes = b""
+    _pending: _Asked | None = None
+    _unanswered: _Asked | None = None
+    _known: set[bytes] = field(default_factory=set)
+    _answers: dict[bytes, bytes] = field(default_factory=dict)
+    _ruled_out: set[bytes] = field(default_factory=set)
+    _last_reply: bytes = NO_DIGEST
+    _released: int = 0
     _position: int = 0
-    _ledger_index: int = -1
+
+    @property
+    def epsilon_claimed(self) -> Fraction:
+        """Exact cost of the accepted plan; 0 where none was accepted."""
+        return self.spending.claimed
+
+    @property
+    def epsilon_spent(self) -> Fraction:
+        """Sum of what the receipts charge."""
+        return self.spending.proven
+
+    @property
+    def epsilon_at_most(self) -> Fraction:
+        """`epsilon_spent`, and the cost of a query of which nothing here proves whether it was charged."""
+        return self.spending.at_most
+
+    @property
+    def unproven(self) -> str:
+        """What these envelopes leave open, in plain words; empty where they prove exactly what was charged.
+
+        Only a closing is an end: of a study without one, the envelopes that followed may have been left out.
+        """
+        if self.state in (State.NEW, State.REFUSED, State.CLOSED):
+            return ""
+        if self.state is State.PROPOSED:
+            return "the proposal was never answered; whether the plan was accepted is not shown"
+        rest = self.epsilon_claimed - self.epsilon_spent
+        if not rest:
+            return ""
+        said = "the close was never answered" if self.state is State.CLOSING else "the study was never closed"
+        asked = self._unanswered or self._pending
+        if asked is not None and isinstance(asked.message, Query):
+            cost = self.spending.uncertain
+            said = f"query {asked.message.sequence} was never answered and may have cost {cost}; {said}"
+        return f"{said}: up to {rest} more than is proven here may have been charged"
 
     def feed(self, data: bytes) -> None:
         """Check the next envelope: signature, order, plan, exact cost and receipt.
@@ -104,103 +155,142 @@ class Replay:
         signer = self.learner if from_learner else self.curator
         verify(envelope, signer, label=LABEL if from_learner else self.label)
         self._require(message.sender == signer, "the sender is not the signer")
-        if not isinstance(message, Refusal):
-            recipient = self.curator if from_learner else self.learner
-            self._require(message.recipient == recipient, "the message is for somebody else")
+        recipients = {self.curator} if from_learner else {self.learner}
+        if isinstance(message, Refusal):
+            recipients.add(NOBODY)
+        self._require(message.recipient in recipients, "the message is for somebody else")
         if isinstance(message, CardRequest):
-            self._card_request = data
+            self._card_request = digest(data)
         elif isinstance(message, Card):
             self._feed_card(message)
-        elif isinstance(message, Refusal) and message.answers == digest(self._card_request):
+        elif isinstance(message, Refusal) and message.answers == self._card_request:
             self.refusals.append(message.code)
-        elif from_learner:
-            self._feed_request(data, envelope, message)
+        elif isinstance(message, StudyProposal | Query | StudyClose):
+            identity = request_digest(message.sender, envelope.type, envelope.payload)
+            self._feed_request(_Asked(message, identity, digest(data)))
         else:
-            self._feed_reply(data, envelope, message)
+            self._feed_reply(data, message)
 
     def _feed_card(self, card: Card) -> None:
-        self._require(card.answers == digest(self._card_request), "the card answers another request")
+        self._require(card.answers == self._card_request, "the card answers another request")
         if self.card is not None and self.state is not State.NEW:
             same = card.most_records_per_unit == self.card.most_records_per_unit
             self._require(same, "the contribution bound changed within the study")
         self.card = card
 
-    def _feed_request(self, data: bytes, envelope: Envelope, message: Message) -> None:
-        identity = request_digest(message.sender, envelope.type, envelope.payload)
-        if identity == self._request:
+    def _feed_request(self, asked: _Asked) -> None:
+        in_vain = asked.envelope in self._ruled_out
+        if asked.identity in self._known and not in_vain:  # sent again
             return
-        if self._asked is not None and not isinstance(message, StudyProposal):
-            self._require(message.study == self._asked.study, "the request is of another study")
-        if self._last_reply:
-            self._require(message.answers == digest(self._last_reply), "the request follows another reply")
-        if isinstance(message, StudyClose) and self.state is State.ASKED and self.plan is not None and self.card:
-            self._unanswered = query_cost(self.plan.queries[self.releases], self.card.most_records_per_unit)
-        self._advance(envelope)
-        self._asked = message
-        self._request, self._request_envelope, self._answered = identity, data, False
+        message = asked.message
         if isinstance(message, StudyProposal):
             self._require(self.card is not None, "the plan is proposed before the card is known")
-            self.plan = message.plan
+        else:
+            self._require(message.study == self._study, "the request is of another study")
+            self._require(message.answers == self._last_reply, "the request follows another reply")
+        kept = self._unanswered
+        if self.state is State.ASKED and isinstance(message, StudyClose):
+            kept = self._pending
+        self._require(kept is None or not isinstance(message, Query), "the query before was never answered")
+        last = self._released if kept is None else kept.message.sequence
+        expected = 0 if isinstance(message, StudyProposal) else last + 1
+        self._require(message.sequence == expected, "a request is missing, or its sequence is wrong")
+        self._advance(TYPE_NAMES[type(message)])
+        if isinstance(message, StudyProposal):
+            self._study, self.plan = message.study, message.plan
+        elif isinstance(message, Query) and not in_vain:
+            self.spending.ask(message.sequence)
+        self._pending, self._unanswered = asked, kept
+        self._known.add(asked.identity)
 
-    def _feed_reply(self, data: bytes, envelope: Envelope, message: Message) -> None:
-        if self._answered:
-            self._require(data == self._last_reply or isinstance(message, Refusal), "two answers to one request")
+    def _feed_reply(self, data: bytes, message: Message) -> None:
+        kept_word = isinstance(message, Refusal) or message.answers not in self._ruled_out
+        self._require(kept_word, "the curator answers what it had refused for good")
+        waiting = [asked for asked in (self._pending, self._unanswered) if asked is not None]
+        asked = next((asked for asked in waiting if message.answers == asked.envelope), None)
+        if asked is None:
+            self._feed_repeat(data, message)
             return
-        self._require(message.answers == digest(self._request_envelope), "the reply answers another request")
-        self._advance(envelope)
+        if not (isinstance(message, Refusal) and message.recipient == NOBODY):
+            same = (message.study, message.sequence) == (asked.message.study, asked.message.sequence)
+            self._require(same, "the reply names another study or sequence")
         if isinstance(message, Refusal):
             self.refusals.append(message.code)
-            self._request = b""  # refused, so the same request may be made anew
-            return
-        self._answered, self._last_reply = True, data
-        if self.card is None or self.plan is None or self._asked is None:
-            raise ReplayError(f"envelope {self._position}: {envelope.type} without a card and a plan")
-        if not isinstance(message, StudyAccepted | Release | StudyClosed):
-            raise ReplayError(f"envelope {self._position}: {envelope.type} is no reply of a study")
+            if message.rules_out:
+                self._rule_out(asked)
+        elif isinstance(message, StudyAccepted | Release | StudyClosed):
+            self._feed_answer(data, message, asked)
+        else:
+            raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} is no reply of a study")
+
+    def _feed_repeat(self, data: bytes, message: Message) -> None:
+        """A reply to a request that awaits none: the same again, or a refusal that takes nothing back."""
+        if message.answers not in self._ruled_out:
+            known = message.answers in self._answers
+            self._require(known, "the reply answers another request")
+            harmless = isinstance(message, Refusal) and not message.rules_out
+            self._require(harmless or self._answers.get(message.answers) == digest(data), "two answers to one request")
+        if isinstance(message, Refusal):
+            self.refusals.append(message.code)
+
+    def _rule_out(self, asked: _Asked) -> None:
+        if asked is self._unanswered:
+            self._require(self.state is not State.CLOSED, "the curator refuses what its closing shows to be charged")
+            self._unanswered = None
+        else:
+            self._advance(Event.REFUSAL)
+            self._pending = None
+        if isinstance(asked.message, Query):
+            self.spending.rule_out()
+        self._ruled_out.add(asked.envelope)
+
+    def _feed_answer(self, data: bytes, message: StudyAccepted | Release | StudyClosed, asked: _Asked) -> None:
+        late = asked is self._unanswered
+        if self.card is None or self.plan is None:
+            raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} without a card and a plan")
+        self._require(isinstance(message, _REPLIES[type(asked.message)]), "the reply is not of the kind asked for")
         receipt = open_receipt(message.receipt, self.curator, label=self.label)
         names = (receipt.request, receipt.learner, receipt.study, receipt.sequence)
-        asked = (self._asked.study, self._asked.sequence)
-        self._require(names == (self._request, self.learner, *asked), "the receipt is for another request")
-        self._require((message.study, message.sequence) == asked, "the reply names another study or sequence")
-        charged = Fraction(0)
-        if isinstance(message, StudyAccepted):
-            self.epsilon_claimed = plan_cost(self.plan, self.card.most_records_per_unit)
-            self._require(parse_amount(message.cost) == self.epsilon_claimed, "the quoted cost is not the plan's")
-        elif isinstance(message, Release):
-            charged = self._check_release(message, receipt, self.plan, self.card)
-        else:
-            self._check_closing(message, receipt)
-        self.epsilon_spent += charged
-        self._require(receipt.ledger_index > self._ledger_index, "the ledger's chain does not grow")
-        self._ledger_index = receipt.ledger_index
-        self._require(parse_amount(receipt.charged) == charged, "the charge is not the query's cost")
-        self._require(parse_amount(receipt.spent_by_study) == self.epsilon_spent, "the total is not the sum")
-        enough = parse_amount(receipt.spent_by_learner) >= self.epsilon_spent
-        self._require(enough, "the learner spent less than its study")
-
-    def _check_release(self, message: Release, receipt: Receipt, plan: Plan, card: Card) -> Fraction:
-        """The exact cost of what was released."""
-        self._require(self.releases < len(plan.queries), "more releases than planned queries")
-        planned = plan.queries[self.releases]
-        self.releases += 1
-        self._require(receipt.release == digest(message.body), "the receipt is for another release")
-        if isinstance(self._asked, Query):
-            self._require(self._asked.kind == message.kind == planned.kind, "the kind is not the planned one")
-            kind = query_kind(planned.kind)
-            body = kind.read_body(self._asked.body, planned, card.schema, card.limits)
-            kind.read_release(message.body, body, planned, card.schema)
-        return query_cost(planned, card.most_records_per_unit)
-
-    def _check_closing(self, message: StudyClosed, receipt: Receipt) -> None:
-        """The refund, given that one query may have been charged whose release was lost on the way."""
-        if parse_amount(receipt.spent_by_study) == self.epsilon_spent + self._unanswered:
-            self.epsilon_spent += self._unanswered
-        rest = self.epsilon_claimed - self.epsilon_spent
-        self._require(parse_amount(message.refunded) == rest, "the refund is not what was left")
-
-    def _advance(self, envelope: Envelope) -> None:
+        expected = (asked.identity, self.learner, asked.message.study, asked.message.sequence)
+        self._require(names == expected, "the receipt is for another request")
+        body = digest(message.body) if isinstance(message, Release) else NO_DIGEST
+        self._require(receipt.release == body, "the receipt is for another release")
         try:
-            self.state = advance(self.state, Event(envelope.type))
+            if isinstance(message, StudyAccepted):
+                cost = plan_cost(self.plan, self.card.most_records_per_unit)
+                self._require(parse_amount(message.cost) == cost, "the quoted cost is not the plan's")
+                costs = tuple(query_cost(planned, self.card.most_records_per_unit) for planned in self.plan.queries)
+                self.spending.accept(message, receipt, costs)
+            elif isinstance(message, Release):
+                self._check_release(message, asked.message, self.plan, self.card)
+                self.spending.release(receipt)
+                self.releases += 1
+                self._released = asked.message.sequence
+            elif not self.spending.close(message, receipt) and self._unanswered is not None:
+                self._ruled_out.add(self._unanswered.envelope)
+                self._unanswered = None
+        except RemoteProtocolError as error:
+            raise ReplayError(f"envelope {self._position}: {error}") from error
+        self._last_reply = self._answers[asked.envelope] = digest(data)
+        if late:
+            self._unanswered = None
+        else:
+            self._advance(TYPE_NAMES[type(message)])
+            self._pending = None
+
+    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card) -> None:
+        """Whether this was asked as planned, and answered as asked."""
+        self._require(asked.sequence <= len(plan.queries), "more releases than planned queries")
+        planned = plan.queries[asked.sequence - 1]
+        if isinstance(asked, Query):
+            self._require(asked.kind == message.kind == planned.kind, "the kind is not the planned one")
+            kind = query_kind(planned.kind)
+            body = kind.read_body(asked.body, planned, card.schema, card.limits)
+            kind.read_release(message.body, body, planned, card.schema)
+
+    def _advance(self, event: str) -> None:
+        try:
+            self.state = advance(self.state, Event(event))
         except LocalProtocolError as error:
             raise ReplayError(f"envelope {self._position}: {error}") from error
 
