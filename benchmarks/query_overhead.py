@@ -28,7 +28,7 @@ from benchmarks.common import (
     spread,
 )
 from curator_node.client_app import make_client_app
-from curator_node.ledger import Caps, Reservation
+from curator_node.ledger import Caps, Reservation, StudyKey, memory_ledger
 from learner_node.readers import READERS
 from learner_node.server_app import FlowerCarrier
 from learner_node.session import Session

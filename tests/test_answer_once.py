@@ -204,8 +204,9 @@ def test_what_is_remembered_of_refusals_is_bounded_and_dropped_when_it_expires()
         curator.handle(proposal(curator, plan_of("1/2"), study=bytes([number]) * 16))
         curator = open_curator(store, clock=clock, rules=curator.policy)  # a restart forgets the meter, not the table
     assert store.refusals(key("ann").public, clock()) == len(store._refusals) == 5
-    assert message_of(curator.handle(proposal(curator))).code == RefusalCode.TOO_MANY_REQUESTS
-    assert isinstance(message_of(curator.handle(proposal(curator, name="bob"))), StudyAccepted)
+    over = proposal(curator, plan_of("1/2"), study=b"one more" * 2)
+    assert message_of(curator.handle(over)).code == RefusalCode.TOO_MANY_REQUESTS
+    assert isinstance(message_of(curator.handle(proposal(curator))), StudyAccepted)
     clock.advance(601)
     fresh = proposal(curator, plan_of("1/2"), expires_at=clock() + 600)
     assert message_of(curator.handle(fresh)).code == RefusalCode.OVER_BUDGET

@@ -268,6 +268,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(which=which, seconds=st.integers(0, 8))
     def expire(self, which, seconds):
         self.now += seconds
+        self.ledgers[which].refresh(self.now)
         self.ledgers[which].expire(self.now)
         for study in self.model.studies.values():
             if study["state"] in ("open", "asked") and study["expires"] <= self.now:

@@ -314,25 +314,26 @@ class Ledger:
         """
         self.refresh(now)
         owed = self.account.owed.get(request)
-        if owed is not None:
-            reply = make(owed)
+        if owed is None:
+            return self.reply(request)
+        reply = make(owed)
 
-            def decide(account: Account) -> Entry | None:
-                if request in account.answers:
-                    return None
-                return self._entry(
-                    EntryKind.ANSWERED,
-                    now,
-                    learner=owed.key.learner,
-                    study=owed.key.study,
-                    sequence=owed.sequence,
-                    request=request,
-                    reply=digest(reply),
-                    size=len(reply),
-                )
+        def decide(account: Account) -> Entry | None:
+            if request in account.answers:
+                return None
+            return self._entry(
+                EntryKind.ANSWERED,
+                now,
+                learner=owed.key.learner,
+                study=owed.key.study,
+                sequence=owed.sequence,
+                request=request,
+                reply=digest(reply),
+                size=len(reply),
+            )
 
-            self._append(decide, now, reply=(request, reply))
-        return self.reply(request)
+        ours = self._append(decide, now, reply=(request, reply))
+        return reply if ours else self.reply(request)
 
     def known(self, request: bytes) -> bool:
         """Whether a request has taken effect."""
@@ -360,19 +361,16 @@ class Ledger:
         """
 
         def decide(account: Account) -> Entry | None:
-            if account.kept_bytes + size <= most:
-                return None
             ended = next((key for key in account.kept if account.studies[key].ended), None)
             if ended is None:
                 raise StoreFullError("open studies need all replies that are kept")
             return self._entry(EntryKind.EVICT, now, learner=ended.learner, study=ended.study)
 
-        while self._append(decide, now):
-            pass
+        while self.account.kept_bytes + size > most:
+            self._append(decide, now)
 
     def expire(self, now: int) -> None:
-        """Read what other processes have appended, then refund every reservation whose time has passed."""
-        self.refresh(now)
+        """Refund every reservation whose time has passed, as far as this process has read."""
         due = [
             key
             for studies in self.account.open_by_learner.values()
