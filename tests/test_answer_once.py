@@ -208,7 +208,7 @@ def test_what_is_remembered_of_refusals_is_bounded_and_dropped_when_it_expires()
     assert message_of(curator.handle(over)).code == RefusalCode.TOO_MANY_REQUESTS
     assert isinstance(message_of(curator.handle(proposal(curator))), StudyAccepted)
     clock.advance(601)
-    fresh = proposal(curator, plan_of("1/2"), expires_at=clock() + 600)
+    fresh = proposal(curator, plan_of("1/2"), study=b"another identity", expires_at=clock() + 600)
     assert message_of(curator.handle(fresh)).code == RefusalCode.OVER_BUDGET
     assert len(store._refusals) == 1
 
