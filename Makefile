@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE = 1
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all check format bench vectors install peers clean
+.PHONY: demo test test-all test-kernels check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -26,6 +26,9 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2
+
+test-kernels: $(STAMP)
+	PYTHON=$(BIN)/python .ci/test-kernels
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -183,11 +183,11 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     labels = (drawn[:, 0] + 0.5 * drawn[:, 1] ** 2 > 0.3).astype(np.int64)
     frame = pl.DataFrame(drawn, schema=names).with_columns(pl.Series("y", labels).cast(pl.String))
     known = encode_frame(pl.DataFrame(rng.normal(size=(source, ATTRIBUTES)), schema=names), steward.schema)
-    key = SigningKey.generate()
+    key, own = SigningKey.generate(), SigningKey.generate()
     curator = Curator(
         dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**28),
-        ledger=memory_ledger(key),
-        key=key,
+        ledger=memory_ledger(own),
+        key=own,
         policy=Policy(
             name="site",
             cap=MOST,

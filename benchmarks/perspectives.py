@@ -66,6 +66,7 @@ class Site:
         frame = _frame(data, data.oracle).with_columns(pl.Series(LABEL, data.oracle_labels).cast(pl.String))
         self._key = SigningKey.generate()
         learner = LearnerPolicy(name="learner", key=self._key.public.hex(), cap=MOST)
+        key = SigningKey.generate()
         self._curator = Curator(
             dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**26),
             ledger=memory_ledger(key),

@@ -153,21 +153,22 @@ def _parts(
         open_envelope(reply)
         READERS["counts"](release.body, read, planned, schema)
 
-    ledger = Ledger(MemoryStore())
-    study = bytes(16)
+    ledger = memory_ledger(SigningKey.generate())
+    study = StudyKey(key.public, bytes(15) + b"s")
     cost = query_cost(planned, 1)
     caps = Caps(learner=Fraction(10**6), total=Fraction(10**6))
-    ledger.reserve(Reservation(study, key.public, plan, cost * len(plan.queries), bytes(32), NOW + 10), caps, NOW)
+    ledger.reserve(Reservation(study, plan, (cost,) * len(plan.queries), b"r" * 32, NOW + 10), caps, NOW)
     done = 0
 
     def charge() -> None:
         nonlocal done
         done += 1
         identity = done.to_bytes(32, "big")
-        ledger.store.reply(identity)
+        ledger.store.refusal(identity)
         ledger.expire(NOW)
         ledger.charge(study, done, cost, identity, NOW)
-        ledger.store.store_reply(identity, reply)
+        ledger.answer(identity, lambda _: reply, NOW)
+        ledger.settle()
 
     with InProcessGrid({1: make_client_app(lambda _: reply)}) as grid:
         carrier = FlowerCarrier(grid, {curator: 1})

@@ -190,9 +190,6 @@ class Curator:
                 check_time(message, now, self.policy)
             if isinstance(message, CardRequest):
                 return self._seal(self._card(data, message))
-            if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
-                limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
-                raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
             self._ledger.expire(now)
             self._in_hand.add(identity)
         try:
@@ -241,7 +238,7 @@ class Curator:
         self._check_rollback(message, now)
         key = StudyKey(message.sender, message.study)
         if not self._ledger.known(identity):
-            if key in self._ledger.account.studies:
+            if key.study == NO_STUDY or key in self._ledger.account.studies:
                 raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
             costs = check_plan(message.plan, self.policy, self._dataset.steward)
             self._ledger.make_room(ENVELOPE_ROOM, self.policy.reply_bytes, now)
@@ -367,18 +364,29 @@ class Curator:
     ) -> bytes:
         """A signed refusal; a final one is remembered, so that the same request never gets another answer."""
         refusal = self._refusal(data, message, error, scale_factor=scale_factor)
-        log.info("refused: %s", refusal.code)
         remembered = isinstance(error, RememberedError)
         if message is not None and refusal.final and not remembered and not isinstance(message, CardRequest):
             with self._lock:
-                key = StudyKey(message.sender, message.study)
-                self._meter.refused(key, key in self._ledger.account.studies)
-                kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
-                now = self._clock()
-                expires = min(message.expires_at, now + self.policy.message_seconds)
-                if expires > now:
-                    self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
+                if not self._remember(message, identity, refusal):
+                    limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
+                    many = RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
+                    refusal = self._refusal(data, message, many)
+        log.info("refused: %s", refusal.code)
         return self._seal(refusal)
+
+    def _remember(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
+        """Keep a final refusal until its request expires; whether there was room."""
+        key = StudyKey(message.sender, message.study)
+        self._meter.refused(key, key in self._ledger.account.studies)
+        now = self._clock()
+        expires = min(message.expires_at, now + self.policy.message_seconds)
+        if expires <= now:
+            return True
+        if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
+            return False
+        kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
+        self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
+        return True
 
     def _refusal(
         self, data: bytes, message: Message | None, error: RemoteProtocolError, *, scale_factor: str = ""

@@ -1,21 +1,36 @@
-"""Private records from a CSV or Parquet file into a data frame. Text stays text; the schema decides what it means."""
+"""Private records from a CSV or Parquet file into a data frame. Text stays text; the schema decides what it means.
 
+A lenient reader may lose rows: a quote that one record opens and another closes swallows all that stand between, and
+one record then changes more than its own row. So every line of a CSV must be a record by itself, Python's strict parser
+reads it, and the data frame must agree with that.
+"""
+
+import codecs
 import csv
+import re
 from pathlib import Path
+from typing import NoReturn
 
 import polars as pl
 
 from protocol.errors import ConfigurationError
 
 _OTHER_SEPARATORS = {";": "semicolon", "\t": "tab"}
+# One line by RFC 4180. Possessive: a quoted field that fails is tried no other way, and a match ends before the fault.
+_FIELD = r'(?:"(?:[^"]|"")*+"|[^",]*+)'
+_FIELDS = re.compile(rf"{_FIELD}(?:,{_FIELD})*+")
 
 
 def read_records(path: Path) -> pl.DataFrame:
     """Read a CSV (all columns as text) or Parquet file.
 
+    A CSV is UTF-8 text with commas. Each line after the header is one record, with as many fields as the header has; a
+    field that holds a comma or a quote stands in quotes, and its quotes are doubled. A line break within quotes is
+    refused, as it cannot be told from two stray quotes.
+
     Raises:
         ConfigurationError: no such file, another suffix, no rows, duplicated columns, another separator than
-            the comma, or broken content. The text names file and column, never a value.
+            the comma, or broken content. The text names file, column and row, never a value.
     """
     if not path.is_file():
         raise ConfigurationError(f"no file {path}")
@@ -23,24 +38,77 @@ def read_records(path: Path) -> pl.DataFrame:
         raise ConfigurationError(f"{path} is empty")
     try:
         if path.suffix.lower() == ".csv":
-            _check_header(path)
-            frame = pl.read_csv(path, infer_schema=False)
+            frame = _read_csv(path)
         elif path.suffix.lower() in (".parquet", ".pq"):
             frame = pl.read_parquet(path)
         else:
             raise ConfigurationError(f"{path}: records are read from .csv or .parquet files")
-    except (pl.exceptions.PolarsError, csv.Error, OSError, UnicodeDecodeError) as error:
+    except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigurationError(f"{path} cannot be read as {path.suffix[1:]} ({type(error).__name__})") from None
     if frame.is_empty():
         raise ConfigurationError(f"{path} has no rows")
     return frame
 
 
-def _check_header(path: Path) -> None:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(filter(None, csv.reader(file)), None)  # polars skips blank lines before the header, too
-    if header is None:
+def _read_csv(path: Path) -> pl.DataFrame:
+    text = _text(path).lstrip("\n")  # blank lines before the header are no rows
+    if not text:
         raise ConfigurationError(f"{path} is empty")
+    lines = text.removesuffix("\n").split("\n")
+    for row, line in enumerate(lines):
+        if '"' in line and not _FIELDS.fullmatch(line):
+            _refuse(path, row, _quote_fault(line))
+    reader = csv.reader(lines, strict=True)
+    try:
+        header = next(reader)
+        _check_header(path, header)
+        for row, fields in enumerate(reader, start=1):
+            if len(fields) != len(header):
+                _refuse(path, row, "another number of fields than in the header" if fields else "a blank line")
+    except csv.Error:
+        _refuse(path, reader.line_num - 1, f"a field of more than {csv.field_size_limit()} characters or a broken one")
+    if len(lines) == 1:
+        raise ConfigurationError(f"{path} has no rows")
+    body = text[len(lines[0]) + 1 :].encode()
+    frame = pl.read_csv(body, has_header=False, new_columns=header, infer_schema=False)
+    if frame.shape != (len(lines) - 1, len(header)):
+        raise ConfigurationError(f"{path} cannot be read as csv: two parsers find different rows")
+    return frame
+
+
+def _text(path: Path) -> str:
+    """What the file holds, without a byte order mark, each line ended by a line feed alone."""
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    try:
+        text = content.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        _refuse(path, _row(content[: error.start].decode("latin-1")), "text that is not UTF-8")
+    for sign, fault in (("\0", "a NUL byte"), ("\r", "a carriage return that ends no line")):
+        if sign in text:
+            _refuse(path, _row(text[: text.index(sign)]), fault)
+    return text
+
+
+def _row(before: str) -> int:
+    """Number of the row that follows this beginning of a file; the header's is 0."""
+    return before.lstrip("\r\n").count("\n")
+
+
+def _quote_fault(line: str) -> str:
+    end = _FIELDS.match(line).end()  # type: ignore[union-attr]  # it matches any line, if only the empty field
+    if line[end] != '"':
+        return "text after a closing quote"
+    if end == 0 or line[end - 1] == ",":
+        return "a quoted field that does not end on its line (line breaks within quotes are not read)"
+    return "a quote within a field that does not begin with one"
+
+
+def _refuse(path: Path, row: int, fault: str) -> NoReturn:
+    where = f"row {row}, header not counted" if row else "the header"
+    raise ConfigurationError(f"{path} cannot be read as csv: {fault}, in {where}") from None
+
+
+def _check_header(path: Path, header: list[str]) -> None:
     mark = next((name for sign, name in _OTHER_SEPARATORS.items() if len(header) == 1 and sign in header[0]), None)
     if mark:
         raise ConfigurationError(f"{path} has a single column, whose name holds a {mark}: separate columns by commas")

@@ -78,7 +78,7 @@ def check_next(message: Query, study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "sequence", f"sequence {expected}")
     if message.sequence > expected:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "sequence", f"sequence {expected}")
-    if not study.last_reply or message.answers != study.last_reply:
+    if study.state is State.ASKED or message.answers != study.last_reply:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 

@@ -104,6 +104,7 @@ class Session:
     _released: int = 0
     _pending: _Sent | None = None
     _unanswered: _Sent | None = None
+    _ruled_out: set[bytes] = field(default_factory=set)
 
     @property
     def pending(self) -> bytes:
@@ -152,8 +153,10 @@ class Session:
             raise LocalProtocolError("the plan was accepted at another cost than its own; close the study")
         self.state = state
         self.sequence += 1
-        self.spending.ask(self.sequence)
-        return self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
+        data = self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
+        if digest(data) not in self._ruled_out:  # the very same request stays refused
+            self.spending.ask(self.sequence)
+        return data
 
     def close(self, now: int) -> bytes:
         """End the study; LocalProtocolError unless it is open. A query without an answer is kept as `unanswered`."""
@@ -201,7 +204,8 @@ class Session:
         self.not_private = self.not_private or not_private
         if self.state is State.OPEN:
             self.sequence = self._unanswered.message.sequence if self._unanswered else self._released
-        if data not in self.transcript.envelopes:  # a relay may bring an old refusal any number of times
+        moved = not isinstance(message, Refusal) or message.rules_out
+        if moved or data not in self.transcript.envelopes:  # a relay may bring an old refusal any number of times
             self.transcript.append(data)
         return message
 
@@ -226,6 +230,7 @@ class Session:
                 self.state = advance(self.state, Event.REFUSAL)
         if sent.awaits is Release:
             self.spending.rule_out()
+        self._ruled_out.add(message.answers)
 
     def _take_receipt(self, message: StudyAccepted | Release | StudyClosed, request: Message, label: str) -> None:
         """Check the reply's receipt against this request, this reply and the account; then take it into the account."""

@@ -274,7 +274,7 @@ class Study:
                 try:
                     reply = self.sessions[name].receive(data)
                 except RemoteProtocolError as error:
-                    notes[name], self._complaints[name] = BAD_REPLY, printable(str(error))
+                    notes[name], self._complaints[name] = BAD_REPLY, printable(str(error), 400)
                     continue
                 if reply.answers != digest(sent):  # an earlier query's, brought late
                     continue

@@ -179,7 +179,8 @@ class Replay:
         self.card = card
 
     def _feed_request(self, asked: _Asked) -> None:
-        if asked.identity in self._known:  # sent again
+        in_vain = asked.envelope in self._ruled_out
+        if asked.identity in self._known and not in_vain:  # sent again
             return
         message = asked.message
         if isinstance(message, StudyProposal):
@@ -197,12 +198,14 @@ class Replay:
         self._advance(TYPE_NAMES[type(message)])
         if isinstance(message, StudyProposal):
             self._study, self.plan = message.study, message.plan
-        elif isinstance(message, Query):
+        elif isinstance(message, Query) and not in_vain:
             self.spending.ask(message.sequence)
         self._pending, self._unanswered = asked, kept
         self._known.add(asked.identity)
 
     def _feed_reply(self, data: bytes, message: Message) -> None:
+        kept_word = isinstance(message, Refusal) or message.answers not in self._ruled_out
+        self._require(kept_word, "the curator answers what it had refused for good")
         waiting = [asked for asked in (self._pending, self._unanswered) if asked is not None]
         asked = next((asked for asked in waiting if message.answers == asked.envelope), None)
         if asked is None:
@@ -222,9 +225,7 @@ class Replay:
 
     def _feed_repeat(self, data: bytes, message: Message) -> None:
         """A reply to a request that awaits none: the same again, or a refusal that takes nothing back."""
-        if message.answers in self._ruled_out:
-            self._require(isinstance(message, Refusal), "the curator answers what it had refused for good")
-        else:
+        if message.answers not in self._ruled_out:
             known = message.answers in self._answers
             self._require(known, "the reply answers another request")
             harmless = isinstance(message, Refusal) and not message.rules_out

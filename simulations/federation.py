@@ -34,7 +34,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.direct import DirectCarrier
 from simulations.faults import FaultyCurator
 from simulations.in_process import run_in_process
-from simulations.scenario import CuratorScenario, Data, LearnerScenario, Scenario
+from simulations.scenario import Data, LearnerScenario, Scenario
 from simulations.seeded_noise import SeededNoise
 from simulations.splits import split_parts, split_sites
 
@@ -279,7 +279,7 @@ def _open_site(
     policy = entry.policy(policies, name=name)
     key = SigningKey.generate()
     private = pieces["private"]
-    declared = msgspec.structs.replace(steward, round_size=_declared_size(entry, private, steward))
+    declared = msgspec.structs.replace(steward, round_size=entry.round_size)
     with catch_warnings(record=True) as heard:
         simplefilter("always", StewardWarning)
         dataset = PrivateDataset(
@@ -308,23 +308,6 @@ def _open_site(
         cap=policy.total_cap,
         warnings=tuple(str(each.message) for each in heard if issubclass(each.category, StewardWarning)),
     )
-
-
-def _declared_size(entry: CuratorScenario, private: pl.DataFrame, steward: StewardFile) -> int:
-    """What a steward would declare: the size, or the records that the unit bound keeps, to two digits."""
-    if entry.round_size is not None:
-        return entry.round_size
-    size = private.height
-    if steward.unit is not None:
-        per_unit = private.group_by(steward.unit).len()["len"].clip(upper_bound=steward.most_records_per_unit)
-        size = int(sum(per_unit.to_list()))
-    return round_figure(size)
-
-
-def round_figure(size: int) -> int:
-    """A number of records to two digits, at least 1, as a steward would declare it."""
-    digits: int = 10 ** max(0, len(str(size)) - 2)
-    return max(1, (size + digits // 2) // digits * digits)
 
 
 def _noise(scenario: Scenario, name: str, repeat: int) -> NoiseSource:

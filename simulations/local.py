@@ -115,7 +115,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         frame = as_frame(values, schema)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         rows = self._source_rows(frame.height, rng)
-        self._fit(self._federate(frame, labels, schema, rng), frame[rows])
+        self._fit(self._federate(frame, labels, schema, rng, len(rows)), frame[rows])
         self.classes_ = classes
         if not named:
             del self.feature_names_in_
@@ -180,7 +180,12 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return np.sort(rng.permutation(n)[:size])
 
     def _federate(
-        self, frame: pl.DataFrame, labels: NDArray[np.intp], schema: Schema, rng: np.random.Generator
+        self,
+        frame: pl.DataFrame,
+        labels: NDArray[np.intp],
+        schema: Schema,
+        rng: np.random.Generator,
+        source_size: int,
     ) -> Federation:
         """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
         if not 1 <= self.n_curators <= frame.height:
@@ -189,6 +194,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)
         curators = {}
+        # What the learner can say of each site, from the size of its own source and the fraction that its user stated.
+        share = max(1, round(source_size / self.source_fraction / self.n_curators))
         for number, rows in enumerate(np.array_split(rng.permutation(frame.height), self.n_curators)):
             name = f"curator {number + 1}"
             policy = Policy(
@@ -201,7 +208,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 simulation=True,
             )
             steward = StewardFile(
-                label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=len(rows)
+                label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
             with catch_warnings():
                 simplefilter("ignore", StewardWarning)

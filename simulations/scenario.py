@@ -110,8 +110,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its site; "*" stands for every site that is not named.
         cap: most epsilon over all learners.
         learner_cap: most epsilon of each learner; None: the cap.
-        round_size: declared number of records; None: the true number rounded to two digits, which is what a
-            steward would declare (only a simulation may look).
+        round_size: declared number of records; None declares none. It is never counted: the card tells it to learners.
         open_studies, studies, reservation_seconds, least_cost, least_query_cost, limits: as in a policy file.
     """
 

@@ -3,6 +3,7 @@
 No mocks: every fake obeys the contract of what it stands in for.
 """
 
+import secrets
 import weakref
 from fractions import Fraction
 from warnings import catch_warnings, simplefilter
@@ -122,13 +123,24 @@ MARKS = weakref.WeakKeyDictionary()
 """The mark of the one process that the tests play, by store."""
 
 
-def ledger_over(store=None, name="basel") -> Ledger:
+class CountingEntropy:
+    """Nonces that never repeat, without randomness: the same for every curator that does the same."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def __call__(self, size):
+        self.drawn += 1
+        return self.drawn.to_bytes(size, "big")
+
+
+def ledger_over(store=None, name="basel", entropy=secrets.token_bytes) -> Ledger:
     """The ledger of a store; a new one where it is empty. Calling it again is a restart with the same mark."""
     store = MemoryStore() if store is None else store
     if not store.rows(0):
         MARKS[store] = MemoryMark()
-        create_ledger(store, key(name), MARKS[store], now=NOW)
-    return Ledger(store, key=key(name), mark=MARKS.setdefault(store, MemoryMark()))
+        create_ledger(store, key(name), MARKS[store], now=NOW, entropy=entropy)
+    return Ledger(store, key=key(name), mark=MARKS.setdefault(store, MemoryMark()), entropy=entropy)
 
 
 def steward_file(*, most=1, unit=False, round_size=100) -> StewardFile:
@@ -173,15 +185,18 @@ def policy(learners=("ann", "bob"), *, cap=1, learner_cap=None, **options) -> Po
     return Policy(name="basel", cap=cap, learners=entries, **options)
 
 
-def open_curator(store=None, *, rules=None, clock=None, noise=None, records=None, name="basel") -> Curator:
+def open_curator(
+    store=None, *, rules=None, clock=None, noise=None, records=None, name="basel", entropy=secrets.token_bytes
+) -> Curator:
     """A curator over any store; calling it again with the same store is a restart."""
     return Curator(
         dataset=records or dataset(),
-        ledger=ledger_over(store, name),
+        ledger=ledger_over(store, name, entropy),
         key=key(name),
         policy=rules or policy(),
         clock=clock or Clock(),
         noise=noise or OpenDPNoise(),
+        entropy=entropy,
     )
 
 

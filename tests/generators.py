@@ -12,6 +12,7 @@ from protocol.envelopes import SigningKey, seal_receipt
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import (
+    SEALED_BYTES,
     Card,
     CardRequest,
     Query,
@@ -284,8 +285,8 @@ receipts = st.builds(
     charged=amounts,
     spent_by_study=amounts,
     spent_by_learner=amounts,
-    ledger_index=st.integers(0, 2**40),
     ledger_head=digests,
+    position=st.sampled_from([bytes(SEALED_BYTES), b"\xff" * SEALED_BYTES]),
     issued_at=seconds,
 )
 receipt_envelopes = st.one_of(st.just(b""), receipts.map(lambda receipt: seal_receipt(receipt, KEYS[0])))
@@ -310,7 +311,7 @@ MESSAGES = {
         Card,
         name=names,
         schema=schemas(),
-        privacy_unit=names,
+        unit=st.one_of(st.none(), names),
         most_records_per_unit=st.integers(1, 3),
         relation=names,
         round_size=st.one_of(st.none(), st.sampled_from([1, 100, 2**40])),

@@ -20,7 +20,7 @@ ALLOWED = {
     "simulations": {"protocol", "curator_node", "learner_node", "simulations"},
 }
 PINNED = {
-    "sqlalchemy": {"curator_node/ledger_store.py"},
+    "sqlalchemy": {"curator_node/ledger/store.py"},
     "opendp": {"curator_node/mechanisms.py", "simulations/peers/marginals.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
@@ -29,7 +29,7 @@ PINNED = {
     },
     "opacus": {"simulations/peers/opacus_models.py"},
     "diffprivlib": {"simulations/peers/diffprivlib_models.py"},
-    "cryptography": {"protocol/envelopes.py"},
+    "cryptography": {"protocol/envelopes.py", "curator_node/ledger/sealing.py"},
     "flwr": {
         "curator_node/client_app.py",
         "learner_node/server_app.py",

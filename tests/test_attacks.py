@@ -3,26 +3,32 @@
 import inspect
 import logging
 import math
-import shutil
 import struct
 import threading
 import types
+from collections import Counter
 from fractions import Fraction
+from warnings import catch_warnings, simplefilter
 
 import msgspec
 import numpy as np
 import pytest
 from curator_fakes import (
+    MARKS,
     NOW,
     ROWS,
+    UNIT_KEY,
     Clock,
+    CountingEntropy,
     CountingNoise,
     FlakyStore,
     Learner,
     ZeroNoise,
     dataset,
     error_body,
+    frame_of,
     key,
+    ledger_over,
     mass_body,
     message_of,
     numbers,
@@ -32,9 +38,12 @@ from curator_fakes import (
     planned,
     policy,
     primes_from,
+    steward_file,
 )
 
+from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger
+from curator_node.ledger.checks import load
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
@@ -242,8 +251,10 @@ def test_curator_s_own_reply_reflected_is_refused():
 def test_expired_and_far_future_messages_are_refused():
     clock = Clock()
     curator = open_curator(clock=clock, rules=policy(message_seconds=100))
-    for expiry in (0, NOW - 1, NOW, NOW + 101, 2**40):
+    for expiry in (0, NOW - 1, NOW):
         refused(curator, proposal(curator, expires_at=expiry), RefusalCode.EXPIRED)
+    for expiry in (NOW + 101, 2**40):
+        refused(curator, proposal(curator, expires_at=expiry), RefusalCode.NOT_YET_VALID)
     assert message_of(curator.handle(proposal(curator, expires_at=NOW + 100))).cost == "1/15"
 
 
@@ -326,16 +337,31 @@ def test_query_that_follows_a_release_of_another_study_is_refused():
     refused(curator, query(one, answers=two.session._last_reply), RefusalCode.OUT_OF_ORDER, field="answers")
 
 
-def test_study_of_another_learner_is_closed_to_everybody_else():
+def test_study_of_another_learner_is_unknown_to_everybody_else():
     curator = open_curator()
     learner = opened(curator)
     study = learner.session.study
     stolen = query(learner, signer="bob", sender=key("bob").public)
-    refused(curator, stolen, RefusalCode.FOREIGN_STUDY)
+    refused(curator, stolen, RefusalCode.UNKNOWN_STUDY)
     close = StudyClose(**header(curator, "bob", study=study, sequence=1))
-    refused(curator, seal(close, key("bob")), RefusalCode.FOREIGN_STUDY)
-    refused(curator, proposal(curator, name="bob", study=study), RefusalCode.CHANGED_CONTENT)
+    refused(curator, seal(close, key("bob")), RefusalCode.UNKNOWN_STUDY)
     refused(curator, proposal(curator, plan_of(15), study=study), RefusalCode.CHANGED_CONTENT)
+
+
+def test_nobody_can_squat_on_the_identity_of_a_study():
+    """Whoever hears an identity (a relay) and has a friend among the learners."""
+    curator = open_curator()
+    opened(curator, "bob", study=b"one")
+    learner = opened(curator, "ann", study=b"one")
+    assert isinstance(learner.query(), Release)
+    assert len(curator._ledger.account.studies) == 2
+
+
+def test_the_identity_of_no_study_is_nobody_s():
+    """An entry that would not fit is never stored: it would have closed the ledger to everybody."""
+    curator = open_curator()
+    refused(curator, proposal(curator, study=NO_STUDY), RefusalCode.CHANGED_CONTENT)
+    assert load(curator._ledger.store).studies == {}
 
 
 def test_query_without_a_study_is_refused():
@@ -371,7 +397,7 @@ def test_query_or_close_after_expiry_is_refused_and_the_rest_is_free():
     learner.query()
     clock.advance(499)
     late = query(learner, expires_at=NOW + 10_000_000)
-    refused(curator, late, RefusalCode.EXPIRED)
+    refused(curator, late, RefusalCode.NOT_YET_VALID)
     late = query(learner, expires_at=NOW + 1000)
     close = seal(
         StudyClose(**header(curator, study=learner.session.study, sequence=2, expires_at=NOW + 1000)), key("ann")
@@ -405,9 +431,25 @@ def test_plan_over_the_cap_is_refused_with_the_factor_that_makes_it_fit():
 
 def test_colluding_learners_meet_the_cap_over_all():
     curator = open_curator(rules=policy(cap="1/10", learner_cap="1/15"))
-    opened(curator, "ann")
-    refusal = refused(curator, proposal(curator, name="bob"), RefusalCode.OVER_BUDGET)
-    assert refusal.remaining == "1/30"
+    ann, bob = opened(curator, "ann"), opened(curator, "bob")
+    for learner in (ann, bob, ann):
+        assert isinstance(learner.query(), Release)
+    refusal = bob.query()
+    assert (refusal.code, refusal.remaining, refusal.scale_factor) == (RefusalCode.OVER_BUDGET, "0", "")
+    assert curator._ledger.account.total_spent == Fraction(1, 10)
+
+
+def test_reservations_that_are_never_used_starve_nobody():
+    """Reserving everything, day after day, costs nothing; it used to block all others."""
+    clock = Clock()
+    curator = open_curator(rules=policy(cap=1), clock=clock)
+    for day in range(30):
+        opened(curator, "ann", plan=plan_of(2), clock=clock, study=b"ann %d" % day)
+        learner = opened(curator, "bob", plan=plan_of(60), clock=clock, study=b"bob %d" % day)
+        assert isinstance(learner.query(), Release)
+        clock.advance(86_400)
+    refusal = message_of(curator.handle(proposal(curator, plan_of(1), expires_at=clock() + 600)))
+    assert refusal.code == RefusalCode.OVER_BUDGET
 
 
 def test_thirty_studies_of_a_thirtieth_and_not_one_more():
@@ -431,7 +473,8 @@ def test_too_many_open_studies_are_refused_until_one_is_closed():
     refused(curator, proposal(curator), RefusalCode.TOO_MANY_STUDIES)
     opened(curator, "bob")
     first.close()
-    assert isinstance(message_of(curator.handle(proposal(curator))), StudyAccepted)
+    refused(curator, proposal(curator), RefusalCode.TOO_MANY_STUDIES)
+    assert isinstance(message_of(curator.handle(proposal(curator, study=b"another identity"))), StudyAccepted)
 
 
 def test_plan_with_unknown_or_forbidden_parts_is_refused():
@@ -481,7 +524,7 @@ def test_totals_that_outgrow_every_message_stop_nobody():
         left = curator._ledger.remaining(key(name).public, curator._caps(key(name).public))
         assert left - Fraction(1, 2**64) <= Fraction(refusal.remaining) <= left
         assert 2 / Fraction(refusal.scale_factor) <= left
-    assert Ledger(store).account.total_spent == exact
+    assert load(store).total_spent == exact
 
 
 # queries
@@ -647,12 +690,13 @@ def test_crash_between_charge_and_answer_draws_once_and_charges_once():
     refused(curator, other, RefusalCode.CHANGED_CONTENT)
     following = query(learner, sequence=2)
     refused(curator, following, RefusalCode.OUT_OF_ORDER, field="answers")
+    sent = learner.session.pending
     released = learner.ask()
     assert isinstance(released, Release)
     assert open_receipt(released.receipt, curator.identity).charged == "1/30"
     assert noise.draws == 1
     assert curator._ledger.account.total_spent == THIRTIETH
-    assert curator.handle(learner.session.transcript.envelopes[-2]) == learner.session.transcript.envelopes[-1]
+    assert curator.handle(sent) == learner.session.transcript.envelopes[-1]
     assert noise.draws == 1
 
 
@@ -669,9 +713,10 @@ def test_crash_between_charge_and_answer_survives_halt_and_expiry():
 
 
 def test_two_processes_racing_the_same_request_send_the_same_bytes(tmp_path):
-    stores = [DatabaseStore(sqlite_url(tmp_path / "ledger")) for _ in range(2)]
+    stores = [DatabaseStore(sqlite_url(tmp_path / "ledger"), create=first) for first in (True, False)]
     noises = [CountingNoise(), CountingNoise()]
     curators = [open_curator(store, noise=noise) for store, noise in zip(stores, noises, strict=True)]
+    ledger_over(stores[0]).resume(NOW, note="the second process is new, so it has no mark")
     learner = Learner(curators[0])
     for step in range(8):
         act = learner.session.propose, learner.session.query, learner.session.close
@@ -695,16 +740,18 @@ def test_two_processes_racing_the_same_request_send_the_same_bytes(tmp_path):
             thread.join()
         assert replies[0] == replies[1]
         assert not isinstance(learner.session.receive(replies[0]), Refusal)
-    assert len(stores[0].entries(0)) == 9, "one that binds the ledger, then one a step"
-    assert Ledger(stores[1]).account.total_spent == 6 * THIRTIETH
+    kinds = Counter(decode_entry(row.body).kind for row in stores[0].rows(0))
+    assert (kinds["reserve"], kinds["charge"], kinds["close"], kinds["answered"]) == (1, 6, 1, 8)
+    assert load(stores[1]).total_spent == 6 * THIRTIETH
     for store in stores:
         store.close()
 
 
 def test_process_that_slept_sees_what_the_other_did(tmp_path):
     """Two curators share a ledger; every request goes to the one that did not serve the last."""
-    stores = [DatabaseStore(sqlite_url(tmp_path / "ledger")) for _ in range(2)]
+    stores = [DatabaseStore(sqlite_url(tmp_path / "ledger"), create=first) for first in (True, False)]
     curators = [open_curator(store) for store in stores]
+    ledger_over(stores[0]).resume(NOW, note="the second process is new, so it has no mark")
     learner = Learner(curators[0])
     learner.propose(plan_of(30, 30, 30))
     for step in range(3):
@@ -713,9 +760,9 @@ def test_process_that_slept_sees_what_the_other_did(tmp_path):
     learner.curator = curators[0]
     assert isinstance(learner.close(), StudyClosed)
     for switch in (Ledger.halt, Ledger.resume):
-        switch(Ledger(stores[0]), NOW, note="by the steward's own command")
-        for curator in curators:
-            reply = message_of(curator.handle(proposal(curator)))
+        switch(ledger_over(stores[0]), NOW, note="by the steward's own command")
+        for number, curator in enumerate(curators, 1):
+            reply = message_of(curator.handle(proposal(curator, study=bytes([number]) * 16)))
             assert (switch is Ledger.halt) == isinstance(reply, Refusal)
     for store in stores:
         store.close()
@@ -749,7 +796,7 @@ def test_unit_bound_raised_under_an_open_study_corrupts_nothing():
     learner = opened(open_curator(store, records=dataset(most=1, unit=True)))
     curator = learner.curator = open_curator(store, records=dataset(most=3))
     refused(curator, query(learner), RefusalCode.TERMS_CHANGED)
-    assert Ledger(store).account.total_spent == 0
+    assert load(store).total_spent == 0
     assert isinstance(learner.close(), StudyClosed)
 
 
@@ -758,7 +805,7 @@ def test_an_answer_charged_before_a_crash_is_not_sold_under_a_raised_unit_bound(
     learner = opened(open_curator(store, records=dataset(most=1, unit=True)))
     store.failures = ["", "before"]
     assert learner.query().code == RefusalCode.UNAVAILABLE
-    assert Ledger(store).account.total_spent == THIRTIETH
+    assert load(store).total_spent == THIRTIETH
     learner.curator = open_curator(store, records=dataset(most=3))
     assert learner.ask().code == RefusalCode.TERMS_CHANGED
 
@@ -769,7 +816,7 @@ def test_a_lowered_cap_binds_studies_that_are_open():
     learner.curator = open_curator(store, rules=policy(cap="1/4"))
     refusal = learner.query()
     assert (refusal.code, refusal.remaining) == (RefusalCode.OVER_BUDGET, "0")
-    assert Ledger(store).account.total_spent == 0
+    assert load(store).total_spent == 0
 
 
 def test_a_withdrawn_release_kind_binds_studies_that_are_open():
@@ -777,7 +824,7 @@ def test_a_withdrawn_release_kind_binds_studies_that_are_open():
     learner = opened(open_curator(store))
     learner.curator = open_curator(store, rules=policy(limits=Limits(release_kinds=("signed_error",))))
     assert learner.query().code == RefusalCode.KIND_NOT_ALLOWED
-    assert Ledger(store).account.total_spent == 0
+    assert load(store).total_spent == 0
 
 
 def test_a_ledger_is_not_carried_over_to_other_terms():
@@ -788,9 +835,24 @@ def test_a_ledger_is_not_carried_over_to_other_terms():
     printed = Limits(release_kinds=("mass", "paper_ratio"))
     with pytest.raises(ConfigurationError, match="other terms"):
         open_curator(store, rules=policy(simulation=True, limits=printed))
-    before = store.entries(0)
+    before = store.rows(0)
     open_curator(store)
-    assert store.entries(0) == before, "the same terms add nothing"
+    added = [decode_entry(row.body).kind for row in store.rows(0)[len(before) :]]
+    assert added == ["start"], "the same terms go on"
+
+
+def test_a_unit_column_called_record_is_not_the_record():
+    store = MemoryStore()
+    open_curator(store)
+    frame = frame_of(ROWS).rename({"patient": "record"})
+    steward = msgspec.structs.replace(steward_file(), unit="record", most_records_per_unit=3)
+    with catch_warnings():
+        simplefilter("ignore", StewardWarning)
+        records = PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=0)
+    with pytest.raises(ConfigurationError, match="other terms"):
+        open_curator(store, records=records)
+    assert Learner(open_curator(records=records)).card().unit == "record"
+    assert Learner(open_curator()).card().unit is None
 
 
 def test_crumbs_of_queries_are_refused():
@@ -804,77 +866,99 @@ def test_the_stewards_hear_the_purpose():
     learner.card()
     learner.session.propose(plan_of(30), "who falls ill?", NOW)
     learner.ask()
-    entries = [decode_entry(body) for _, body in curator._ledger.store.entries(0)]
+    entries = [decode_entry(row.body) for row in curator._ledger.store.rows(0)]
     assert [entry.note for entry in entries if entry.kind == "reserve"] == ["who falls ill?"]
 
 
 # rolled-back ledgers
 
 
-def test_rolled_back_ledger_is_detected_from_a_receipt_and_halts_until_resume(tmp_path):
-    file, copy = tmp_path / "ledger", tmp_path / "copy"
-    store = DatabaseStore(sqlite_url(file))
-    learner = opened(open_curator(store), study=b"1")
-    learner.query()
-    store.close()
-    shutil.copy(file, copy)
-    store = DatabaseStore(sqlite_url(file))
-    learner.curator = open_curator(store)
-    learner.query()
-    newest = learner.session.newest_receipt
-    store.close()
-    for leftover in tmp_path.glob("ledger-*"):
-        leftover.unlink()
-    shutil.copy(copy, file)
+def rolled_back(*, mark=True):
+    """A curator whose ledger lost the second of ann's two charges, ann's session, and its receipts from old to new.
 
-    store = DatabaseStore(sqlite_url(file))
-    curator = open_curator(store)
+    With `mark` its mark was put back with the ledger, so that only receipts can tell.
+    """
+    store = MemoryStore()
+    learner = opened(open_curator(store), study=b"1", plan=plan_of(30, 30, 30))
+    receipts = [learner.session.newest_receipt]
+    learner.query()
+    receipts.append(learner.session.newest_receipt)
+    kept = list(store._rows), dict(store._replies), MARKS[store].read()
+    learner.curator = open_curator(store)
+    for _ in range(2):
+        learner.query()
+        receipts.append(learner.session.newest_receipt)
+    store._rows, store._replies = kept[:2]
+    if mark:
+        MARKS[store].write(kept[2])
+    return open_curator(store), learner, receipts
+
+
+def test_rolled_back_ledger_is_found_by_the_curator_s_own_mark():
+    curator, _, _ = rolled_back(mark=False)
+    refused(curator, proposal(curator, name="bob"), RefusalCode.HALTED)
+    found = curator._ledger.resume(NOW, note="the backup of Monday")
+    assert [(total, own) for _, total, own in found] == [(2 * THIRTIETH, 0)]
+    assert curator._ledger.account.total_spent == 3 * THIRTIETH
+    assert isinstance(message_of(curator.handle(proposal(curator, name="bob"))), StudyAccepted)
+
+
+def test_rolled_back_ledger_is_detected_from_a_receipt_and_halts_until_resume():
+    curator, _, receipts = rolled_back()
+    store = curator._ledger.store
     assert curator._ledger.account.total_spent == THIRTIETH
-    forgotten = proposal(curator, study=b"f" * 16)
-    lost = proposal(curator, receipt=newest)
+    lost = proposal(curator, study=b"f" * 16, receipt=receipts[2])
     assert message_of(curator.handle(lost)).code == RefusalCode.LEDGER_ROLLED_BACK
     refused(curator, lost, RefusalCode.LEDGER_ROLLED_BACK)
+    forgotten = proposal(curator, study=b"g" * 16)
     refused(curator, forgotten, RefusalCode.HALTED)
     refused(curator, proposal(curator, name="bob"), RefusalCode.HALTED)
-    store.close()
-
-    store = DatabaseStore(sqlite_url(file))
     curator = open_curator(store)
     refused(curator, forgotten, RefusalCode.HALTED)
-    last = decode(store.entries(0)[-1][1], dict)
-    assert key("ann").public.hex() in last["note"]
-    assert last["note"].endswith("had spent 1/15; ask for its newest one")
-    curator._ledger.resume(NOW, learner=key("ann").public, restored=THIRTIETH, note="from ann's receipt")
+    last = decode_entry(store.rows(0)[-2].body)
+    assert (last.kind, key("ann").public.hex() in last.note) == ("halt", True)
+    curator._ledger.resume(NOW, note="from ann's receipt")
     assert curator._ledger.account.spent[key("ann").public] == 2 * THIRTIETH
-    assert isinstance(message_of(curator.handle(lost)), StudyAccepted), "the steward has dealt with this receipt"
-    store.close()
+    assert isinstance(message_of(curator.handle(lost)), StudyAccepted), "it waited for the steward; the same bytes do"
 
 
-def test_receipt_of_a_rewritten_ledger_halts():
-    """As long as before, but with another entry in the receipt's place."""
-    store = MemoryStore()
-    learner = opened(open_curator(store))
-    learner.query()
-    fresh = MemoryStore()
-    rewritten = opened(open_curator(fresh))
-    rewritten.query(mass_body(50.0))
-    rewritten.query()
-    curator = rewritten.curator
-    assert message_of(curator.handle(proposal(curator, receipt=learner.session.newest_receipt))).code == (
-        RefusalCode.LEDGER_ROLLED_BACK
-    )
-    assert curator._ledger.account.halted
+def test_an_old_receipt_never_halts_again():
+    """After the steward has restored what the newest proves, no older one of the same branch stops anybody."""
+    curator, learner, receipts = rolled_back()
+    lost = proposal(curator, study=b"f" * 16, receipt=receipts[3])
+    assert message_of(curator.handle(lost)).code == RefusalCode.LEDGER_ROLLED_BACK
+    curator._ledger.resume(NOW, note="from ann's newest receipt")
+    assert curator._ledger.account.total_spent == 3 * THIRTIETH
+    for number, receipt in enumerate(receipts, 1):
+        again = proposal(curator, plan_of(1000), study=bytes([number]) * 16, receipt=receipt)
+        assert isinstance(message_of(curator.handle(again)), StudyAccepted), number
+        closing = StudyClose(**header(curator, study=bytes([number]) * 16, sequence=1))
+        curator.handle(seal(closing, key("ann")))
+    assert not curator._ledger.account.halted
+    assert isinstance(learner.ask() if learner.session.pending else learner.card(), Card)
+
+
+def test_a_newer_receipt_of_a_lost_branch_halts_once_more_and_adds_only_what_is_new():
+    curator, _, receipts = rolled_back()
+    for number, (receipt, total) in enumerate(((receipts[2], 2), (receipts[3], 3)), 1):
+        lost = proposal(curator, study=bytes([number]) * 16, receipt=receipt)
+        assert message_of(curator.handle(lost)).code == RefusalCode.LEDGER_ROLLED_BACK
+        curator._ledger.resume(NOW, note="from ann's receipt")
+        assert curator._ledger.account.total_spent == total * THIRTIETH
+        assert curator._ledger.account.spent[key("ann").public] == total * THIRTIETH
 
 
 def test_ledger_rolled_back_under_a_running_curator_is_not_continued():
     store = MemoryStore()
     curator = open_curator(store)
     learner = opened(curator)
-    saved = list(store._entries)
+    saved = list(store._rows)
     learner.query()
-    store._entries = list(saved)
-    assert message_of(curator.handle(query(learner))).code == RefusalCode.UNAVAILABLE
-    assert store._entries == saved
+    store._rows = list(saved)
+    assert message_of(curator.handle(proposal(curator, name="bob"))).code == RefusalCode.HALTED
+    assert [decode_entry(row.body).kind for row in store._rows[len(saved) :]] == ["start", "halt"]
+    curator._ledger.resume(NOW, note="a test")
+    assert curator._ledger.account.total_spent == THIRTIETH
 
 
 def test_forged_or_foreign_receipt_halts_nobody():
@@ -969,7 +1053,7 @@ class BombStore(FlakyStore):
         self.at = at
 
     def __getattribute__(self, name):
-        if name in ("entries", "append", "reply", "store_reply"):
+        if name in ("rows", "append", "reply", "remember", "refusal", "refusals"):
             self.at -= 1
             if self.at == 0:
                 raise LedgerUnavailableError(CANARY) if name == "append" else OSError(CANARY)
@@ -1081,7 +1165,7 @@ def test_refusals_of_a_curator_are_the_same_whatever_its_records():
     """One hostile script against three data sets: the same bytes."""
     seen = []
     for rows in (ROWS, [ROWS[0], ROWS[1]] * 40, [(f"p{n}", None, None, None, "no" if n else "yes") for n in range(9)]):
-        curator = open_curator(noise=ZeroNoise(), records=dataset(rows))
+        curator = open_curator(noise=ZeroNoise(), records=dataset(rows), entropy=CountingEntropy())
         learner = opened(curator, plan=plan_of(30, 30, release="signed_error"))
         script = [query(learner, error_body(bad)) for bad in BAD_WEIGHTS.values()]
         script += [query(learner, body) for name, (body, _) in BAD_BODIES.items() if name != "a hypothesis with masses"]

@@ -229,7 +229,8 @@ def test_an_envelope_is_measured_before_it_is_read():
     ("field", "value"),
     [
         ("version", 0),
-        ("version", 2),
+        ("version", 1),
+        ("version", 3),
         ("study", bytes(15)),
         ("sender", bytes(31)),
         ("recipient", bytes(33)),

@@ -32,7 +32,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.messages import CardRequest, Receipt
+from protocol.messages import SEALED_BYTES, CardRequest, Receipt
 from protocol.refusals import RefusalCode
 
 LABELS = [LABEL, NOT_PRIVATE_LABEL]
@@ -49,8 +49,8 @@ RECEIPT = Receipt(
     charged="1/30",
     spent_by_study="1/30",
     spent_by_learner="1/30",
-    ledger_index=0,
     ledger_head=bytes(32),
+    position=bytes(SEALED_BYTES),
     issued_at=1,
 )
 
@@ -82,6 +82,22 @@ def test_another_key_or_the_other_label_never_verifies(message, label):
 def test_a_seeded_envelope_does_not_verify_by_default():
     envelope, _ = open_envelope(seal(REQUEST, KEYS[0], label=NOT_PRIVATE_LABEL))
     assert_bad_signature(envelope, KEYS[0].public)
+
+
+@pytest.mark.parametrize("label", ["expril/1", "expril/1 simulation, not private"])
+def test_what_version_1_signed_is_refused_by_name(label):
+    sealed, receipt = seal(REQUEST, KEYS[0], label=label), seal_receipt(RECEIPT, KEYS[0], label=label)
+    for read in (
+        lambda: open_envelope(sealed),
+        lambda: verify(decode(sealed, Envelope), KEYS[0].public),
+        lambda: verify(decode(sealed, Envelope), KEYS[0].public, label=label),
+        lambda: open_receipt(receipt, KEYS[0].public),
+    ):
+        with pytest.raises(
+            RemoteProtocolError, match=r"version 1 .* update ExPriL; verify .* with ExPriL 0\.1"
+        ) as caught:
+            read()
+        assert (caught.value.code, caught.value.field) == (RefusalCode.MALFORMED, "envelope.label")
 
 
 @given(st.integers(0, 511))

@@ -26,6 +26,8 @@ from learner_node.label_model.likelihood import (
 from learner_node.label_model.mixture import clipped_normal_mean
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 
+pytestmark = pytest.mark.numerical
+
 # --- the noise law
 
 
@@ -143,6 +145,18 @@ def test_site_table_is_the_double_sum_over_counts_and_noise(counts, mean, shape,
     assert_allclose(table.mass[0, nodes], expected[:, 1], rtol=0.02)
 
 
+@pytest.mark.parametrize(("scale", "sites"), [(1.0, 1), (3.0, (5, 1)), (0.0, 1)])
+def test_swapping_two_counts_mirrors_their_site_table(scale, sites):
+    """Double precision: some hundred roundings of 1e-16 of logarithms up to 1e3 leave 1e-11."""
+    rng = np.random.default_rng(0)
+    counts = np.rint(rng.gamma(1, 20, (400, 2)) + rng.laplace(0, 3, (400, 2)))
+    prior = MassPrior(rng.gamma(2, 20, 400), rng.uniform(1, 50, 400))
+    table = site_table(counts, prior, scale=scale, sites=sites)
+    mirror = site_table(counts[:, ::-1], prior, scale=scale, sites=sites[::-1] if isinstance(sites, tuple) else sites)
+    assert_allclose(mirror.log_likelihood[:, ::-1], table.log_likelihood, rtol=1e-9, atol=1e-9)
+    assert_allclose(mirror.mass[:, ::-1], table.mass, rtol=1e-9)
+
+
 def test_normal_and_poisson_branches_agree_at_the_border():
     counts = np.array([[900.0, 1960.0]])
     shares = []
@@ -212,6 +226,33 @@ def test_tilted_moments_are_those_of_quadrature():
             assert variance[cell] == pytest.approx(spread, rel=1e-2)
 
 
+# Exponents of up to 50 in single precision, whose roundings are 6e-8 each, move masses by up to 3e-6 of themselves.
+# Moments in deviations move by as much, and the fixed point of two sites by little more: ten times that is asked.
+SINGLE = 3e-5
+
+
+def test_mirrored_tables_have_mirrored_moments():
+    tables = answer_tables()
+    tables -= tables.max(axis=1, keepdims=True)
+    for mean, deviation in ((0.2, 0.8), (-2.5, 0.4), (0.9, 0.01), (0.0, 30.0), (9.0, 0.5)):
+        square = np.full(2, deviation**2)
+        log_mass, first, variance = tilted_moments(tables, np.full(2, mean), square)
+        mirror = tilted_moments(tables[:, ::-1], np.full(2, -mean), square)
+        assert_allclose(mirror[0], log_mass, rtol=SINGLE, atol=SINGLE)
+        assert_allclose(mirror[1], -first, atol=SINGLE * deviation)
+        assert_allclose(mirror[2], variance, rtol=SINGLE)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_mirrored_tables_have_a_mirrored_posterior(correlation):
+    covariance = np.array([[0.6, 0.6 * correlation], [0.6 * correlation, 0.6]])
+    posterior = approximate_posterior(covariance, answer_tables(), tolerance=1e-8)
+    mirror = approximate_posterior(covariance, answer_tables()[:, ::-1], tolerance=1e-8)
+    assert_allclose(mirror.mean, -posterior.mean, atol=SINGLE)
+    assert_allclose(mirror.variance, posterior.variance, rtol=SINGLE)
+    assert mirror.log_evidence == pytest.approx(posterior.log_evidence, abs=SINGLE)
+
+
 def test_one_cell_is_exact():
     for covariance in (0.1, 1.0):
         posterior = approximate_posterior(np.array([[covariance]]), answer_tables()[1:], tolerance=1e-8)
@@ -252,9 +293,10 @@ def test_random_features_have_the_stated_kernel():
     rng = np.random.default_rng(2)
     features = rng.normal(size=(50, 3))
     rows = stationary_features(features @ draw_frequencies(3, 0))
-    assert_allclose(np.sum(rows**2, axis=1), 1.09, rtol=1e-6)
+    # In single precision, whose roundings are 6e-8 each: pairwise sums take some 24, a matrix product's one for a term.
+    assert_allclose(np.sum(rows**2, axis=1), 1.09, rtol=2e-6)
     other = stationary_features((features + 5.0) @ draw_frequencies(3, 0))
-    assert_allclose(rows @ rows.T, other @ other.T, atol=1e-5)  # stationary
+    assert_allclose(rows @ rows.T, other @ other.T, atol=1e-4)  # stationary
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.5), (1.4, 0.2), (-3.0, 1.0), (0.0, 1e-4)])
@@ -354,13 +396,20 @@ def test_same_arguments_same_model_and_no_argument_is_changed():
         assert np.array_equal(array, copy)
 
 
+# Two computations of one model are equal only up to what its sweeps leave open: they end once no cell's mean moves by
+# more than a fifth of its deviation, and the largest deviation of each problem below is 0.6 or more. A rounding, which
+# depends on the processor's kernels, may end them one sweep apart. Masses move less than signals do.
+ONE_SWEEP = 0.2 * 0.6
+
+
 def test_swapping_the_labels_mirrors_the_model():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
     model = fit(source, cells, counts, scale=1.0, sites=1, seed=7)
     mirror = fit(source, cells, counts[:, ::-1], scale=1.0, sites=1, seed=7)
-    assert_allclose(mirror.latent(test), -model.latent(test), atol=1e-6)
-    assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=1e-6)
-    assert_allclose(mirror.source_mass, model.source_mass, rtol=1e-6)
+    assert np.abs(model.latent(test)).max() > 5 * ONE_SWEEP
+    assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
+    assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=ONE_SWEEP)
+    assert_allclose(mirror.source_mass, model.source_mass, rtol=ONE_SWEEP)
 
 
 def test_noises_of_the_two_labels_may_differ_in_number():
@@ -369,9 +418,9 @@ def test_noises_of_the_two_labels_may_differ_in_number():
     assert np.array_equal(model.latent(test), fit(source, cells, counts, scale=3.0, sites=2, seed=7).latent(test))
     model = fit(source, cells, counts, scale=3.0, sites=(5, 1), seed=7)
     mirror = fit(source, cells, counts[:, ::-1], scale=3.0, sites=(1, 5), seed=7)
-    assert_allclose(mirror.latent(test), -model.latent(test), atol=1e-6)
+    assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
     wrong = fit(source, cells, counts, scale=3.0, sites=(1, 5), seed=7)
-    assert np.abs(wrong.latent(test) - model.latent(test)).max() > 1e-3
+    assert np.abs(wrong.latent(test) - model.latent(test)).max() > 2 * ONE_SWEEP
 
 
 def test_empty_cells_are_left_out():
@@ -487,7 +536,8 @@ def test_few_records_are_all_averaged():
     rows = stationary_features(features @ draw_frequencies(2, 0))
     for cell in range(7):
         assert_allclose(averages.centres[cell], features[cells == cell].mean(axis=0))
-        assert_allclose(averages.stationary[1.0][cell], rows[cells == cell].mean(axis=0), atol=1e-6)
+        # 72 additions in single precision of numbers up to 0.3, whose mean they are: at most 72 * 6e-8 * 0.3.
+        assert_allclose(averages.stationary[1.0][cell], rows[cells == cell].mean(axis=0), atol=1.3e-6)
 
 
 def test_a_hopeless_kernel_is_given_up_before_it_converges():
@@ -546,8 +596,8 @@ def test_the_order_of_observations_does_not_matter():
     halves = Observation((source[:, 0] > 0).astype(int), np.array([[90.0, 40.0], [50.0, 80.0]]), 3.0, 2)
     first = fit_label_model(source, [Observation(cells, counts, 1.0), halves], seed=1)
     second = fit_label_model(source, [halves, Observation(cells, counts, 1.0)], seed=1)
-    assert_allclose(second.latent(test), first.latent(test), atol=1e-5)
-    assert_allclose(second.source_mass, first.source_mass, rtol=1e-5)
+    assert_allclose(second.latent(test), first.latent(test), atol=ONE_SWEEP)
+    assert_allclose(second.source_mass, first.source_mass, rtol=ONE_SWEEP)
     assert second.total == pytest.approx(first.total)
 
 

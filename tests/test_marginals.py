@@ -19,6 +19,8 @@ from simulations.peers.marginals import (
     synthesise,
 )
 
+pytestmark = pytest.mark.numerical
+
 NAMES = ("age", "sex=f", "sex=m", "bmi")
 ATTRIBUTES = attributes_of(NAMES, np.array([0.0, 0, 0, 10]), np.array([80.0, 1, 1, 50]), bins=4)
 

@@ -26,6 +26,8 @@ from protocol.release_kinds import MOST_SQUARED_ERROR
 from simulations.local import SimulatedExPriLClassifier
 from simulations.scoring import Answers, further_score, score
 
+pytestmark = pytest.mark.numerical
+
 CLASSES = ("left", "middle", "right")
 BOUNDS = (-10.0, 30.0)
 

@@ -1,7 +1,11 @@
 """Private records from files: what is wrong is said by file, column and row, and never by value."""
 
+import csv
 import io
+import itertools
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,6 +19,8 @@ from curator_fakes import (
     plan_of,
     steward_file,
 )
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.record_files import read_records
@@ -150,6 +156,167 @@ def test_header_behind_a_byte_order_mark_is_read(tmp_path):
     assert counts(load(marked)) == counts(load(write(tmp_path, CSV)))
     twice = write(tmp_path, b"\xef\xbb\xbf" + text.replace("patient", "age").encode())
     fails(twice, "'age' more than once")
+
+
+# rows never vanish
+
+QUOTED = "a quoted field that does not end on its line"
+WITHIN = "a quote within a field that does not begin with one"
+AFTER = "text after a closing quote"
+RAGGED = "another number of fields than in the header"
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (f'3,"{CANARY},0,m,yes', QUOTED),
+        (f'3,20,0,"{CANARY}""', QUOTED),
+        (f'3,20,0,{CANARY}","yes"', WITHIN),
+        (f'3,20,0, "{CANARY}",yes', WITHIN),
+        (f'3,20,0,"m"{CANARY},yes', AFTER),
+        (f'3,20,0,"m" ,{CANARY}', AFTER),
+        (f"3,20,0,{CANARY}", RAGGED),
+        (f"3,20,0,m,yes,{CANARY}", RAGGED),
+        (f'3,20,0,m,"yes,{CANARY}"\n', "a blank line"),
+        (f"3,20,0,m,yes\n  \n{CANARY}", RAGGED),
+        (f"3,20,0,{CANARY}\0,yes", "a NUL byte"),
+        (f"3,20,0,{CANARY}\r4,20,0,m,yes", "a carriage return that ends no line"),
+        (b"3,20,0,caf\xe9,yes", "text that is not UTF-8"),
+        (f"3,20,0,{CANARY * 20_000},yes", "a field of more than 131072 characters"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_broken_row_is_refused_by_its_number(tmp_path, row, fault, end):
+    row = row if isinstance(row, bytes) else row.encode()
+    number = 5 if fault == "a blank line" or b"\n  " in row else 4
+    for start in ("", "\n\n", "\ufeff", "\ufeff\n"):
+        text = start + HEADER + "\n1,20,-1.5,f,no" * 3 + "\n"
+        lines = (text.encode() + row + b"\n5,20,0,m,no\n").replace(b"\n", end.encode())
+        fails(write(tmp_path, lines), rf"csv: {fault}.*, in row {number}, header not counted$")
+
+
+@pytest.mark.parametrize(("header", "fault"), [(HEADER.replace("age", 'a"ge'), WITHIN), (f'"{HEADER}', QUOTED)])
+def test_a_broken_header_is_refused(tmp_path, header, fault):
+    fails(write(tmp_path, CSV.replace(HEADER, header)), rf"csv: {fault}.*, in the header$")
+
+
+def test_blank_lines_at_the_end_are_refused_too(tmp_path):
+    fails(write(tmp_path, CSV + "\n"), "a blank line, in row 6, header not counted")
+    assert read_records(write(tmp_path, CSV.rstrip())).height == 5
+
+
+def test_a_break_within_quotes_is_refused_as_two_stray_quotes_are(tmp_path):
+    fails(write(tmp_path, CSV.replace("3, 71 ", '3,"7\n1"')), f"{QUOTED}.*, in row 4,")
+    stray = [f"{number},{number % 90},0,m,no" for number in range(50)]
+    stray[9], stray[39] = '9,9,0,"m,no', '39,39,0,m",no'
+    fails(write(tmp_path, "\n".join([HEADER, *stray])), f"{QUOTED}.*, in row 10,")
+    stray[39] = '39,39,0,"m",no'
+    fails(write(tmp_path, "\n".join([HEADER, *stray])), f"{QUOTED}.*, in row 10,")
+
+
+def test_names_and_values_in_quotes_are_those_that_python_reads(tmp_path):
+    path = write(tmp_path, '"a ""b""","c,d",""\r\n"x ""y""",",",""\n1, 2 ,"3"\r\n')
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file, strict=True)
+    frame = read_records(path)
+    assert frame.columns == header == ['a "b"', "c,d", ""]
+    assert list(map(list, frame.rows())) == rows
+
+
+def strict_fields(line):
+    """The fields of one line by RFC 4180, one character at a time, or None: the oracle of the tests below."""
+    fields, state = [""], "start"
+    for sign in line:
+        if state == "quoted":
+            if sign == '"':
+                state = "closed"
+            else:
+                fields[-1] += sign
+        elif sign == ",":
+            fields.append("")
+            state = "start"
+        elif sign == '"':
+            if state == "plain":
+                return None
+            if state == "closed":
+                fields[-1] += sign
+            state = "quoted"
+        else:
+            if state == "closed":
+                return None
+            fields[-1] += sign
+            state = "plain"
+    return None if state == "quoted" else fields
+
+
+def strict_rows(lines, width):
+    rows = [strict_fields(line) for line in lines]
+    whole = all(row is not None and len(row) == width for row in rows)
+    return rows if whole and all(lines) and not any("\r" in line for line in lines) else None
+
+
+def read_rows(text):
+    """What `read_records` makes of a text; None where it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            frame = read_records(write(Path(folder), text))
+        except ConfigurationError:
+            return None
+    return [[value or "" for value in row] for row in frame.rows()]
+
+
+@st.composite
+def broken_tables(draw):
+    """Width, end of line, and the lines after the header, in which quotes may have come and gone."""
+    width, end = draw(st.integers(1, 3)), draw(st.sampled_from(["\n", "\r\n"]))
+    values = st.text(alphabet='a1", ;\u2028\x0bé', max_size=4)
+    if draw(st.integers(0, 3)) == 0:
+        values |= st.sampled_from(["a\nb", "a\r\nb", "a\rb"])
+    table = draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1, max_size=5))
+    text = io.StringIO()
+    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    csv.writer(text, lineterminator=end, quoting=quoting).writerows(table)
+    text = text.getvalue()
+    for place in draw(st.lists(st.integers(0, len(text) - len(end)), max_size=3)):
+        text = text[:place] + draw(st.sampled_from(['"' + text[place : place + 1], ""])) + text[place + 1 :]
+    return width, end, text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+@given(broken_tables())
+@example((2, "\n", ['a,"b', 'c,d"']))
+@example((2, "\r\n", ["a,b", '"",""', ',"c,""d"""']))
+@example((1, "\n", ['""', "a", '""']))
+def test_a_file_is_refused_or_read_as_line_by_line(table):
+    width, end, lines = table
+    header = ",".join(f"c{column}" for column in range(width))
+    assert read_rows(end.join([header, *lines, ""])) == strict_rows(lines, width)
+
+
+@given(broken_tables())
+def test_a_line_less_changes_no_other_row(table):
+    width, end, lines = table
+    header = ",".join(f"c{column}" for column in range(width))
+    rows = read_rows(end.join([header, *lines, ""]))
+    for number in range(len(lines)):
+        others = read_rows(end.join([header, *lines[:number], *lines[number + 1 :], ""]))
+        if rows is not None and others is not None:
+            assert others == rows[:number] + rows[number + 1 :]
+
+
+def test_lines_with_stray_quotes_move_counts_by_their_own_record_only(tmp_path):
+    """Any two odd lines of fifty, one of them removed: both files are read, or one is refused."""
+    forms = ['"m', 'm"', '"m"', 'say ""m""', '"', '""', '"""', '"m","f"', 'm"f', '"m" f']
+    read = 0
+    for first, second in itertools.product(forms, forms):
+        lines = [f"{number},{number},0,m,no" for number in range(50)]
+        lines[10], lines[40] = f"10,10,0,{first},no", f"40,40,0,{second},no"
+        rows = read_rows("\n".join([HEADER, *lines]))
+        without = read_rows("\n".join([HEADER, *lines[:40], *lines[41:]]))
+        if rows is not None and without is not None:
+            read += 1
+            assert (len(rows), len(without)) == (50, 49)
+            assert rows[:40] + rows[41:] == without
+    assert read == 4  # '"m"' and '""', each beside each
 
 
 # what is wrong with the records

@@ -305,7 +305,9 @@ EASY = {"hidden": (8,), "epochs": 60, "batch_size": 32, "learning_rate": 1e-2, "
 
 
 def laboratory(*, reweight=True, noise_seed=None, train=train_alone):
-    return Laboratory(easy_draw(), reweight=reweight, options=EASY, seed=0, train=train, noise_seed=noise_seed)
+    draw = easy_draw()
+    size = len(draw.oracle)
+    return Laboratory(draw, declared=size, reweight=reweight, options=EASY, seed=0, train=train, noise_seed=noise_seed)
 
 
 @pytest.mark.parametrize("reweight", [False, True])

@@ -26,6 +26,7 @@ from learner_fakes import (
     ring,
     silent_from,
 )
+from obedient_curator import ObedientCurator
 
 from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
@@ -264,6 +265,136 @@ def _refuse(data, code, **changes):
         Refusal(**header, sequence=asked.sequence, answers=digest(data), code=code, **texts),
         key("bern"),
     )
+
+
+# Refusals that may pass, and a relay that keeps what it carried. The curators answer zeros and obey the protocol.
+
+
+def obedient(**options):
+    return {name: ObedientCurator(name=name, **options) for name in NAMES}
+
+
+def assert_known(study, curators):
+    """Every site's true charge is proven, the transcript says the same, and nothing stays open."""
+    for name, curator in curators.items():
+        assert study.spent(name) == curator.spent == study.spent_at_most(name)
+        proof = replay(study.sessions[name].transcript.envelopes, curator.identity, key(LEARNER).public)
+        assert (proof.epsilon_spent, proof.unproven) == (curator.spent, "")
+        assert all(held.closed for held in curator.studies.values())
+
+
+def test_a_refusal_that_passes_is_asked_again_with_the_same_bytes():
+    curators, tries = obedient(), []
+
+    def halted_at_first(message, data, handle):
+        tries.append(data)
+        curators["bern"].halted = tries.count(data) == 1
+        return handle(data)
+
+    study = run(federate(curators, {"bern": halted_at_first}))
+    assert study.survivors == list(NAMES)
+    assert study.outcomes["bern"] == ["release"] * 3
+    assert study.asked_again["bern"] == 5  # a card is not refused by one that is halted
+    assert_known(study, curators)
+
+
+def test_a_kept_refusal_costs_the_round_but_hides_no_release():
+    """The relay shows the steward's pause of once instead of the second release, however often it is asked."""
+    curators, kept = obedient(), []
+
+    def relay(message, data, handle):
+        if getattr(message, "kind", "") != "counts" or message.sequence != 2:
+            return handle(data)
+        if not kept:
+            curators["bern"].halted = True
+            kept.append(handle(data))
+            curators["bern"].halted = False
+        release = handle(data)
+        closed = any(held.closed for held in curators["bern"].studies.values())
+        return release if closed else kept[0]
+
+    study = run(federate(curators, {"bern": relay}))
+    assert study.outcomes["bern"] == ["release", "refusal:halted"]
+    assert study.survivors == ["basel", "chur"]
+    assert curators["bern"].spent == Fraction(1, 5)
+    assert study.fate("bern") == "this curator has stopped until its steward acts"
+    assert_known(study, curators)
+    sent = study._federation.carrier.bytes_sent("bern", "Query")
+    assert len(set(sent)) == 2
+    kinds = [type(open_envelope(data)[1]) for data in study.sessions["bern"].transcript.envelopes]
+    assert kinds[-1] is Release
+
+
+def test_a_query_that_was_never_answered_is_counted_at_most():
+    curators = obedient()
+    study = run(federate(curators, {"bern": silent_from(2)}))
+    assert study.survivors == ["basel", "chur"]
+    assert (study.spent("bern"), study.spent_at_most("bern")) == (Fraction(1, 10), Fraction(1, 5))
+    assert study.sessions["bern"].state == "closing"
+    study._federation.carrier.scripts.clear()
+    study.close()
+    assert study.sessions["bern"].state == "closed"
+    assert_known(study, curators)
+
+
+def test_a_proposal_that_waits_is_accepted_at_the_close_and_closed():
+    curators = obedient()
+    refusals = []
+
+    def halted_twice(message, data, handle):
+        if "Proposal" in type(message).__name__ and len(refusals) < 2:
+            curators["bern"].halted = True
+            refusals.append(handle(data))
+            curators["bern"].halted = False
+            return refusals[-1]
+        return handle(data)
+
+    study = run(federate(curators, {"bern": halted_twice}))
+    assert study.outcomes["bern"] == ["refusal:halted"]
+    assert study.survivors == ["basel", "chur"]
+    assert [each.code for each in study.refusals["bern"]] == ["halted"]
+    assert_known(study, curators)
+
+
+def test_a_lost_answer_costs_the_round_and_is_proven_by_the_close():
+    curators = obedient()
+
+    def forgets(message, data, handle):
+        reply = handle(data)
+        if getattr(message, "kind", "") != "counts" or message.sequence != 2:
+            return reply
+        curators["bern"].forget()
+        return handle(data)
+
+    study = run(federate(curators, {"bern": forgets}))
+    assert study.outcomes["bern"] == ["release", "refusal:answer_gone"]
+    assert study.spent("bern") == curators["bern"].spent == Fraction(1, 5)
+    assert_known(study, curators)
+
+
+def test_a_release_of_before_is_no_answer_to_the_close():
+    curators, kept = obedient(), {}
+
+    def swaps(message, data, handle):
+        if getattr(message, "sequence", 0) == 2 and getattr(message, "kind", ""):
+            kept["release"] = handle(data)
+            return None
+        if type(message).__name__ == "StudyClose" and "swapped" not in kept:
+            kept["swapped"] = True
+            return kept["release"]
+        return handle(data)
+
+    study = run(federate(curators, {"bern": swaps}))
+    assert study.outcomes["bern"] == ["release", "no reply"]
+    assert_known(study, curators)
+
+
+def test_what_version_1_says_is_named():
+    old = lambda message, data, handle: seal(open_envelope(handle(data))[1], key("bern"), label="expril/1")  # noqa: E731
+    with pytest.raises(
+        NoCuratorError, match=r"version 1 of the protocol.*update ExPriL; verify runs of that time with ExPriL 0"
+    ):
+        run(federate({"bern": ObedientCurator(name="bern")}, {"bern": old}))
 
 
 def test_when_all_refuse_the_error_says_what_became_of_each_and_what_to_do():

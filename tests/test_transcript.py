@@ -5,20 +5,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import msgspec
-import polars as pl
 import pytest
 from generators import KEYS
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger.store import MemoryStore
-from curator_node.mechanisms import OpenDPNoise
-from curator_node.policy import LearnerPolicy, Policy
-from curator_node.steward import StewardFile
-from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import (
+    LABEL,
     NOT_PRIVATE_LABEL,
     decode,
     digest,
@@ -31,7 +23,9 @@ from protocol.envelopes import Envelope as SignedEnvelope
 from protocol.errors import RemoteProtocolError
 from protocol.messages import (
     NO_DIGEST,
+    NO_STUDY,
     NOBODY,
+    SEALED_BYTES,
     TYPE_NAMES,
     Card,
     CardRequest,
@@ -84,7 +78,7 @@ class Story:
     receipts: dict[int, Callable] = field(default_factory=dict)
     learner: object = LEARNER
     curator: object = CURATOR
-    label: str = "expril/1"
+    label: str = LABEL
     written: list[bytes] = field(default_factory=list)
     last_reply: bytes = NO_DIGEST
     spent: Fraction = Fraction(0)
@@ -103,7 +97,8 @@ class Story:
         self.asked = message
         self.written.append(seal(message, self.learner))
 
-    def reply(self, kind, /, *, receipt=True, charged=Fraction(0), **fields):
+    def reply(self, kind, /, *, receipt=True, charged=Fraction(0), to=-1, **fields):
+        """Answer the request written at `to`; the account at that entry is `spent`."""
         position = len(self.written)
         self.spent += charged
         header = {
@@ -111,9 +106,9 @@ class Story:
             "sender": CURATOR.public,
             "recipient": LEARNER.public,
             "sequence": self.asked.sequence,
-            "answers": digest(self.written[-1]),
+            "answers": digest(self.written[to]),
             "expires_at": 1000,
-        }
+        } | {name: fields.pop(name) for name in ("study", "recipient", "sequence") if name in fields}
         if receipt:
             identity = request_digest(LEARNER.public, TYPE_NAMES[type(self.asked)], encode(self.asked))
             made = Receipt(
@@ -126,8 +121,8 @@ class Story:
                 charged=str(charged),
                 spent_by_study=str(self.spent),
                 spent_by_learner=str(self.spent),
-                ledger_index=position,
-                ledger_head=bytes(32),
+                ledger_head=digest(b"head %d" % position),
+                position=bytes(SEALED_BYTES),
                 issued_at=1,
             )
             made = self.receipts.get(position, unchanged)(made)
@@ -148,7 +143,7 @@ class Story:
             receipt=False,
             name="basel",
             schema=SCHEMA,
-            privacy_unit="patient",
+            unit="patient",
             most_records_per_unit=MOST,
             relation="add or remove one privacy unit",
             round_size=None,
@@ -173,7 +168,25 @@ class Story:
 
     def close(self, sequence=3):
         self.request(StudyClose, sequence)
+        self.closed()
+
+    def closed(self):
         self.reply(StudyClosed, refunded=str(sum(COSTS) - self.spent))
+
+    def open(self):
+        self.card()
+        self.propose()
+        self.accept()
+        return self
+
+    def late_release(self, query, *, spent=None):
+        """The release of the query written at `query`, from the account as it was then."""
+        now, asked = self.spent, self.asked
+        self.asked = open_envelope(self.written[query])[1]
+        self.spent = (now if spent is None else spent) - COSTS[self.asked.sequence - 1]
+        body = encode(CountsRelease(counts=bytes(24 * self.asked.sequence), ratios=b""))
+        self.reply(Release, charged=COSTS[self.asked.sequence - 1], to=query, kind="counts", body=body)
+        self.spent, self.asked = now, asked
 
     def whole(self):
         self.card()
@@ -208,10 +221,7 @@ def test_an_honest_study_proves_its_epsilon():
 
 
 def test_a_study_closed_early_spends_less_than_it_claimed():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.query(0)
     story.release(0)
     story.close(2)
@@ -222,28 +232,22 @@ def test_a_study_closed_early_spends_less_than_it_claimed():
 
 @pytest.mark.parametrize("charged", [True, False])
 def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.query(0)
     story.spent += COSTS[0] if charged else 0
     story.close(2)
     proof = story.replay()
-    assert proof.state is State.CLOSED
-    assert proof.epsilon_spent == (COSTS[0] if charged else 0)
+    assert (proof.state, proof.unproven) == (State.CLOSED, "")
+    assert proof.epsilon_spent == proof.epsilon_at_most == (COSTS[0] if charged else 0)
     assert proof.releases == 0
 
 
 def test_a_close_that_charges_more_than_the_lost_query_is_noticed():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.query(0)
     story.spent += COSTS[0] + COSTS[1]
     story.close(2)
-    assert_noticed(story.written, "the refund is not what was left")
+    assert_noticed(story.written, "the total is not the sum")
 
 
 def test_a_study_under_way_shows_that_it_is_not_closed():
@@ -387,10 +391,7 @@ def test_a_contribution_bound_that_changes_within_the_study_is_noticed():
 
 
 def test_a_card_read_again_with_the_same_bound_is_fine():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.card()
     story.query(0)
     story.release(0)
@@ -398,31 +399,36 @@ def test_a_card_read_again_with_the_same_bound_is_fine():
 
 
 def test_more_releases_than_planned_are_noticed():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     for number in (0, 1):
         story.query(number)
         story.release(number)
-    story.query(1)
+    body = CountsBody((FeatureBins("x", (0.5,)),) * 2, None)
+    story.request(Query, 3, kind="counts", body=encode(body))
     story.release(1)
     assert_noticed(story.written, "more releases than planned")
 
 
+@pytest.mark.parametrize("sequence", [1, 3])
+def test_a_query_out_of_sequence_is_noticed(sequence):
+    story = Story().open()
+    story.query(0)
+    story.release(0)
+    body = CountsBody((FeatureBins("x", (0.5,)),) * 2, None)
+    story.request(Query, sequence, kind="counts", body=encode(body))
+    assert_noticed(story.written, "a request is missing, or its sequence is wrong")
+
+
 def test_a_release_of_another_shape_than_was_asked_is_noticed():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.query(0)
     story.reply(Release, charged=COSTS[0], kind="counts", body=encode(CountsRelease(counts=bytes(8), ratios=b"")))
     assert_noticed(story.written, "numbers")
 
 
-def test_a_ledger_that_does_not_grow_is_noticed():
-    story = told(receipts={RELEASE1: set_to(ledger_index=0)})
-    assert_noticed(story.written, "does not grow")
+def test_a_learner_total_that_falls_is_noticed():
+    story = told(receipts={RELEASE1: set_to(spent_by_learner="1/2")})
+    assert_noticed(story.written, "total falls")
 
 
 def test_a_learner_total_below_its_study_is_noticed():
@@ -431,10 +437,7 @@ def test_a_learner_total_below_its_study_is_noticed():
 
 
 def test_a_second_release_for_one_query_is_noticed():
-    story = Story()
-    story.card()
-    story.propose()
-    story.accept()
+    story = Story().open()
     story.query(0)
     story.release(0)
     query = story.written[4]
@@ -449,19 +452,187 @@ def test_refusals_are_listed_and_cost_nothing():
     story.refuse(RefusalCode.EXPIRED)
     story.card()
     story.propose()
-    story.refuse(RefusalCode.OVER_BUDGET)
-    story.propose()
+    story.refuse(RefusalCode.HALTED)
+    story.written.append(story.written[-2])
     story.accept()
     story.query(0)
-    story.refuse(RefusalCode.HALTED)
+    story.refuse(RefusalCode.BAD_QUERY)
     story.query(0)
-    story.refuse(RefusalCode.HALTED)
-    story.query(0)
+    story.written[-1] = seal(set_to(expires_at=1001)(story.asked), LEARNER)  # the same bytes stay refused
+    story.asked = open_envelope(story.written[-1])[1]
+    nobody = {"recipient": NOBODY, "study": NO_STUDY, "sequence": 0}
+    story.refuse(RefusalCode.UNAVAILABLE, **nobody)
+    story.refuse(RefusalCode.BAD_SIGNATURE, to=-2, **nobody)
+    story.refuse(RefusalCode.HALTED, to=-3)
+    story.written.append(story.written[-4])
     story.release(0)
     story.close(2)
     proof = story.replay()
-    assert proof.refusals == ["expired", "over_budget", "halted", "halted"]
+    assert proof.refusals == ["expired", "halted", "bad_query", "unavailable", "bad_signature", "halted"]
     assert proof.epsilon_spent == Fraction(1, 15)
+
+
+def test_a_refused_proposal_ends_the_study():
+    story = Story()
+    story.card()
+    story.propose()
+    story.refuse(RefusalCode.OVER_BUDGET)
+    proof = story.replay()
+    assert (proof.state, proof.epsilon_claimed, proof.unproven) == (State.REFUSED, 0, "")
+    proposal = story.written[2]
+    for again in (proposal, seal(set_to(study=bytes(16))(story.asked), LEARNER)):
+        other = Story(written=[*story.written, again])
+        other.asked = open_envelope(again)[1]
+        other.accept()
+        assert_noticed(other.written, r"refused for good|not lawful in a study that is refused")
+
+
+def test_a_release_after_a_final_refusal_breaks_the_curators_word():
+    story = Story().open()
+    story.query(0)
+    story.refuse(RefusalCode.BAD_QUERY)
+    assert story.replay().epsilon_at_most == 0
+    story.late_release(4, spent=COSTS[0])
+    assert_noticed(story.written, "answers what it had refused for good")
+
+
+def test_a_final_refusal_after_a_release_breaks_the_curators_word():
+    story = Story().open()
+    story.query(0)
+    story.release(0)
+    for code in (RefusalCode.HALTED, RefusalCode.ANSWER_GONE):
+        story.refuse(code, to=4)
+    assert story.replay().epsilon_spent == COSTS[0]
+    story.refuse(RefusalCode.BAD_QUERY, to=4)
+    assert_noticed(story.written, "two answers to one request")
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_first):
+    story = Story().open()
+    story.query(0)
+    story.request(StudyClose, 2)
+    story.spent += COSTS[0]
+    if closed_first:
+        story.closed()
+        assert story.replay().epsilon_spent == COSTS[0]
+        story.late_release(4)
+    else:
+        story.late_release(4)
+        assert story.replay().state is State.CLOSING
+        story.reply(StudyClosed, to=5, refunded=str(COSTS[1]))
+    proof = story.replay()
+    assert (proof.epsilon_spent, proof.epsilon_at_most, proof.releases) == (COSTS[0], COSTS[0], 1)
+    assert (proof.state, proof.unproven) == (State.CLOSED, "")
+
+
+def test_a_release_after_a_close_that_never_charged_it_is_noticed():
+    story = Story().open()
+    story.query(0)
+    story.close(2)
+    story.late_release(4, spent=COSTS[0])
+    assert_noticed(story.written, "refused for good")
+
+
+def test_a_late_release_is_checked_as_any_other():
+    for position, change, complaint in (
+        (7, set_to(body=b""), "another release"),
+        (7, set_to(sequence=2), "another study or sequence"),
+        (7, set_to(kind="other"), "kind is not the planned one"),
+    ):
+        story = Story(messages={position: change}).open()
+        story.query(0)
+        story.spent += COSTS[0]
+        story.close(2)
+        story.late_release(4)
+        assert_noticed(story.written, complaint)
+    for change, complaint in ((set_to(charged="0"), "charge"), (set_to(spent_by_learner="1"), "total falls")):
+        story = Story(receipts={7: change}).open()
+        story.query(0)
+        story.spent += COSTS[0]
+        story.close(2)
+        story.late_release(4)
+        assert_noticed(story.written, complaint)
+
+
+def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it():
+    story = Story().open()
+    story.query(0)
+    story.spent += COSTS[0]
+    story.close(2)
+    story.refuse(RefusalCode.ANSWER_GONE, to=4, sequence=1)
+    assert story.replay().epsilon_spent == COSTS[0]
+    story.refuse(RefusalCode.BAD_QUERY, to=4, sequence=1)
+    assert_noticed(story.written, "refuses what its closing shows to be charged")
+
+
+def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close():
+    story = Story().open()
+    story.query(0)
+    story.refuse(RefusalCode.ANSWER_GONE)
+    proof = story.replay()
+    assert (proof.state, proof.epsilon_spent, proof.epsilon_at_most) == (State.ASKED, 0, COSTS[0])
+    story.spent += COSTS[0]
+    story.close(2)
+    assert story.replay().epsilon_spent == COSTS[0]
+
+
+def test_a_query_after_one_without_an_answer_is_noticed():
+    story = Story().open()
+    story.query(0)
+    story.request(StudyClose, 2)
+    story.refuse(RefusalCode.EXPIRED)
+    assert story.replay().state is State.OPEN
+    story.query(1)
+    assert_noticed(story.written, "the query before was never answered")
+
+
+def test_a_refusal_to_another_learner_is_noticed():
+    story = Story().open()
+    story.query(0)
+    story.refuse(RefusalCode.HALTED, recipient=STRANGER.public)
+    assert_noticed(story.written, "for somebody else")
+
+
+def test_an_unanswered_query_that_was_cut_out_shows_in_the_sequence_of_the_close():
+    story = Story().open()
+    story.query(0)
+    story.request(StudyClose, 2)
+    assert story.replay().epsilon_at_most == COSTS[0]
+    del story.written[4]
+    assert_noticed(story.written, "a request is missing")
+
+
+UNPROVEN = {
+    2: "",
+    3: "the proposal was never answered; whether the plan was accepted is not shown",
+    4: "the study was never closed: up to 7/15 more than is proven here may have been charged",
+    5: "query 1 was never answered and may have cost 1/15; the study was never closed: up to 7/15 more",
+    6: "the study was never closed: up to 2/5 more than is proven here may have been charged",
+    7: "query 2 was never answered and may have cost 2/5; the study was never closed: up to 2/5 more",
+    8: "",
+    9: "",
+    10: "",
+}
+
+
+@pytest.mark.parametrize("length", UNPROVEN)
+def test_a_transcript_without_its_tail_says_what_it_leaves_open(length):
+    proof = replay(told().written[:length], CURATOR.public, LEARNER.public)
+    assert proof.unproven.startswith(UNPROVEN[length])
+    assert bool(proof.unproven) == bool(UNPROVEN[length])
+    asked = {5: COSTS[0], 7: COSTS[1]}.get(length, 0)
+    assert proof.epsilon_at_most == proof.epsilon_spent + asked
+
+
+def test_a_close_without_an_answer_is_said_to_be_open():
+    story = Story().open()
+    story.query(0)
+    story.request(StudyClose, 2)
+    assert story.replay().unproven == (
+        "query 1 was never answered and may have cost 1/15; the close was never answered: "
+        "up to 7/15 more than is proven here may have been charged"
+    )
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00" * 50, seal_receipt.__name__.encode()])
@@ -483,40 +654,11 @@ def test_the_head_depends_on_every_envelope_and_their_order():
     assert head([b"a", b"b"]) == digest(digest(START + digest(b"a")) + digest(b"b"))
 
 
-def real_study(rows):
-    steward = StewardFile(
-        label="y", classes=("0", "1"), attributes=SCHEMA.attributes, unit="p", most_records_per_unit=2
-    )
-    frame = pl.DataFrame(
-        {"x": [i / rows for i in range(rows)], "y": [i % 2 for i in range(rows)], "p": [i // 3 for i in range(rows)]}
-    )
-    curator = Curator(
-        dataset=PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=10**6),
-        ledger=Ledger(MemoryStore()),
-        key=CURATOR,
-        policy=Policy(name="basel", cap=1, learners=(LearnerPolicy("me", LEARNER.public.hex(), 1),)),
-        clock=lambda: 100,
-        noise=OpenDPNoise(),
-    )
-    return curator, Session(curator=CURATOR.public, key=LEARNER, study=STUDY)
-
-
-def test_the_transcript_of_a_real_curator_and_learner_proves_the_epsilon():
-    curator, session = real_study(60)
-
-    def exchange(request):
-        return session.receive(curator.handle(request))
-
-    exchange(session.request_card(100))
-    assert isinstance(exchange(session.propose(PLAN, "test", 100)), StudyAccepted)
-    bad = encode(CountsBody((FeatureBins("nowhere", ()),), None))
-    for _ in range(2):
-        assert isinstance(exchange(session.query("counts", bad, 100)), Refusal)
-    for number in range(2):
-        body = CountsBody((FeatureBins("x", (0.5,)),) * (number + 1), None)
-        assert isinstance(exchange(session.query("counts", encode(body), 100)), Release)
-    assert isinstance(exchange(session.close(100)), StudyClosed)
-    proof = replay(session.transcript.envelopes, CURATOR.public, LEARNER.public)
-    assert proof.epsilon_claimed == proof.epsilon_spent == Fraction(7, 15)
-    assert proof.refusals == ["bad_query", "bad_query"]
-    assert proof.state is State.CLOSED
+def test_a_closing_in_answer_to_the_unanswered_query_is_noticed():
+    story = Story().open()
+    story.query(0)
+    query = story.asked
+    story.request(StudyClose, 2)
+    story.asked = query
+    story.reply(StudyClosed, to=4, refunded=str(sum(COSTS)))
+    assert_noticed(story.written, "not of the kind asked for")

@@ -10,7 +10,7 @@ from protocol.transitions import TRANSITIONS, Event, State, advance
 LAWFUL = """
 new       study_proposal  proposed
 proposed  study_accepted  open
-proposed  refusal         new
+proposed  refusal         refused
 open      query           asked
 open      study_close     closing
 open      expiry          expired
@@ -22,7 +22,7 @@ closing   study_closed    closed
 closing   refusal         open
 """
 EXPECTED = {(state, event): after for state, event, after in map(str.split, LAWFUL.strip().splitlines())}
-STATES = ["new", "proposed", "open", "asked", "closing", "closed", "expired"]
+STATES = ["new", "proposed", "refused", "open", "asked", "closing", "closed", "expired"]
 EVENTS = [
     "study_proposal",
     "study_accepted",
@@ -52,7 +52,7 @@ def test_a_step_is_lawful_exactly_where_the_second_list_says_so(state, event):
     assert before == TRANSITIONS
 
 
-@pytest.mark.parametrize("state", ["closed", "expired"])
+@pytest.mark.parametrize("state", ["refused", "closed", "expired"])
 def test_a_finished_study_stays_finished(state):
     for event in EVENTS:
         with pytest.raises(LocalProtocolError, match="lawful: nothing"):

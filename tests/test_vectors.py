@@ -29,6 +29,8 @@ from protocol.rationals import Rational
 from protocol.schema import Schema
 from protocol.transcript import Transcript, replay
 
+pytestmark = pytest.mark.numerical
+
 FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from curator_node.ledger.branches import STUB, holds, lost_amounts, position_at, precedes
 from curator_node.ledger.entries import (
@@ -205,28 +205,34 @@ class Account:
         seen = list(self.acknowledged)
         for suspect in sorted(self.suspects, key=lambda item: item.position.index):
             own_at = self.history.get(suspect.learner, ())
-            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, own_at, seen)))
+            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, self.starts, own_at, seen)))
             seen.append(suspect)
         return found
 
-    def apply(self, entry: Entry, body: bytes) -> None:
-        """Add one entry.
+    def check(self, entry: Entry) -> None:
+        """Whether an entry may be the next one; nothing is changed.
 
         Raises:
             LedgerCorruptError: it is not the next one, or breaks a rule of the ledger.
         """
         if entry.index != self.next_index or entry.previous != self.head:
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
-        if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
-            raise LedgerCorruptError(f"ledger entry {entry.index}: a ledger is opened by its first entry, once")
+        if complaint := self._complaint(entry):
+            raise LedgerCorruptError(f"ledger entry {entry.index} {complaint}")
+
+    def apply(self, entry: Entry, body: bytes) -> None:
+        """Add one entry.
+
+        Raises:
+            LedgerCorruptError: as `check`; nothing is changed.
+        """
+        self.check(entry)
         amount = parse_amount(entry.amount)
         head = entry_hash(body)
         match entry.kind:
             case EntryKind.OPEN:
                 self.curator = entry.learner
             case EntryKind.START:
-                if self.terms not in ("", entry.note):
-                    raise LedgerCorruptError(f"ledger entry {entry.index} starts under other terms")
                 self.terms = entry.note
                 self.starts.insert(0, (entry.index, head[:STUB]))
             case EntryKind.RESERVE:
@@ -249,16 +255,71 @@ class Account:
         self.hashes.append(head)
         self.totals.append(self.total_spent)
 
+    def _complaint(self, entry: Entry) -> str:
+        """What is wrong with an entry in its place; "" where nothing is."""
+        amount = parse_amount(entry.amount)
+        if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
+            return "opens a ledger twice, or comes before it is opened"
+        match entry.kind:
+            case EntryKind.START:
+                return "" if self.terms in ("", entry.note) else "starts under other terms"
+            case EntryKind.RESERVE:
+                return self._complaint_of_reserve(entry, amount)
+            case EntryKind.CHARGE:
+                return self._complaint_of_charge(entry, amount)
+            case EntryKind.ANSWERED:
+                owed = self.owed.get(entry.request)
+                fits = owed is not None and (owed.key, owed.sequence) == (_key(entry), entry.sequence)
+                return "" if fits else "answers what was not asked, or was answered before"
+            case EntryKind.CLOSE | EntryKind.EXPIRE:
+                return self._complaint_of_end(entry, amount)
+            case EntryKind.EVICT:
+                fits = _key(entry) in self.kept and self.studies[_key(entry)].ended
+                return "" if fits else "evicts replies that are not kept, or still needed"
+            case EntryKind.RESUME:
+                if not self.halted:
+                    return "resumes what was not halted"
+                lost = sum((total for _, total, _ in self.lost()), ZERO)
+                return "restores less than was lost" if amount < lost else ""
+        return ""
+
+    def _complaint_of_reserve(self, entry: Entry, amount: Fraction) -> str:
+        costs = [parse_amount(cost) for cost in entry.costs]
+        if entry.study == NO_STUDY or _key(entry) in self.studies or entry.plan is None:
+            return "reserves a known study, or none, or without a plan"
+        if len(costs) != len(entry.plan.queries) or sum(costs, ZERO) != amount:
+            return "reserves another amount than its queries may cost"
+        return self._complaint_of_request(entry)
+
+    def _complaint_of_charge(self, entry: Entry, amount: Fraction) -> str:
+        study = self.studies.get(_key(entry))
+        if study is None:
+            return "names an unknown study"
+        if not 1 <= entry.sequence <= len(study.costs) or amount > study.costs[entry.sequence - 1]:
+            return "charges more than was reserved for its query"
+        if entry.sequence != study.sequence + 1:
+            return "charges a query out of order"
+        return _complaint_of_step(study.state, entry) or self._complaint_of_request(entry)
+
+    def _complaint_of_end(self, entry: Entry, amount: Fraction) -> str:
+        study = self.studies.get(_key(entry))
+        if study is None:
+            return "names an unknown study"
+        if amount != study.reserved:
+            return "refunds another amount than is left"
+        repeated = self._complaint_of_request(entry) if entry.kind is EntryKind.CLOSE else ""
+        return _complaint_of_step(study.state, entry) or repeated
+
+    def _complaint_of_request(self, entry: Entry) -> str:
+        return "repeats a request" if entry.request in self.owed or entry.request in self.answers else ""
+
     def _reserve(self, entry: Entry, amount: Fraction) -> None:
         key = _key(entry)
-        costs = tuple(map(parse_amount, entry.costs))
-        if key in self.studies or entry.plan is None:
-            raise LedgerCorruptError(f"ledger entry {entry.index} reserves a known study, or without a plan")
-        if len(costs) != len(entry.plan.queries) or sum(costs, ZERO) != amount:
-            raise LedgerCorruptError(f"ledger entry {entry.index} reserves another amount than its queries may cost")
         ordinal = self.ordinals.get(entry.learner, 0)
         self.ordinals[entry.learner] = ordinal + 1
-        study = StudyAccount(key, ordinal, entry.plan, costs, entry.expires_at, entry.request)
+        plan = cast(Plan, entry.plan)
+        costs = tuple(map(parse_amount, entry.costs))
+        study = StudyAccount(key, ordinal, plan, costs, entry.expires_at, entry.request)
         study.state = _step(State.NEW, entry)
         self.studies[key] = study
         self.open_by_learner.setdefault(entry.learner, set()).add(key)
@@ -266,11 +327,7 @@ class Account:
         self._owe(entry, amount)
 
     def _charge(self, entry: Entry, amount: Fraction) -> None:
-        study = self._study(entry)
-        if not 1 <= entry.sequence <= len(study.costs) or amount > study.costs[entry.sequence - 1]:
-            raise LedgerCorruptError(f"ledger entry {entry.index} charges more than was reserved for its query")
-        if entry.sequence != study.sequence + 1:
-            raise LedgerCorruptError(f"ledger entry {entry.index} charges a query out of order")
+        study = self.studies[_key(entry)]
         study.state = _step(study.state, entry)
         study.spent += amount
         study.sequence, study.last_request = entry.sequence, entry.request
@@ -279,9 +336,7 @@ class Account:
         self._owe(entry, amount)
 
     def _answered(self, entry: Entry) -> None:
-        owed = self.owed.pop(entry.request, None)
-        if owed is None or owed.key != _key(entry) or owed.sequence != entry.sequence:
-            raise LedgerCorruptError(f"ledger entry {entry.index} answers what was not asked, or was answered before")
+        owed = self.owed.pop(entry.request)
         study = self.studies[owed.key]
         self.answers[entry.request] = Answer(entry.index, owed.key, entry.reply, entry.size)
         self.kept_bytes += entry.size
@@ -292,9 +347,7 @@ class Account:
                 study.state = advance(study.state, Event.RELEASE)
 
     def _end(self, entry: Entry, amount: Fraction) -> None:
-        study = self._study(entry)
-        if amount != study.reserved:
-            raise LedgerCorruptError(f"ledger entry {entry.index} refunds another amount than is left")
+        study = self.studies[_key(entry)]
         study.state = _step(study.state, entry)
         if entry.kind is EntryKind.CLOSE:
             study.sequence, study.last_request = entry.sequence, entry.request
@@ -305,35 +358,19 @@ class Account:
             self.kept[study.key] = self.kept.pop(study.key)
 
     def _evict(self, entry: Entry) -> None:
-        key = _key(entry)
-        if key not in self.kept or not self.studies[key].ended:
-            raise LedgerCorruptError(f"ledger entry {entry.index} evicts replies that are not kept, or still needed")
-        for request in self.kept.pop(key):
+        for request in self.kept.pop(_key(entry)):
             self.kept_bytes -= self.answers[request].size
             self.evicted.add(request)
 
     def _resume(self, entry: Entry, amount: Fraction) -> None:
-        own = parse_amount(entry.own)
-        if not self.halted:
-            raise LedgerCorruptError(f"ledger entry {entry.index} resumes what was not halted")
         for suspect, total, of_learner in self.lost():
             self._spend(suspect.learner, of_learner, total)
             amount -= total
-        if amount < 0:
-            raise LedgerCorruptError(f"ledger entry {entry.index} restores less than was lost")
-        self._spend(entry.learner, own, amount)
+        self._spend(entry.learner, parse_amount(entry.own), amount)
         self.acknowledged += self.suspects
         self.suspects, self.halted = [], False
 
-    def _study(self, entry: Entry) -> StudyAccount:
-        study = self.studies.get(_key(entry))
-        if study is None:
-            raise LedgerCorruptError(f"ledger entry {entry.index} names an unknown study")
-        return study
-
     def _owe(self, entry: Entry, amount: Fraction) -> None:
-        if entry.request in self.owed or entry.request in self.answers:
-            raise LedgerCorruptError(f"ledger entry {entry.index} repeats a request")
         self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount)
 
     def _set_aside(self, learner: bytes, amount: Fraction) -> None:
@@ -347,15 +384,18 @@ class Account:
 
 
 def _key(entry: Entry) -> StudyKey:
-    if entry.study == NO_STUDY:
-        raise LedgerCorruptError(f"ledger entry {entry.index} names no study")
     return StudyKey(entry.learner, entry.study)
 
 
 def _step(state: State, entry: Entry) -> State:
-    try:
-        for event in STEPS[entry.kind]:
-            state = advance(state, event)
-    except LocalProtocolError as error:
-        raise LedgerCorruptError(f"ledger entry {entry.index}: {error}") from None
+    for event in STEPS[entry.kind]:
+        state = advance(state, event)
     return state
+
+
+def _complaint_of_step(state: State, entry: Entry) -> str:
+    try:
+        _step(state, entry)
+    except LocalProtocolError as error:
+        return str(error)
+    return ""

@@ -73,7 +73,15 @@ class Reservation:
     purpose: str = ""
 
 
-def create_ledger(store: LedgerStore, key: SigningKey, mark: Mark, *, now: int, note: str = "") -> None:
+def create_ledger(
+    store: LedgerStore,
+    key: SigningKey,
+    mark: Mark,
+    *,
+    now: int,
+    note: str = "",
+    entropy: Callable[[int], bytes] = secrets.token_bytes,
+) -> None:
     """Write a new ledger's first entry, and the mark beside it.
 
     Raises:
@@ -84,7 +92,7 @@ def create_ledger(store: LedgerStore, key: SigningKey, mark: Mark, *, now: int, 
     entry = Entry(
         index=0,
         previous=Account().head,
-        nonce=secrets.token_bytes(_NONCE),
+        nonce=entropy(_NONCE),
         kind=EntryKind.OPEN,
         at=now,
         learner=key.public,
@@ -152,11 +160,11 @@ class Ledger:
                 "not add up: make a new ledger, with caps lowered by what was spent"
             )
         marked = self._mark.read()
+        self._start(terms, now)
         if marked is None:
             self.halt(now, NO_MARK)
         else:
             self._hold_against(marked, now)
-        self._append(lambda _: self._entry(EntryKind.START, now, note=terms), now)
         self.settle()
 
     def refresh(self, now: int) -> None:
@@ -173,6 +181,7 @@ class Ledger:
         if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
             known = account.position(newest)
             self.account = self._load()
+            self._start(self.account.terms, now)
             self._hold_against(known, now)
             return
         for row in found[1:]:
@@ -305,25 +314,26 @@ class Ledger:
         """
         self.refresh(now)
         owed = self.account.owed.get(request)
-        if owed is not None:
-            reply = make(owed)
+        if owed is None:
+            return self.reply(request)
+        reply = make(owed)
 
-            def decide(account: Account) -> Entry | None:
-                if request in account.answers:
-                    return None
-                return self._entry(
-                    EntryKind.ANSWERED,
-                    now,
-                    learner=owed.key.learner,
-                    study=owed.key.study,
-                    sequence=owed.sequence,
-                    request=request,
-                    reply=digest(reply),
-                    size=len(reply),
-                )
+        def decide(account: Account) -> Entry | None:
+            if request in account.answers:
+                return None
+            return self._entry(
+                EntryKind.ANSWERED,
+                now,
+                learner=owed.key.learner,
+                study=owed.key.study,
+                sequence=owed.sequence,
+                request=request,
+                reply=digest(reply),
+                size=len(reply),
+            )
 
-            self._append(decide, now, reply=(request, reply))
-        return self.reply(request)
+        ours = self._append(decide, now, reply=(request, reply))
+        return reply if ours else self.reply(request)
 
     def known(self, request: bytes) -> bool:
         """Whether a request has taken effect."""
@@ -351,19 +361,16 @@ class Ledger:
         """
 
         def decide(account: Account) -> Entry | None:
-            if account.kept_bytes + size <= most:
-                return None
             ended = next((key for key in account.kept if account.studies[key].ended), None)
             if ended is None:
                 raise StoreFullError("open studies need all replies that are kept")
             return self._entry(EntryKind.EVICT, now, learner=ended.learner, study=ended.study)
 
-        while self._append(decide, now):
-            pass
+        while self.account.kept_bytes + size > most:
+            self._append(decide, now)
 
     def expire(self, now: int) -> None:
-        """Read what other processes have appended, then refund every reservation whose time has passed."""
-        self.refresh(now)
+        """Refund every reservation whose time has passed, as far as this process has read."""
         due = [
             key
             for studies in self.account.open_by_learner.values()
@@ -420,6 +427,10 @@ class Ledger:
         self.store.close()
         self._mark.close()
 
+    def _start(self, terms: str, now: int) -> None:
+        """Write a START: first of all, so that what comes is on no branch that may have been lost."""
+        self._append(lambda _: self._entry(EntryKind.START, now, note=terms), now)
+
     def _load(self) -> Account:
         account = load(self.store)
         if account.curator != self._key.public:
@@ -470,7 +481,8 @@ class Ledger:
             if entry is None:
                 return False
             body = encode_entry(entry)
-            decode_entry(body)  # what could not be read back is never stored
+            # What could not be read back, or would not fit, is never stored.
+            self.account.check(decode_entry(body))
             evicted: Iterable[bytes] = ()
             if entry.kind is EntryKind.EVICT:
                 evicted = self.account.kept[StudyKey(entry.learner, entry.study)]

@@ -22,8 +22,8 @@ MOST_STARTS = 16
 STUB = 8
 POSITION_BYTES = SEALED_BYTES - 28
 """Of a padded position; a cipher adds a nonce of 12 bytes and a tag of 16."""
-MOST_TOTAL = 250
-"""Longest total in characters; a longer one is rounded up to the grid of 2^-64."""
+MOST_BITS = 800
+"""Of a total's numerator and denominator together, 243 characters; a longer one is rounded up to the grid of 2^-64."""
 
 
 def position_at(
@@ -48,15 +48,31 @@ def position_at(
     )
 
 
-def last_common(position: Position, hashes: Sequence[bytes]) -> int | None:
-    """Index of the newest entry that a chain provably shares with the branch of `position`; None where unknown."""
+def last_common(position: Position, hashes: Sequence[bytes], starts: Iterable[tuple[int, bytes]] = ()) -> int | None:
+    """Index of the newest entry that a chain shares with the branch of `position`; None where unknown.
+
+    Whoever finds a rollback writes a START before anything else. So under the newest START that both hold, the shorter
+    of the two is the beginning of the longer. Where an ancestor contradicts that (a process that was copied while it
+    ran), the newest ancestor that both hold is taken, which may lie before the fork, never after it.
+
+    Args:
+        position: of the branch.
+        hashes: of the chain, by index.
+        starts: (index, stub) of the chain's START entries.
+    """
     if holds(position, hashes):
         return position.index
-    for k, stub in enumerate(position.ancestors):
-        index = position.index - (1 << k)
-        if index < len(hashes) and hashes[index][:STUB] == stub:
-            return index
-    return None
+    older = [(position.index - (1 << k), stub) for k, stub in enumerate(position.ancestors)]
+    there = [(index, stub) for index, stub in (*older, *position.starts) if index < len(hashes)]
+    shared = [index for index, stub in there if hashes[index][:STUB] == stub]
+    begun = [index for index, stub in position.starts if index in shared]
+    if not begun:
+        return max(shared, default=None)
+    begin = max(begun)
+    ends = [index - 1 for index, _ in (*starts, *position.starts) if index > begin]
+    end = min(len(hashes) - 1, position.index, *ends)
+    contradicted = any(index <= end and hashes[index][:STUB] != stub for index, stub in there)
+    return max(shared) if contradicted else max(end, *shared)
 
 
 def holds(position: Position, hashes: Sequence[bytes]) -> bool:
@@ -80,6 +96,7 @@ def lost_amounts(
     suspect: Suspect,
     hashes: Sequence[bytes],
     totals: Sequence[Fraction],
+    starts: Sequence[tuple[int, bytes]],
     own_at: Sequence[tuple[int, Fraction]],
     acknowledged: Iterable[Suspect],
 ) -> tuple[Fraction, Fraction]:
@@ -92,10 +109,11 @@ def lost_amounts(
         suspect: of the lost branch.
         hashes: of this chain, by index.
         totals: likewise.
+        starts: of this chain's START entries.
         own_at: (index, spent) of the suspect's learner after each of its charges, in order.
         acknowledged: restored before.
     """
-    common = last_common(suspect.position, hashes)
+    common = last_common(suspect.position, hashes, starts)
     total = [Fraction(0)] if common is None else [totals[common]]
     own = [Fraction(0)] + [spent for index, spent in own_at if common is not None and index <= common]
     for other in acknowledged:
@@ -129,5 +147,5 @@ def unpack(data: bytes) -> Position:
 
 
 def _short(total: Fraction) -> str:
-    text = amount(total)
-    return text if len(text) <= MOST_TOTAL else amount(Fraction(math.ceil(total * 2**64), 2**64))
+    small = total.denominator.bit_length() + total.numerator.bit_length() <= MOST_BITS
+    return amount(total if small else Fraction(math.ceil(total * 2**64), 2**64))

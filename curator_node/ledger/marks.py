@@ -88,7 +88,7 @@ class FileMark:
         content = serial.to_bytes(_SERIAL, "big") + pack(position)
         slot = (content + self._tag(content)).ljust(SLOT, b"\0")
         os.pwrite(self._file, slot, SLOT * (serial % 2))
-        os.fsync(self._file)
+        os.fdatasync(self._file)
         self._serial, self._kept = serial, position
 
     def close(self) -> None:

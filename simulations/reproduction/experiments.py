@@ -77,6 +77,7 @@ class Setup:
         """The records and curators of one run."""
         return Laboratory(
             self.problem.draw(seed + run),
+            declared=self.problem.target_size,
             reweight=self.problem.reweight,
             options=self.all_options,
             seed=seed + run,

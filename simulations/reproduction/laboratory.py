@@ -68,6 +68,7 @@ class Laboratory:
 
     Args:
         draw: the run's records.
+        declared: number of private records that the card tells, of the paper's Table 1.
         reweight: the learner asks the masses first (Pb. 1).
         options: of the strategy, beside those that `StudySettings` gives: hidden, epochs, batch_size, ...
         seed: of the learner's networks.
@@ -79,6 +80,7 @@ class Laboratory:
         self,
         draw: Draw,
         *,
+        declared: int,
         reweight: bool,
         options: Options,
         seed: int,
@@ -86,7 +88,7 @@ class Laboratory:
         noise_seed: int | None = None,
     ) -> None:
         self._reweight, self._options, self._seed, self._train = reweight, options, seed, train
-        self._steward = draw_steward(draw)
+        self._steward = draw_steward(draw, declared)
         frame = draw_frame(draw, draw.oracle, draw.oracle_labels)
         self._source = encode_frame(draw_frame(draw, draw.source), self._steward.schema)
         self._private = encode_frame(frame, self._steward.schema)

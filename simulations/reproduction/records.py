@@ -14,10 +14,15 @@ BOUND = 32.0
 (12 in 20 draws) have an attribute beyond; it counts as the bound."""
 
 
-def draw_steward(draw: Draw) -> StewardFile:
-    """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit."""
+def draw_steward(draw: Draw, round_size: int | None = None) -> StewardFile:
+    """A schema of numeric attributes; the paper takes every row as independent, so the record is the unit.
+
+    Args:
+        draw: whose attributes they are.
+        round_size: declared; the paper's Table 1 prints it for each data set.
+    """
     attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in draw.attributes)
-    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=len(draw.oracle))
+    return StewardFile(label=LABEL_COLUMN, classes=CLASSES, attributes=attributes, round_size=round_size)
 
 
 def draw_frame(draw: Draw, records: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import (
     NO_DIGEST,
+    SEALED_BYTES,
     TYPE_NAMES,
     Card,
     CardRequest,
@@ -166,8 +167,8 @@ class Exchange:
             charged="1/15" if released else "0",
             spent_by_study=self.spent,
             spent_by_learner=self.spent,
-            ledger_index=len(self.messages),
             ledger_head=digest(b"head"),
+            position=b"\x07" * SEALED_BYTES,
             issued_at=1_800_000_000,
         )
 
@@ -183,7 +184,7 @@ def study():
         Card,
         name="basel",
         schema=SCHEMA,
-        privacy_unit="record",
+        unit=None,
         most_records_per_unit=1,
         relation="add or remove one privacy unit",
         round_size=1000,
@@ -205,7 +206,7 @@ def study():
         remaining="2791/3000",
         scale_factor="",
     )
-    exchange.ask(StudyClose, 2)
+    exchange.ask(StudyClose, 3)
     exchange.answer(StudyClosed, refunded="3/1000")
     return exchange
 
@@ -279,7 +280,13 @@ def bad():
         ),
         "other version": (
             "envelope",
-            sealed(payload=payload.replace(b"\xa7version\x01", b"\xa7version\x02")),
+            sealed(payload=payload.replace(b"\xa7version\x02", b"\xa7version\x01")),
+            RefusalCode.MALFORMED,
+        ),
+        "version 1": ("envelope", seal(message, LEARNER, label="expril/1"), RefusalCode.MALFORMED),
+        "version 1, not private": (
+            "envelope",
+            seal(message, LEARNER, label="expril/1 simulation, not private"),
             RefusalCode.MALFORMED,
         ),
         "forged signature": ("envelope", sealed(signature=bytes(64)), RefusalCode.BAD_SIGNATURE),
