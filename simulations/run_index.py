@@ -105,17 +105,15 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expril: str
     title: str
     created: str
-    repeats: Count
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     participants: tuple[Participant, ...]
     transcripts: tuple[TranscriptEntry, ...]
     ledgers: tuple[LedgerEntry, ...]
     files: dict[str, Hex32]
 
-    def key(self, role: Role, name: str, repeat: int) -> bytes | None:
-        """The public key of a participant, or None."""
-        wanted = (role, name, repeat)
-        found = (bytes.fromhex(one.key) for one in self.participants if (one.role, one.name, one.repeat) == wanted)
-        return next(found, None)
+    def keys(self) -> dict[tuple[Role, str, int], bytes]:
+        """(role, name, repeat) -> public key, of every participant."""
+        return {(one.role, one.name, one.repeat): bytes.fromhex(one.key) for one in self.participants}
 
     def names(self, role: Role) -> list[str]:
         """All learners, or all curators, each once."""

@@ -92,6 +92,7 @@ def proof_tables(proof: RunProof) -> list[Table]:
     transcripts = Table(title=escape(str(proof.folder)), box=box.SIMPLE_HEAD, caption=caption)
     for name in ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger"):
         transcripts.add_column(name, no_wrap=True)
+    keys = {} if proof.index is None else proof.index.keys()
     for item in proof.transcripts:
         told = ("", "", "", "")
         if item.proof is not None:
@@ -100,7 +101,7 @@ def proof_tables(proof: RunProof) -> list[Table]:
                 spent += f" to {item.proof.epsilon_at_most}"
             told = (str(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
         entry = item.entry
-        key = proof.index.key("curator", entry.curator, entry.repeat) if proof.index is not None else None
+        key = keys.get(("curator", entry.curator, entry.repeat))
         names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
         transcripts.add_row(str(entry.repeat), *names, item.verdict, *told, item.ledger)
     ledgers = Table(box=box.SIMPLE_HEAD)

@@ -92,7 +92,7 @@ class Forger:
         self.path(INDEX).write_bytes(json.dumps(self.index).encode())
 
     def relist(self, signers: dict[str, SigningKey] | None = None) -> None:
-        """Make the whole list fit what lies there: digests, heads, numbers, states; sign it where `signers` are given."""
+        """Make the whole list fit what lies there: digests, heads, numbers, states; sign it with `signers`, if any."""
         keys = {(one["role"], one["name"], one["repeat"]): one["key"] for one in self.index["participants"]}
         for line in self.index["transcripts"]:
             transcript = Transcript()

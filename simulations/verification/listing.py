@@ -114,13 +114,17 @@ def unlisted(index: Index) -> list[str]:
             *_twice(f"a ledger of {entry.curator} in repeat {entry.repeat}" for entry in index.ledgers),
         )
     ]
-    for role in ("learner", "curator"):
-        for repeat in range(index.repeats):
-            known = {one.name for one in index.participants if (one.role, one.repeat) == (role, repeat)}
-            lacking = sorted(set(index.names(role)) - known)
-            complaints += [f"the run's list has no {role} {printable(name)} in repeat {repeat}" for name in lacking]
+    keys = index.keys()
+    roles: tuple[Role, ...] = ("learner", "curator")
+    complaints += [
+        f"the run's list has no {role} {printable(name)} in repeat {repeat}"
+        for role in roles
+        for name in index.names(role)
+        for repeat in range(index.repeats)
+        if (role, name, repeat) not in keys
+    ]
     for entry in index.ledgers:
-        key = index.key("curator", entry.curator, entry.repeat)
+        key = keys.get(("curator", entry.curator, entry.repeat))
         if key is None or key.hex() != entry.key:
             complaints.append(
                 f"the run's list names another key for ledger {printable(entry.file)} than for its curator"

@@ -60,11 +60,13 @@ def _check_learner(
 ) -> list[str]:
     own = [one for one in exchanges if one.verdict.entry.learner == told.learner]
     wrong = []
-    asked = {site.curator for site in told.sites}
-    for repeat in range(index.repeats):
-        lacking = asked - {one.verdict.entry.curator for one in own if one.verdict.entry.repeat == repeat}
-        who = printable(told.learner)
-        wrong += [f"no transcript of {who} with {printable(name)} in repeat {repeat}" for name in sorted(lacking)]
+    there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
+    wrong += [
+        f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
+        for repeat in range(index.repeats)
+        for site in told.sites
+        if (repeat, site.curator) not in there
+    ]
     least = most = ZERO
     for exchange in own:
         proof, entry = exchange.verdict.proof, exchange.verdict.entry

@@ -1,5 +1,6 @@
 """What each transcript proves on its own, and what it holds that a ledger must hold, too."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-from simulations.run_index import TRANSCRIPTS, Index, TranscriptEntry, decode_transcript
+from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript
 from simulations.verification.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
 
 
@@ -40,12 +41,16 @@ class Exchange:
     answers: dict[bytes, Answer] = field(default_factory=dict)
 
 
-def read_exchange(folder: Path, index: Index, entry: TranscriptEntry) -> Exchange:
-    """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list."""
-    learner, curator = (
-        index.key("learner", entry.learner, entry.repeat),
-        index.key("curator", entry.curator, entry.repeat),
-    )
+def read_exchange(folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry) -> Exchange:
+    """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list.
+
+    Args:
+        folder: of the run.
+        keys: of its participants.
+        entry: which.
+    """
+    learner = keys.get(("learner", entry.learner, entry.repeat))
+    curator = keys.get(("curator", entry.curator, entry.repeat))
     if learner is None or curator is None:
         who = printable(entry.curator if learner else entry.learner)
         return Exchange(_not_proven(entry, f"the run's list has no key of {who} in repeat {entry.repeat}"))
