@@ -229,6 +229,16 @@ def file_digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
+def read_plain(path: Path) -> bytes:
+    """Content of a plain file; OSError for anything else, which might never end, and for names that none can have."""
+    try:
+        if path.is_file():
+            return path.read_bytes()
+    except ValueError as error:
+        raise OSError(str(error)) from None
+    raise FileNotFoundError(str(path))
+
+
 def decode_transcript(data: bytes) -> Transcript:
     """The transcript of a stored file.
 

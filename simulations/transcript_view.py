@@ -27,7 +27,7 @@ from protocol.messages import (
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.schema import Schema
-from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript
+from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
 
 View = dict[str, Any]
 
@@ -47,7 +47,7 @@ def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat:
     if not path.is_dir():
         return path
     try:
-        index = decode_index((path / TRANSCRIPTS / INDEX).read_bytes(), path)
+        index = decode_index(read_plain(path / TRANSCRIPTS / INDEX), path)
     except OSError:
         raise ConfigurationError(f"{path} holds no run: no {TRANSCRIPTS}/{INDEX}") from None
     for entry in index.transcripts:
@@ -71,9 +71,9 @@ def read_transcript_view(path: Path, *, values: bool = False) -> View:
         ConfigurationError: it cannot be read, or an envelope in it cannot.
     """
     try:
-        transcript = decode_transcript(path.read_bytes())
+        transcript = decode_transcript(read_plain(path))
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot read {path} ({type(error).__name__})") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     told = _Told(values)

@@ -25,11 +25,16 @@ from simulations.run_index import (
 from simulations.scenario import load_scenario
 
 
-def make_run(base: Path, *, repeats: int, text: str | None = None) -> tuple[Path, Run]:
-    """A run of wdbc-faults, whose learners train little; its folder, and what only its learners hold."""
-    scenario, written, folder = load_scenario("wdbc-faults")
+def make_run(base: Path, *, repeats: int, change: tuple[str, str] = ("", "")) -> tuple[Path, Run]:
+    """A run of wdbc-faults, whose learners train little; its folder, and what only its learners hold.
+
+    `change` replaces the first text of the scenario by the second, once.
+    """
+    text = load_scenario("wdbc-faults")[1]
+    assert change[0] in text
+    text = text.replace(*change, 1)
     base.mkdir(parents=True, exist_ok=True)
-    text = text or written.replace('strategy = "cells"', 'strategy = "cells"\noptions = { networks = false }').replace(
+    text = text.replace('strategy = "cells"', 'strategy = "cells"\noptions = { networks = false }').replace(
         'strategy = "paper-c"', 'strategy = "paper-c"\noptions = { epochs = 1, hidden = [2] }'
     )
     text = text.replace("repeats = 3", f"repeats = {repeats}")

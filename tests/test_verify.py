@@ -151,6 +151,54 @@ def test_a_folder_that_may_not_be_written_is_verified(forger):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
 
+ODD = {
+    "a steward halts": ['kind = "vanish"', 'kind = "refuse"'],
+    "vanished at the proposal": ["round = 2", "round = 0"],
+    "an acceptance that is late": ["round = 1", "round = 0"],
+    "nobody answers": [
+        'curator = "east"\nkind = "vanish"\nround = 2',
+        "\n[[faults]]\n".join(
+            f'curator = "{name}"\nkind = "vanish"\nround = 1' for name in ("east", "south", "west", "north")
+        ),
+    ],
+    "a learner with the name of a curator": ['name = "grace"', 'name = "north"'],
+    "a learner that asks two": ['name = "grace"', 'name = "grace"\ncurators = ["south", "east"]'],
+    "noise from a seed": ["repeats = 3", "repeats = 3\nnoise_seed = 3"],
+    "a model a site": ['name = "ada"', 'name = "ada"\npooling = "site"'],
+    "three learners of one budget": [
+        "[[faults]]",
+        '[[learners]]\nname = "mary"\nepsilon = "1/4"\noptions = { networks = false }\n[[faults]]',
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
+def test_an_odd_but_honest_run_is_no_false_alarm(change, tmp_path):
+    folder, _ = make_run(tmp_path, repeats=2, change=change)
+    proof = verify_run(folder)
+    assert proof.wrong == []
+    charged = sum(one.spent for one in proof.ledgers)
+    first = [one.proof for one in proof.transcripts if one.entry.repeat == 0]
+    shown, most = sum(one.epsilon_spent for one in first), sum(one.epsilon_at_most for one in first)
+    assert charged == shown if all(one.verdict == PROVEN for one in proof.ledgers) else shown < charged <= most
+
+
+@pytest.mark.slow
+def test_a_charge_whose_answer_was_lost_is_said_to_rest_on_the_curators_word(tmp_path):
+    """North answers, its answer is lost, and it never replies again."""
+    folder, _ = make_run(tmp_path, repeats=1, change=ODD["nobody answers"])
+    proof = verify_run(folder)
+    assert proof.wrong == []
+    (north,) = [one for one in proof.ledgers if one.entry.curator == "north"]
+    assert north.verdict == IN_PART
+    assert re.search(r"entry \d+ \(charge of 1/2\) was answered, and the answer is not in 00000", north.unproven[0])
+    own = next(one for one in proof.transcripts if (one.entry.learner, one.entry.curator) == ("ada", "north"))
+    assert (own.proof.epsilon_spent, own.proof.epsilon_at_most) == (0, Fraction(1, 2))
+    assert "by the curator's ledger it was charged 1/2 in all" in own.unproven[0]
+    audit(folder, code=0)
+
+
 # The attacks: each is a function of a forger, and what must be said even where all learners sign what was forged
 
 
@@ -594,20 +642,34 @@ def test_every_deleted_file_is_named(other, tmp_path):
         assert path.name in said(proof)
 
 
-def test_a_flipped_byte_of_any_file_is_named(other, tmp_path):
-    """Any byte: the list holds the digest of every file, and is signed as it is, byte by byte."""
+def flip_bytes(folder, copy, paths, draws):
     rng = random.Random(1)
-    copy = tmp_path / "copy"
-    shutil.copytree(other[0], copy)
-    for path in listed(copy):
+    shutil.copytree(folder, copy)
+    for path in paths:
+        path = copy / path.relative_to(folder)  # noqa: PLW2901
         kept = path.read_bytes()
-        for position in [0, *(rng.randrange(len(kept)) for _ in range(2))]:
+        for position in [0, *(rng.randrange(len(kept)) for _ in range(draws))]:
             changed = bytearray(kept)
             changed[position] ^= rng.choice([1, 0x20, 0x80, rng.randrange(1, 256)])
             path.write_bytes(bytes(changed))
             assert path.name in said(verify_run(copy)), (path, position)
         path.write_bytes(kept)
     assert verify_run(copy).proven
+
+
+def test_a_flipped_byte_of_each_kind_of_file_is_named(other, tmp_path):
+    """Any byte: the list holds the digest of every file, and is signed as it is, byte by byte."""
+    kinds = {
+        path.suffixes[-1] + path.parent.name + path.stem[-3:] * (path.suffix == ".json"): path
+        for path in listed(other[0])
+    }
+    assert len(kinds) == 9
+    flip_bytes(other[0], tmp_path / "copy", kinds.values(), 1)
+
+
+@pytest.mark.slow
+def test_a_flipped_byte_of_any_file_is_named(other, tmp_path):
+    flip_bytes(other[0], tmp_path / "copy", listed(other[0]), 4)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from simulations.run_index import (
     TRANSCRIPTS,
     FirstVersionError,
     decode_index,
+    read_plain,
     unsigned,
 )
 from simulations.verification.ledgers import hold, read_ledger
@@ -111,6 +112,6 @@ def verify_run(folder: Path, pins: Pins | None = None) -> RunProof:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_plain(path)
     except OSError:
         return None

@@ -20,8 +20,8 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import NOBODY
 from protocol.queries import plan_cost
 from protocol.rationals import parse_amount, parse_rational
-from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, exact, load_report
-from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index
+from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
+from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
 from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)
@@ -32,8 +32,8 @@ Ledgers = Mapping[str, CheckedLedger]
 def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
     """What the report says otherwise than the run's list, its transcripts and its ledgers."""
     try:
-        report = load_report(folder / REPORT)
-        scenario = (folder / SCENARIO).read_text(encoding="utf-8")
+        report = decode_report(read_plain(folder / REPORT))
+        scenario = read_plain(folder / SCENARIO).decode()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return [f"{REPORT} or {SCENARIO} cannot be read ({type(error).__name__})"]
     policies, complaints = _policies(folder, index)
@@ -158,7 +158,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, Policy], list[str]]
             complaints.append(f"the run has no policy of {printable(name)}")
             continue
         try:
-            policies[name] = read_policy((folder / file).read_text(encoding="utf-8"), where=printable(file))
+            policies[name] = read_policy(read_plain(folder / file).decode(), where=printable(file))
         except (OSError, UnicodeDecodeError) as error:
             complaints.append(f"{printable(file)} cannot be read ({type(error).__name__})")
         except ConfigurationError as error:

@@ -9,7 +9,7 @@ from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript
+from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
 from simulations.verification.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
 
 
@@ -55,7 +55,7 @@ def read_exchange(folder: Path, keys: Mapping[tuple[Role, str, int], bytes], ent
         who = printable(entry.curator if learner else entry.learner)
         return Exchange(_not_proven(entry, f"the run's list has no key of {who} in repeat {entry.repeat}"))
     try:
-        transcript = decode_transcript((folder / TRANSCRIPTS / entry.file).read_bytes())
+        transcript = decode_transcript(read_plain(folder / TRANSCRIPTS / entry.file))
     except OSError:
         return Exchange(_not_proven(entry, "it is missing or cannot be read"), learner, curator)
     except ConfigurationError as error:
