@@ -131,7 +131,7 @@ def step(world, operation):
     what, slot, detail = operation
     entry = world.slots[slot]
     if what == "propose":
-        session = Session(curator=world.key.public, key=world.keys[detail], study=bytes([len(world.studies)]) * 16)
+        session = Session(curator=world.key.public, key=world.keys[detail], study=bytes([len(world.studies) + 1]) * 16)
         session.request_card(world.now)
         session.receive(world.deliver(session.pending))
         session.propose(PLAN, "", world.now)
