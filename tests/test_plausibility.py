@@ -86,9 +86,9 @@ def counts_of(change):
 
 LIES = {
     "round size": (card_of(round_size=2**40), "declares 1099511627776 records"),
-    "unit bound": (card_of(most_records_per_unit=2**20, privacy_unit="p"), "one unit may have 1048576 records"),
+    "unit bound": (card_of(most_records_per_unit=2**20, unit="p"), "one unit may have 1048576 records"),
     "unit bound and size": (
-        card_of(most_records_per_unit=2**20, privacy_unit="p", round_size=10**8),
+        card_of(most_records_per_unit=2**20, unit="p", round_size=10**8),
         "one unit may have 1048576 records",
     ),
     "one cell": (limits_of(cells=1), "a question would have 1 cells, without"),
@@ -159,7 +159,7 @@ def test_false_answers_of_everybody_leave_nobody():
 
 def test_a_liar_does_not_hide_behind_another():
     scripts = {
-        "liar": rewrites("liar", Card, card_of(most_records_per_unit=2**20, privacy_unit="p")),
+        "liar": rewrites("liar", Card, card_of(most_records_per_unit=2**20, unit="p")),
         "mute": rewrites("mute", Card, limits_of(cells=1)),
         "void": silent_from(1),
     }
@@ -235,7 +235,7 @@ def card(name="x", *, size=SIZE, most=1, **limits):
         expires_at=0,
         name=name,
         schema=Schema(attributes=(X, Y), label="sick", classes=("no", "yes")),
-        privacy_unit="record",
+        unit=None,
         most_records_per_unit=most,
         relation="add or remove one privacy unit",
         round_size=size,
