@@ -24,6 +24,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from simulations.audit_cli import transcript_app, verify
 from simulations.ledger_cli import ledger_app
 from simulations.terminal import Json, err, plain_errors, print_json
 
@@ -34,6 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(transcript_app, name="transcript")
+app.command()(verify)
 
 
 class Experiment(StrEnum):
@@ -72,7 +75,8 @@ def simulate(
 
         from simulations.federation import load_records
         from simulations.harness import run_scenario, summary
-        from simulations.run_folder import LEDGERS, PAGE, NewFolder, save_run
+        from simulations.run_folder import NewFolder, save_run
+        from simulations.run_index import LEDGERS, PAGE
         from simulations.scenario import load_scenario
         from simulations.tables import result_table, wide_console
 
@@ -336,24 +340,6 @@ def report(runs: Runs) -> None:
 
         for run in runs:
             sys.stdout.write(f"{rewrite_page(run)}\n")
-
-
-@app.command()
-def verify(runs: Runs) -> None:
-    """Replay runs' transcripts without any data: signatures, order, costs, receipts; hold them against ledgers."""
-    with plain_errors():
-        from simulations.tables import proof_table, wide_console
-        from simulations.verification import verify_run
-
-        complaints = []
-        for run in runs:
-            verdicts = verify_run(run)
-            wide_console().print(proof_table(verdicts))
-            complaints += [f"{run}: {item.why}" for item in verdicts if item.why]
-        for complaint in complaints:
-            err.print(f"[bold red]not proven[/] {escape(complaint)}", highlight=False, soft_wrap=True)
-        if complaints:
-            raise typer.Exit(1)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -143,7 +143,7 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
 
 
 def build_sites(
-    scenario: Scenario, records: Records, repeat: int, learners: dict[str, SigningKey], ledgers: Path | None
+    scenario: Scenario, records: Records, repeat: int, learners: Mapping[str, SigningKey], ledgers: Path | None
 ) -> dict[str, Site]:
     """Split the records and open every curator.
 
@@ -180,6 +180,7 @@ def run_repeat(
     records: Records,
     repeat: int,
     *,
+    keys: Mapping[str, SigningKey] | None = None,
     ledgers: Path | None = None,
     carrier: Literal["flower", "direct"] = "flower",
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
@@ -190,11 +191,12 @@ def run_repeat(
         scenario: the scenario.
         records: of `load_records`.
         repeat: number of the repeat.
+        keys: of the learners, by name; None makes new ones.
         ledgers: folder for SQLite ledgers; None keeps them in memory.
         carrier: "flower" for a Flower grid in this process, "direct" for plain calls.
         progress: called with (what, done, total).
     """
-    keys = {learner.name: SigningKey.generate() for learner in scenario.learners}
+    keys = keys or {learner.name: SigningKey.generate() for learner in scenario.learners}
     sites = build_sites(scenario, records, repeat, keys, ledgers)
     handles = {site.curator.identity: _handle(scenario, site) for site in sites.values()}
     result = Repeat(sites)
@@ -268,7 +270,7 @@ def _open_site(
     pieces: dict[str, pl.DataFrame],
     steward: StewardFile,
     repeat: int,
-    learners: dict[str, SigningKey],
+    learners: Mapping[str, SigningKey],
     ledgers: Path | None,
 ) -> Site:
     entry = scenario.curator(name)

@@ -17,6 +17,7 @@ from curator_node.policy import Policy
 from learner_node.learn import POOLED
 from learner_node.strategies import SourceEstimate
 from learner_node.uncertainty import AccuracyEstimate
+from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from protocol.rationals import parse_amount, parse_rational
 from protocol.transcript import Transcript, replay
@@ -33,6 +34,7 @@ from simulations.report import (
     SiteAnswers,
     SiteScore,
 )
+from simulations.run_index import Role
 from simulations.scenario import Scenario
 from simulations.scoring import (
     ACCURACY,
@@ -78,17 +80,23 @@ class Run:
         report: for the page and for machines.
         rows: one per repeat, learner, round and site, for the metrics file.
         transcripts: (repeat, learner, curator) -> what was sent and received.
-        keys: name of a curator or learner in a repeat -> public key.
+        states: the same keys -> state of the study, as an auditor finds it.
+        keys: (role, name, repeat) of every curator and learner -> public key.
         labels: curator -> label of its signatures.
         policies: of the first repeat's curators.
+        ledgers: curator -> (head, number of entries) of the ledgers that were kept.
+        signers: learner -> its key, which it keeps in all repeats; it signs what the run leaves.
     """
 
     report: RunReport
     rows: list[dict[str, Any]]
-    transcripts: dict[tuple[int, str, str], Transcript]
-    keys: dict[tuple[int, str], bytes]
-    labels: dict[str, str]
-    policies: dict[str, Policy]
+    signers: dict[str, SigningKey] = field(repr=False)
+    transcripts: dict[tuple[int, str, str], Transcript] = field(default_factory=dict)
+    states: dict[tuple[int, str, str], str] = field(default_factory=dict)
+    keys: dict[tuple[Role, str, int], bytes] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, Policy] = field(default_factory=dict)
+    ledgers: dict[str, tuple[bytes, int]] = field(default_factory=dict)
 
 
 def run_scenario(
@@ -118,23 +126,29 @@ def run_scenario(
         AccountingError: receipts, ledger and plan disagree.
     """
     tallies = {learner.name: Tally() for learner in scenario.learners}
-    run = Run(report=None, rows=[], transcripts={}, keys={}, labels={}, policies={})  # type: ignore[arg-type]
+    signers = {learner.name: SigningKey.generate() for learner in scenario.learners}
+    run = Run(report=None, rows=[], signers=signers)  # type: ignore[arg-type]
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
     measure = ACCURACY
     for number in range(scenario.repeats):
         tick("repeats", number, scenario.repeats)
-        repeat = run_repeat(scenario, records, number, ledgers=ledgers if number == 0 else None, progress=tick)
+        kept = ledgers if number == 0 else None
+        repeat = run_repeat(scenario, records, number, keys=signers, ledgers=kept, progress=tick)
         measure = measure_of(repeat.sites)
         own, pooled = references(repeat.sites)
         for outcome in repeat.outcomes:
-            _check_accounts(outcome, repeat)
+            states = _check_accounts(outcome, repeat)
+            run.states |= {(number, outcome.learner.name, name): state for name, state in states.items()}
             _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, number, run.rows)
             _keep_transcripts(run, outcome, repeat, number)
         if number == 0:
             curators = tuple(_curator_report(site, repeat) for site in repeat.sites.values())
             notes = first_repeat_notes(repeat)
             run.policies = {site.name: site.curator.policy for site in repeat.sites.values()}
+        if kept is not None:
+            accounts = {site.name: site.ledger.account for site in repeat.sites.values()}
+            run.ledgers = {name: (account.head, account.next_index) for name, account in accounts.items()}
         for site in repeat.sites.values():
             site.ledger.close()
     tick("repeats", scenario.repeats, scenario.repeats)
@@ -195,10 +209,11 @@ def _score_object(scored: Score) -> dict[str, Any]:
     }
 
 
-def _check_accounts(outcome: Outcome, repeat: Repeat) -> None:
-    """Replay each transcript as an auditor would, and hold it against the curator's ledger."""
+def _check_accounts(outcome: Outcome, repeat: Repeat) -> dict[str, str]:
+    """Replay each transcript as an auditor would, and hold it against the curator's ledger; the studies' states."""
+    states: dict[str, str] = {}
     if outcome.study is None:
-        return
+        return states
     for name, session in outcome.study.sessions.items():
         label = repeat.sites[name].curator.label
         proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
@@ -210,6 +225,8 @@ def _check_accounts(outcome: Outcome, repeat: Repeat) -> None:
             raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
         if spent > parse_rational(outcome.learner.epsilon):
             raise AccountingError(f"{name} charged {spent}, more than was planned")
+        states[name] = proof.state.value
+    return states
 
 
 def _tally(
@@ -276,9 +293,9 @@ def _tally(
 
 
 def _keep_transcripts(run: Run, outcome: Outcome, repeat: Repeat, number: int) -> None:
-    run.keys[number, outcome.learner.name] = outcome.key
+    run.keys["learner", outcome.learner.name, number] = outcome.key
     for site in repeat.sites.values():
-        run.keys[number, site.name] = site.curator.identity
+        run.keys["curator", site.name, number] = site.curator.identity
         run.labels[site.name] = site.curator.label
     if outcome.study is not None:
         for name, session in outcome.study.sessions.items():

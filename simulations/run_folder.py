@@ -1,6 +1,7 @@
 """What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
 
-A folder appears under its name only when it is complete; a run that fails or is interrupted leaves nothing.
+A folder appears under its name only when it is complete; a run that fails or is interrupted leaves nothing. All but the
+page is in a list that the run's learners sign (`run_index`).
 """
 
 import shutil
@@ -12,32 +13,26 @@ from typing import Self
 import msgspec
 
 from protocol.errors import ConfigurationError
-from protocol.transcript import Transcript
 from simulations.harness import Run, metrics_frame
 from simulations.report import load_report, save_report, write_page
-
-SCENARIO = "scenario.toml"
-METRICS = "metrics.parquet"
-REPORT = "report.json"
-PAGE = "report.html"
-TRANSCRIPTS = "transcripts"
-INDEX = "index.json"
-LEDGERS = "ledgers"
-LEDGER_SUFFIX = ".ledger"
-POLICY_SUFFIX = ".policy.toml"
-
-
-class IndexEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner's exchange with one curator in one repeat: who, and the head that its envelopes must chain to."""
-
-    file: str
-    repeat: int
-    learner: str
-    curator: str
-    learner_key: str
-    curator_key: str
-    label: str
-    head: str
+from simulations.run_index import (
+    FORMAT,
+    LEDGER_SUFFIX,
+    LEDGERS,
+    METRICS,
+    PAGE,
+    POLICY_SUFFIX,
+    REPORT,
+    SCENARIO,
+    TRANSCRIPTS,
+    Index,
+    LedgerEntry,
+    Participant,
+    TranscriptEntry,
+    file_digest,
+    listed_files,
+    save_index,
+)
 
 
 class NewFolder:
@@ -84,31 +79,59 @@ class NewFolder:
 
 
 def save_run(run: Run, folder: Path) -> None:
-    """Write everything of a run into its folder."""
-    (folder / SCENARIO).write_text(run.report.config_toml, encoding="utf-8")
+    """Write everything of a run into its folder. The ledgers there must be closed.
+
+    Args:
+        run: what happened.
+        folder: of a `NewFolder`; it holds the ledgers already.
+    """
+    report = run.report
+    (folder / SCENARIO).write_text(report.config_toml, encoding="utf-8")
     metrics_frame(run).write_parquet(folder / METRICS)
-    save_report(run.report, folder / REPORT)
+    save_report(report, folder / REPORT)
     for name, policy in run.policies.items():
         (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
-    transcripts = folder / TRANSCRIPTS
-    transcripts.mkdir()
-    index = []
+    (folder / TRANSCRIPTS).mkdir()
+    entries = []
     for position, ((repeat, learner, curator), transcript) in enumerate(run.transcripts.items()):
         file = f"{position:05d}.msgpack"
-        (transcripts / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
-        index.append(
-            IndexEntry(
+        (folder / TRANSCRIPTS / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
+        entries.append(
+            TranscriptEntry(
                 file=file,
                 repeat=repeat,
                 learner=learner,
                 curator=curator,
-                learner_key=run.keys[repeat, learner].hex(),
-                curator_key=run.keys[repeat, curator].hex(),
                 label=run.labels[curator],
                 head=transcript.head.hex(),
+                envelopes=len(transcript.envelopes),
+                state=run.states[repeat, learner, curator],
             )
         )
-    (transcripts / INDEX).write_bytes(msgspec.json.format(msgspec.json.encode(index), indent=1))
+    index = Index(
+        format=FORMAT,
+        expril=report.version,
+        title=report.title,
+        created=report.created,
+        repeats=report.repeats,
+        participants=tuple(
+            Participant(role, name, repeat, key.hex()) for (role, name, repeat), key in run.keys.items()
+        ),
+        transcripts=tuple(entries),
+        ledgers=tuple(
+            LedgerEntry(
+                file=f"{name}{LEDGER_SUFFIX}",
+                curator=name,
+                repeat=0,
+                key=run.keys["curator", name, 0].hex(),
+                head=head.hex(),
+                entries=count,
+            )
+            for name, (head, count) in run.ledgers.items()
+        ),
+        files={str(path.relative_to(folder).as_posix()): file_digest(path).hex() for path in listed_files(folder)},
+    )
+    save_index(index, run.signers, folder)
     rewrite_page(folder)
 
 
@@ -124,27 +147,3 @@ def rewrite_page(folder: Path) -> Path:
         raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
     write_page(report, folder / PAGE)
     return folder / PAGE
-
-
-def read_index(folder: Path) -> list[IndexEntry]:
-    """The transcripts that a run folder must hold.
-
-    Raises:
-        ConfigurationError: no readable index.
-    """
-    try:
-        return msgspec.json.decode((folder / TRANSCRIPTS / INDEX).read_bytes(), type=list[IndexEntry])
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigurationError(f"{folder} holds no transcripts of a run ({type(error).__name__})") from None
-
-
-def read_transcript(folder: Path, entry: IndexEntry) -> Transcript | None:
-    """The stored transcript, None where its file is absent or no list of envelopes."""
-    try:
-        envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / entry.file).read_bytes(), type=list[bytes])
-    except (OSError, msgspec.DecodeError):
-        return None
-    transcript = Transcript()
-    for envelope in envelopes:
-        transcript.append(envelope)
-    return transcript

@@ -211,7 +211,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         curators: policies; empty: defaults for every site.
         learners: at least one.
         faults: what goes wrong.
-        repeats: independent repetitions (splits, keys, ledgers and noise are new each time).
+        repeats: independent repetitions (splits, curators' keys, ledgers and noise are new each time; a
+            learner keeps its key).
         seed: of splits and the learners' own choices; never of noise.
         noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
     """

@@ -135,7 +135,7 @@ def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
     kept = (ledgers / "north.ledger").read_bytes()
     try:
         (ledgers / "north.ledger").write_bytes((ledgers / "south.ledger").read_bytes())
-        assert "does not hold" in run("verify", folder, code=1).output
+        assert "opened by another key" in run("verify", folder, code=1).output
     finally:
         (ledgers / "north.ledger").write_bytes(kept)
     assert "not proven" not in run("verify", folder, folder).output.lower()
@@ -223,7 +223,7 @@ def test_keys_are_private_and_never_overwritten(tmp_path):
     [
         (["simulate", "wdbcc"], "did you mean 'wdbc'"),
         (["report", "nowhere"], "not the folder of a run"),
-        (["verify", "nowhere"], "holds no transcripts"),
+        (["verify", "nowhere"], "holds no run"),
     ],
 )
 def test_a_mistake_is_one_clear_line(arguments, message):

@@ -1,0 +1,251 @@
+"""What a run left, as one list: who took part, every transcript and ledger, the digest of every file.
+
+The run's learners sign the list. A signature proves that this learner vouches for every line of it: one honest learner
+is enough to notice whatever was changed, removed or added afterwards. It does not prove who a key belongs to, and
+learners who all agree to lie can sign another list; what curators signed must then still fit it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from protocol.envelopes import SigningKey, is_signed
+from protocol.errors import ConfigurationError, printable
+from protocol.transcript import Transcript
+
+FORMAT = 2
+"""Of the list; that of ExPriL 0.1 had no number."""
+DOMAIN = b"expril/2 run index"
+SCENARIO = "scenario.toml"
+METRICS = "metrics.parquet"
+REPORT = "report.json"
+PAGE = "report.html"
+LEDGERS = "ledgers"
+LEDGER_SUFFIX = ".ledger"
+POLICY_SUFFIX = ".policy.toml"
+TRANSCRIPTS = "transcripts"
+INDEX = "index.json"
+SIGNATURES = "signatures.json"
+
+Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[^/\\\x00]{1,255}\Z")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+Role = Literal["curator", "learner"]
+
+
+class Participant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A learner or curator in one repeat, and its public key; a learner keeps its key in all of them."""
+
+    role: Role
+    name: str
+    repeat: Count
+    key: Hex32
+
+
+class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One learner's exchange with one curator in one repeat.
+
+    Attributes:
+        file: under `transcripts`.
+        repeat, learner, curator: whose.
+        label: under which the curator signs.
+        head: that its envelopes chain to.
+        envelopes: how many.
+        state: of the study at the end.
+    """
+
+    file: FileName
+    repeat: Count
+    learner: str
+    curator: str
+    label: str
+    head: Hex32
+    envelopes: Count
+    state: str
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ledger that was kept.
+
+    Attributes:
+        file: under `ledgers`.
+        curator, repeat: whose.
+        key: that signed it.
+        head: hash of its last entry.
+        entries: how many.
+    """
+
+    file: FileName
+    curator: str
+    repeat: Count
+    key: Hex32
+    head: Hex32
+    entries: Count
+
+
+class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The list.
+
+    Attributes:
+        format: `FORMAT`.
+        expril: version that wrote it.
+        title: of the scenario.
+        created: when the run ended.
+        repeats: how many.
+        participants: every learner and curator of every repeat.
+        transcripts, ledgers: what was kept of them.
+        files: path inside the run's folder -> SHA-256, of every file but the page, this list and its signatures.
+    """
+
+    format: int
+    expril: str
+    title: str
+    created: str
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    participants: tuple[Participant, ...]
+    transcripts: tuple[TranscriptEntry, ...]
+    ledgers: tuple[LedgerEntry, ...]
+    files: dict[str, Hex32]
+
+    def keys(self) -> dict[tuple[Role, str, int], bytes]:
+        """(role, name, repeat) -> public key, of every participant."""
+        return {(one.role, one.name, one.repeat): bytes.fromhex(one.key) for one in self.participants}
+
+    def names(self, role: Role) -> list[str]:
+        """All learners, or all curators, each once."""
+        return list(dict.fromkeys(one.name for one in self.participants if one.role == role))
+
+    def learner_keys(self) -> dict[tuple[str, str], None]:
+        """(name, key) of every learner, each once, in order."""
+        return dict.fromkeys((one.name, one.key) for one in self.participants if one.role == "learner")
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A learner's signature over the bytes of the list."""
+
+    learner: str
+    key: Hex32
+    signature: Hex64
+
+
+def save_index(index: Index, signers: Mapping[str, SigningKey], folder: Path) -> None:
+    """Write the list and the signatures of its learners into `folder/transcripts`.
+
+    Args:
+        index: the list.
+        signers: learner -> key.
+        folder: of the run.
+    """
+    data = msgspec.json.format(msgspec.json.encode(index), indent=1)
+    signed = [
+        Signature(learner=name, key=key.public.hex(), signature=key.sign(DOMAIN + data).hex())
+        for name, key in signers.items()
+    ]
+    (folder / TRANSCRIPTS / INDEX).write_bytes(data)
+    (folder / TRANSCRIPTS / SIGNATURES).write_bytes(_encoded(signed))
+
+
+def decode_index(data: bytes, where: Path) -> Index:
+    """Read the list.
+
+    Raises:
+        FirstVersionError: it is one of ExPriL 0.1.
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"{where}: the run's list {INDEX} is damaged: it is no JSON") from None
+    if isinstance(plain, list):
+        raise FirstVersionError(where)
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise ConfigurationError(
+            f"{where}: the run's list {INDEX} is not of format {FORMAT}, the one that this ExPriL reads; verify the "
+            "run with the ExPriL that wrote it"
+        )
+    try:
+        return msgspec.json.decode(data, type=Index)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{where}: the run's list {INDEX} is damaged: {printable(str(error))}") from None
+
+
+class FirstVersionError(ConfigurationError):
+    """A run of protocol version 1."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(
+            f"{where} is a run of ExPriL 0.1 (version 1 of the protocol), whose list was not signed and whose receipts "
+            "this version does not read: verify it with ExPriL 0.1"
+        )
+
+
+def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
+    """What is wrong with the signatures of a list: every one of its learners must have signed these very bytes.
+
+    Args:
+        index: the list.
+        data: its bytes.
+        signatures: content of the file of signatures; None where it is absent.
+    """
+    learners = index.learner_keys()
+    if not learners:
+        return [f"{INDEX} names no learner, so nobody vouches for it"]
+    if signatures is None:
+        return [f"{SIGNATURES} is missing: no learner vouches for {INDEX}; anybody may have written it"]
+    try:
+        found = msgspec.json.decode(signatures, type=list[Signature])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [f"{SIGNATURES} cannot be read: no learner vouches for {INDEX}"]
+    complaints = []
+    if _encoded(found) != signatures or len({(one.learner, one.key) for one in found}) != len(found):
+        complaints.append(f"{SIGNATURES} was changed: it is not as it is written")
+    by_learner = {(one.learner, one.key): one for one in found}
+    for name, key in learners:
+        signature = by_learner.pop((name, key), None)
+        if signature is None:
+            complaints.append(f"{INDEX} is not signed by learner {printable(name)}")
+        elif not is_signed(bytes.fromhex(key), bytes.fromhex(signature.signature), DOMAIN + data):
+            complaints.append(
+                f"{INDEX} was changed: the signature of learner {printable(name)} does not fit; what it lists may be "
+                "anybody's"
+            )
+    complaints += [f"{SIGNATURES} names {printable(name)}, who is no learner of this run" for name, _ in by_learner]
+    return complaints
+
+
+def listed_files(folder: Path) -> list[Path]:
+    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures."""
+    apart = {folder / PAGE, folder / TRANSCRIPTS / INDEX, folder / TRANSCRIPTS / SIGNATURES}
+    return sorted(path for path in folder.rglob("*") if path not in apart and (path.is_symlink() or not path.is_dir()))
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file, read in pieces; OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def decode_transcript(data: bytes) -> Transcript:
+    """The transcript of a stored file.
+
+    Raises:
+        ConfigurationError: it is no list of envelopes, or not written as such a list is.
+    """
+    try:
+        envelopes = msgspec.msgpack.decode(data, type=list[bytes])
+    except (msgspec.DecodeError, RecursionError):
+        raise ConfigurationError("it is no list of envelopes") from None
+    if msgspec.msgpack.encode(envelopes) != data:
+        raise ConfigurationError("it is not written as a list of envelopes is")
+    transcript = Transcript()
+    for envelope in envelopes:
+        transcript.append(envelope)
+    return transcript
+
+
+def _encoded(signatures: list[Signature]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(signatures), indent=1)

@@ -1,0 +1,277 @@
+"""A transcript for a person's eyes: every message, with all that it takes to redo the arithmetic by hand.
+
+Nothing is verified here; `verification` does that. What a curator or learner wrote is made printable.
+"""
+
+import struct
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from protocol.codec import decode
+from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
+from protocol.messages import (
+    NO_DIGEST,
+    Card,
+    Message,
+    Query,
+    Receipt,
+    Refusal,
+    Release,
+    StudyAccepted,
+    StudyClosed,
+    StudyProposal,
+)
+from protocol.plans import PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.schema import Schema
+from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript
+
+View = dict[str, Any]
+
+
+def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat: int = 0) -> Path:
+    """A transcript's file: the path itself, or one of a run's folder.
+
+    Args:
+        path: a file, or the folder of a run.
+        learner: whose; empty takes the first.
+        curator: with whom; empty takes the first.
+        repeat: which.
+
+    Raises:
+        ConfigurationError: there is none; the text says which there are.
+    """
+    if not path.is_dir():
+        return path
+    try:
+        index = decode_index((path / TRANSCRIPTS / INDEX).read_bytes(), path)
+    except OSError:
+        raise ConfigurationError(f"{path} holds no run: no {TRANSCRIPTS}/{INDEX}") from None
+    for entry in index.transcripts:
+        named = (learner or entry.learner, curator or entry.curator, repeat)
+        if named == (entry.learner, entry.curator, entry.repeat):
+            return path / TRANSCRIPTS / entry.file
+    raise ConfigurationError(
+        f"{path} has no such transcript; learners: {', '.join(map(printable, index.names('learner')))}; curators: "
+        f"{', '.join(map(printable, index.names('curator')))}; repeats: 0 to {index.repeats - 1}"
+    )
+
+
+def read_transcript_view(path: Path, *, values: bool = False) -> View:
+    """All messages of a transcript.
+
+    Args:
+        path: of the file.
+        values: show the numbers of releases, too.
+
+    Raises:
+        ConfigurationError: it cannot be read, or an envelope in it cannot.
+    """
+    try:
+        transcript = decode_transcript(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    told = _Told(values)
+    messages = []
+    for position, data in enumerate(transcript.envelopes, start=1):
+        try:
+            envelope, message = open_envelope(data)
+            messages.append({"number": position, **_header(envelope, message, data), **told.details(message)})
+        except ExprilError as error:
+            raise ConfigurationError(f"{path}, envelope {position}: {printable(str(error), 400)}") from None
+    return {"file": str(path), "head": transcript.head.hex(), "messages": messages}
+
+
+class _Told:
+    """What the messages so far have told: a later one is read with the card and the plan of an earlier one."""
+
+    def __init__(self, values: bool) -> None:
+        self._values = values
+        self._most = 0
+        self._schema: Schema | None = None
+        self._plan: tuple[PlannedQuery, ...] = ()
+
+    def details(self, message: Message) -> View:
+        """What a message says beyond its header."""
+        match message:
+            case Card():
+                self._most, self._schema = message.most_records_per_unit, message.schema
+                return _card(message)
+            case StudyProposal():
+                self._plan = message.plan.queries
+                return self._proposal(message)
+            case StudyAccepted():
+                return {"cost": message.cost, "reserved_until": _time(message.reserved_until)} | _receipt(
+                    message.receipt
+                )
+            case Query():
+                return {"kind": printable(message.kind)} | self._question(message)
+            case Release():
+                return {"kind": printable(message.kind)} | self._released(message) | _receipt(message.receipt)
+            case StudyClosed():
+                return {"refunded": message.refunded} | _receipt(message.receipt)
+            case Refusal():
+                return _refusal(message)
+        return {}
+
+    def _proposal(self, message: StudyProposal) -> View:
+        queries = [self._planned(number, planned) for number, planned in enumerate(message.plan.queries, start=1)]
+        total = sum((Fraction(query["cost"]) for query in queries if query["cost"]), Fraction(0))
+        told: View = {"purpose": printable(message.purpose, 1000), "plan": queries, "plan_cost": str(total)}
+        if message.newest_receipt:
+            told["newest_receipt"] = digest(message.newest_receipt).hex()
+        return told
+
+    def _planned(self, number: int, planned: PlannedQuery) -> View:
+        scale = planned.scale.fraction
+        cost = Fraction(self._most * planned.partitions * planned.steps) / scale if self._most else None
+        formula = f"c m S / scale = {self._most or 'c'} * {planned.partitions} * {planned.steps} / ({scale})"
+        return {
+            "query": number,
+            "kind": printable(planned.kind),
+            "release": printable(planned.release),
+            "c": self._most or None,
+            "m": planned.partitions,
+            "S": planned.steps,
+            "scale": str(scale),
+            "cost": None if cost is None else str(cost),
+            "formula": formula if cost is None else f"{formula} = {cost}",
+        }
+
+    def _question(self, message: Query) -> View:
+        planned = self._plan[message.sequence - 1] if 1 <= message.sequence <= len(self._plan) else None
+        told: View = {} if planned is None else {"planned": self._planned(message.sequence, planned)}
+        try:
+            body = decode(message.body, CountsBody)
+        except RemoteProtocolError:
+            return told | {"body": f"{len(message.body)} bytes that cannot be read"}
+        names = [type(partition).__name__ for partition in body.partitions]
+        told["partitions"] = {name: names.count(name) for name in dict.fromkeys(names)}
+        told["hypothesis"] = None if body.hypothesis is None else type(body.hypothesis).__name__
+        if self._schema is not None:
+            try:
+                told["cells"] = sum(partition.cell_count(self._schema) for partition in body.partitions)
+            except (ExprilError, LookupError, ValueError, ArithmeticError):
+                told["cells"] = None
+        return told
+
+    def _released(self, message: Release) -> View:
+        try:
+            body = decode(message.body, CountsRelease)
+        except RemoteProtocolError:
+            return {"release": f"{len(message.body)} bytes that cannot be read"}
+        data, letter = (body.counts, "q") if body.counts else (body.ratios, "d")
+        told: View = {"numbers": len(data) // 8, "release_digest": digest(message.body).hex()}
+        if self._values:
+            told["values"] = [str(one[0]) for one in struct.iter_unpack(f"<{letter}", data[: len(data) // 8 * 8])]
+        return told
+
+
+def _header(envelope: Envelope, message: Message, data: bytes) -> View:
+    return {
+        "from": "learner" if envelope.type in LEARNER_TYPES else "curator",
+        "type": envelope.type,
+        "label": printable(envelope.label),
+        "sender": message.sender.hex(),
+        "recipient": message.recipient.hex(),
+        "study": message.study.hex(),
+        "sequence": message.sequence,
+        "answers": None if message.answers == NO_DIGEST else message.answers.hex(),
+        "expires": _time(message.expires_at),
+        "bytes": len(data),
+        "digest": digest(data).hex(),
+    }
+
+
+def _card(card: Card) -> View:
+    return {
+        "name": printable(card.name),
+        "unit": "each record" if card.unit is None else f"column {printable(card.unit)}",
+        "c": card.most_records_per_unit,
+        "relation": printable(card.relation),
+        "round_size": card.round_size,
+        "cap": card.cap,
+        "least_cost": card.least_cost,
+        "limits": {name: _plain(getattr(card.limits, name)) for name in card.limits.__struct_fields__},
+        "attributes": len(card.schema.attributes),
+        "label_column": printable(card.schema.label),
+    }
+
+
+def _receipt(data: bytes) -> View:
+    """What a receipt says; its signature is not looked at."""
+    receipt = decode(decode(data, Envelope, field="receipt").payload, Receipt, field="receipt")
+    return {
+        "receipt": {
+            "charged": receipt.charged,
+            "spent_by_study": receipt.spent_by_study,
+            "spent_by_learner": receipt.spent_by_learner,
+            "sequence": receipt.sequence,
+            "request": receipt.request.hex(),
+            "release": None if receipt.release == NO_DIGEST else receipt.release.hex(),
+            "ledger_head": receipt.ledger_head.hex(),
+            "issued": _time(receipt.issued_at),
+        }
+    }
+
+
+def _refusal(refusal: Refusal) -> View:
+    return {
+        "code": printable(refusal.code),
+        "final": refusal.final,
+        "explanation": printable(refusal.explanation, 400),
+        "field": printable(refusal.field, 400),
+        "limit": printable(refusal.limit, 2000),
+        "remaining": refusal.remaining,
+        "scale_factor": refusal.scale_factor,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _time(seconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"
+
+
+_ARROWS = {"learner": "->", "curator": "<-"}
+_QUIET = frozenset({"number", "from", "type", "label", "recipient", "sequence", "digest", "plan", "planned", "receipt"})
+
+
+def as_lines(view: View) -> list[str]:
+    """A view of a transcript as text, a message a block."""
+    lines = [f"{view['file']}: {len(view['messages'])} messages, head {view['head']}"]
+    for told in view["messages"]:
+        lines.append("")
+        lines.append(
+            f"{told['number']}. {_ARROWS[told['from']]} {told['from']} {told['type']} {told['sequence']}  "
+            f"digest {told['digest']}"
+        )
+        lines += [f"     {name}: {_text(value)}" for name, value in told.items() if name not in _QUIET and _said(value)]
+        for query in told.get("plan", [told["planned"]] if "planned" in told else []):
+            lines.append(f"     query {query['query']}: {query['kind']} of {query['release']}, cost {query['formula']}")
+        lines += [f"     receipt, {name}: {value}" for name, value in told.get("receipt", {}).items() if _said(value)]
+        if told["type"] == "refusal":
+            lines.append(f"     {'final' if told['final'] else 'may pass: the same request may still be answered'}")
+    return lines
+
+
+def _said(value: Any) -> bool:
+    return value not in (None, "", [], {})
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

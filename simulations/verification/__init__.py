@@ -1,0 +1,116 @@
+"""An auditor's view of a run folder, without any data: nothing is written, nothing is believed that is not signed.
+
+* `verdicts`: what is found
+* `listing`: the run's list against its signatures, its files, and keys known from elsewhere
+* `transcripts`: each replayed by itself
+* `ledgers`: each held against the transcripts, and they against it
+* `reports`: report and policies against what transcripts and ledgers prove
+"""
+
+from pathlib import Path
+
+from protocol.errors import ConfigurationError
+from simulations.run_index import (
+    INDEX,
+    LEDGERS,
+    REPORT,
+    SCENARIO,
+    SIGNATURES,
+    TRANSCRIPTS,
+    FirstVersionError,
+    decode_index,
+    unsigned,
+)
+from simulations.verification.ledgers import hold, read_ledger
+from simulations.verification.listing import Pins, misplaced, pin, read_pins, told_twice, unlisted
+from simulations.verification.reports import check_report
+from simulations.verification.transcripts import read_exchange
+from simulations.verification.verdicts import (
+    HELD,
+    IN_PART,
+    LEDGER_NOT_PROVEN,
+    NO_LEDGER,
+    NOT_PRIVATE,
+    NOT_PROVEN,
+    PROVEN,
+    REFUSED,
+    LedgerVerdict,
+    RunProof,
+    TranscriptVerdict,
+)
+
+__all__ = [
+    "HELD",
+    "IN_PART",
+    "LEDGER_NOT_PROVEN",
+    "NOT_PRIVATE",
+    "NOT_PROVEN",
+    "NO_LEDGER",
+    "PROVEN",
+    "REFUSED",
+    "LedgerVerdict",
+    "Pins",
+    "RunProof",
+    "TranscriptVerdict",
+    "read_pins",
+    "verify_run",
+]
+
+SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
+
+
+def verify_run(folder: Path, pins: Pins | None = None) -> RunProof:
+    """Check everything in a run's folder that can be checked without records.
+
+    Args:
+        folder: of the run.
+        pins: public keys known from elsewhere; None takes the run's own, and says so.
+
+    Raises:
+        ConfigurationError: the folder holds no run, or one of ExPriL 0.1.
+    """
+    proof = RunProof(folder)
+    there = [name for name in (REPORT, SCENARIO, TRANSCRIPTS, LEDGERS) if (folder / name).exists()]
+    data = _read(folder / TRANSCRIPTS / INDEX)
+    if data is None:
+        if not there:
+            raise ConfigurationError(f"{folder} holds no run: no {TRANSCRIPTS}/{INDEX}, no {REPORT}")
+        proof.complaints.append(f"{TRANSCRIPTS}/{INDEX} is missing or cannot be read: nothing in this folder is proven")
+        return proof
+    try:
+        index = decode_index(data, folder)
+    except FirstVersionError:
+        raise
+    except ConfigurationError as error:
+        proof.complaints.append(f"{error}; nothing in this folder is proven")
+        return proof
+    proof.index = index
+    proof.complaints += unsigned(index, data, _read(folder / TRANSCRIPTS / SIGNATURES))
+    wrong, free = pin(index, pins)
+    changed, others = misplaced(folder, index)
+    proof.complaints += wrong + unlisted(index) + changed
+    keys = index.keys()
+    exchanges = [read_exchange(folder, keys, entry) for entry in index.transcripts]
+    proof.transcripts += [exchange.verdict for exchange in exchanges]
+    proof.complaints += told_twice(exchanges)
+    in_order = {}
+    for entry in index.ledgers:
+        verdict, checked = read_ledger(folder, entry)
+        hold(verdict, checked, exchanges, index)
+        proof.ledgers.append(verdict)
+        if checked is not None and entry.repeat == 0:
+            in_order[entry.curator] = checked
+    proof.complaints += check_report(folder, index, exchanges, in_order)
+    kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
+    alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
+    if alone:
+        proof.remarks.append(f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone")
+    proof.remarks += [*free, *others, SCORES]
+    return proof
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,214 @@
+"""The report and the policies held against what transcripts and ledgers prove.
+
+Scores, notes and metrics are computed from records, which no auditor has: of them the list's digests are all there is.
+"""
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from curator_node.ledger.account import Account
+from curator_node.ledger.checks import CheckedLedger
+from curator_node.ledger.entries import EntryKind
+from curator_node.policy import Policy, read_policy
+from protocol.envelopes import LABEL
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.messages import NOBODY
+from protocol.queries import plan_cost
+from protocol.rationals import parse_amount, parse_rational
+from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, exact, load_report
+from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index
+from simulations.verification.transcripts import Exchange
+
+ZERO = Fraction(0)
+Ledgers = Mapping[str, CheckedLedger]
+"""Curator of the first repeat -> its ledger, where its chain holds."""
+
+
+def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+    """What the report says otherwise than the run's list, its transcripts and its ledgers."""
+    try:
+        report = load_report(folder / REPORT)
+        scenario = (folder / SCENARIO).read_text(encoding="utf-8")
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return [f"{REPORT} or {SCENARIO} cannot be read ({type(error).__name__})"]
+    policies, complaints = _policies(folder, index)
+    complaints += _check_policies(policies, index, exchanges, ledgers)
+    facts = {
+        "the title": (report.title, report.created, report.version) == (index.title, index.created, index.expril),
+        "the number of repeats": report.repeats == index.repeats,
+        "the scenario": report.config_toml == scenario,
+        "the learners": [one.learner for one in report.learners] == index.names("learner"),
+        "the curators": [one.name for one in report.curators] == index.names("curator"),
+        "whether the noise came from a seed": _seeded_fits(report, index, policies),
+    }
+    wrong = [f"{what} is another than elsewhere in the run" for what, right in facts.items() if not right]
+    epsilons = _epsilons(scenario)
+    for learner in report.learners:
+        wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner))
+    for curator in report.curators:
+        wrong += _check_curator(curator, index, exchanges, ledgers.get(curator.name), policies.get(curator.name))
+    return complaints + [f"{REPORT}: {text}" for text in wrong]
+
+
+def _check_learner(
+    told: LearnerReport, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers, epsilon: Fraction | None
+) -> list[str]:
+    own = [one for one in exchanges if one.verdict.entry.learner == told.learner]
+    wrong = []
+    there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
+    wrong += [
+        f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
+        for repeat in range(index.repeats)
+        for site in told.sites
+        if (repeat, site.curator) not in there
+    ]
+    least = most = ZERO
+    for exchange in own:
+        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        if proof is None:
+            continue
+        checked = ledgers.get(entry.curator) if entry.repeat == 0 else None
+        charged = None if checked is None else checked.account.spent.get(exchange.learner, ZERO)
+        least = max(least, proof.epsilon_spent if charged is None else charged)
+        most = max(most, proof.epsilon_at_most if charged is None else charged)
+        said = [one.outcomes.count(RELEASE) for one in told.rounds_answered if one.curator == entry.curator]
+        if entry.repeat == 0 and sum(said) > proof.releases:
+            wrong.append(
+                f"{printable(told.learner)} got {sum(said)} answers of {printable(entry.curator)}, {entry.file} "
+                f"holds {proof.releases}"
+            )
+    if not least <= exact(told.epsilon_spent) <= most:
+        proven = str(least) if least == most else f"{least} to {most}"
+        wrong.append(f"{printable(told.learner)} spent {told.epsilon_spent}, transcripts and ledgers prove {proven}")
+    planned = max((_planned(exchange) for exchange in own), default=ZERO)
+    if exact(told.epsilon_claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
+        wrong.append(f"{printable(told.learner)} claimed {told.epsilon_claimed}, its plans cost {planned}")
+    return wrong
+
+
+def _check_curator(
+    told: CuratorReport,
+    index: Index,
+    exchanges: Sequence[Exchange],
+    checked: CheckedLedger | None,
+    policy: Policy | None,
+) -> list[str]:
+    wrong = []
+    who = printable(told.name)
+    if policy is not None and exact(told.cap) != policy.total_cap:
+        wrong.append(f"{who} has a cap of {told.cap}, its policy of {policy.total_cap}")
+    for exchange in exchanges:
+        proof = exchange.verdict.proof
+        if exchange.verdict.entry.curator == told.name and proof is not None and proof.card is not None:
+            unit = proof.card.unit or "record"
+            if unit != told.private_unit:
+                wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
+                break
+    if checked is not None and list(told.spent_by_round) != _points(checked, index):
+        wrong.append(f"the budget of {who} over time is not its ledger's")
+    return wrong
+
+
+def _points(checked: CheckedLedger, index: Index) -> list[BudgetPoint]:
+    """What each learner had spent after each of its queries, as the harness tells it."""
+    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
+    total: dict[str, Fraction] = defaultdict(Fraction)
+    points = []
+    for entry in checked.entries:
+        if entry.kind is EntryKind.CHARGE:
+            name = names.get(entry.learner, "")
+            total[name] += parse_amount(entry.amount)
+            points.append(BudgetPoint(name, entry.sequence, str(total[name])))
+    return points
+
+
+def _planned(exchange: Exchange) -> Fraction:
+    """Cost of what was proposed, whether it was accepted or not."""
+    proof = exchange.verdict.proof
+    if proof is None or proof.plan is None or proof.card is None:
+        return ZERO
+    try:
+        return plan_cost(proof.plan, proof.card.most_records_per_unit)
+    except RemoteProtocolError:
+        return ZERO
+
+
+def _epsilons(scenario: str) -> dict[str, Fraction]:
+    """Learner -> epsilon that the scenario names."""
+    found = {}
+    try:
+        for learner in tomllib.loads(scenario)["learners"]:
+            found[str(learner["name"])] = parse_rational(learner.get("epsilon", 1))
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, ConfigurationError):
+        return found
+    return found
+
+
+def _policies(folder: Path, index: Index) -> tuple[dict[str, Policy], list[str]]:
+    """Curator of the first repeat -> its policy, and what of them cannot be read."""
+    policies, complaints = {}, []
+    for name in index.names("curator"):
+        file = f"{LEDGERS}/{name}{POLICY_SUFFIX}"
+        if "/" in name or file not in index.files:
+            complaints.append(f"the run has no policy of {printable(name)}")
+            continue
+        try:
+            policies[name] = read_policy((folder / file).read_text(encoding="utf-8"), where=printable(file))
+        except (OSError, UnicodeDecodeError) as error:
+            complaints.append(f"{printable(file)} cannot be read ({type(error).__name__})")
+        except ConfigurationError as error:
+            complaints.append(printable(str(error), 400))
+    return policies, complaints
+
+
+def _check_policies(
+    policies: Mapping[str, Policy], index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers
+) -> list[str]:
+    """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
+    complaints = []
+    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
+    for name, policy in policies.items():
+        file = f"{LEDGERS}/{printable(name)}{POLICY_SUFFIX}"
+        if policy.name != name:
+            complaints.append(f"{file} is of another curator ({printable(policy.name)})")
+        if name in ledgers:
+            complaints += [f"{file}: {text}" for text in _over_caps(policy, ledgers[name].account, names)]
+        differing = set()
+        for exchange in exchanges:
+            proof, entry = exchange.verdict.proof, exchange.verdict.entry
+            if (entry.curator, entry.repeat) != (name, 0) or proof is None or proof.card is None:
+                continue
+            card = proof.card
+            facts = {
+                f"the cap of {printable(entry.learner)}": parse_amount(card.cap) == policy.cap_of(exchange.learner),
+                "the limits": card.limits == policy.limits,
+                "the least cost": parse_amount(card.least_cost) == policy.least,
+                "the name": card.name == policy.name,
+            }
+            differing |= {what for what, same in facts.items() if not same}
+        complaints += [f"{file}: {what} is another than on the card that it signed" for what in sorted(differing)]
+    return complaints
+
+
+def _over_caps(policy: Policy, account: Account, names: Mapping[bytes, str]) -> list[str]:
+    wrong = []
+    if account.total_spent > policy.total_cap:
+        wrong.append(f"its cap is {policy.total_cap}, its ledger spent {account.total_spent}")
+    for learner, spent in account.spent.items():
+        if learner != NOBODY and spent > policy.cap_of(learner):
+            who = printable(names.get(learner, learner.hex()))
+            wrong.append(f"the cap of {who} is {policy.cap_of(learner)}, the ledger charged it {spent}")
+    return wrong
+
+
+def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, Policy]) -> bool:
+    """Noise from a seed is signed as not private; what is signed so has such noise, or a policy that is not private."""
+    signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
+    if report.seeded_noise:
+        return signed == {entry.curator for entry in index.transcripts}
+    return all(name in policies and not policies[name].private for name in signed)

@@ -1,0 +1,115 @@
+"""A run to audit, and somebody who holds a copy of its folder and wants it to say something else."""
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from protocol.envelopes import SigningKey
+from protocol.transcript import Transcript, replay
+from simulations.federation import load_records
+from simulations.harness import Run, run_scenario
+from simulations.run_folder import NewFolder, save_run
+from simulations.run_index import (
+    INDEX,
+    LEDGERS,
+    SIGNATURES,
+    TRANSCRIPTS,
+    Index,
+    file_digest,
+    listed_files,
+    save_index,
+)
+from simulations.scenario import load_scenario
+
+
+def make_run(base: Path, *, repeats: int, text: str | None = None) -> tuple[Path, Run]:
+    """A run of wdbc-faults, whose learners train little; its folder, and what only its learners hold."""
+    scenario, written, folder = load_scenario("wdbc-faults")
+    base.mkdir(parents=True, exist_ok=True)
+    text = text or written.replace('strategy = "cells"', 'strategy = "cells"\noptions = { networks = false }').replace(
+        'strategy = "paper-c"', 'strategy = "paper-c"\noptions = { epochs = 1, hidden = [2] }'
+    )
+    text = text.replace("repeats = 3", f"repeats = {repeats}")
+    (base / "own.toml").write_text(text)
+    scenario, text, folder = load_scenario(str(base / "own.toml"))
+    with NewFolder(base, scenario.title) as made:
+        run = run_scenario(
+            scenario,
+            load_records(scenario, folder),
+            text=text,
+            command="expril simulate own.toml",
+            version="test",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            ledgers=made.path / LEDGERS,
+        )
+        save_run(run, made.path)
+    return made.path, run
+
+
+class Forger:
+    """Changes a copy of a run; `index` is the list as plain JSON.
+
+    Args:
+        folder: of the honest run.
+        copy: where to make the copy.
+    """
+
+    def __init__(self, folder: Path, copy: Path) -> None:
+        self.folder = copy
+        shutil.copytree(folder, copy)
+        self.index = json.loads(self.path(INDEX).read_bytes())
+
+    def path(self, name: str) -> Path:
+        return self.folder / TRANSCRIPTS / name
+
+    def transcripts(self, **wanted) -> list[dict]:
+        """Lines of the list, by repeat, learner and curator."""
+        return [one for one in self.index["transcripts"] if all(one[key] == value for key, value in wanted.items())]
+
+    def remove(self, lines: list[dict]) -> None:
+        """Transcripts together with their lines."""
+        for line in lines:
+            self.path(line["file"]).unlink()
+            self.index["transcripts"].remove(line)
+
+    def envelopes(self, line: dict) -> list[bytes]:
+        return msgspec.msgpack.decode(self.path(line["file"]).read_bytes())
+
+    def rewrite(self, line: dict, envelopes: list[bytes]) -> None:
+        self.path(line["file"]).write_bytes(msgspec.msgpack.encode(envelopes))
+
+    def report(self, change) -> None:
+        path = self.folder / "report.json"
+        told = json.loads(path.read_bytes())
+        change(told)
+        path.write_bytes(json.dumps(told).encode())
+
+    def save_list(self) -> None:
+        """The list as it was changed, with nothing else made to fit it."""
+        self.path(INDEX).write_bytes(json.dumps(self.index).encode())
+
+    def relist(self, signers: dict[str, SigningKey] | None = None) -> None:
+        """Make the whole list fit what lies there: digests, heads, numbers, states; sign it with `signers`, if any."""
+        keys = {(one["role"], one["name"], one["repeat"]): one["key"] for one in self.index["participants"]}
+        for line in self.index["transcripts"]:
+            transcript = Transcript()
+            for envelope in self.envelopes(line):
+                transcript.append(envelope)
+            line["head"], line["envelopes"] = transcript.head.hex(), len(transcript.envelopes)
+            who = (bytes.fromhex(keys[role, line[role], line["repeat"]]) for role in ("curator", "learner"))
+            try:
+                line["state"] = replay(transcript.envelopes, *who, label=line["label"]).state.value
+            except Exception:  # noqa: BLE001 - what does not replay has no end to write down
+                line["state"] = "closed"
+        self.index["files"] = {
+            path.relative_to(self.folder).as_posix(): file_digest(path).hex() for path in listed_files(self.folder)
+        }
+        kept = self.path(SIGNATURES).read_bytes() if self.path(SIGNATURES).exists() else None
+        save_index(msgspec.convert(self.index, Index), signers or {}, self.folder)
+        if signers is None and kept is not None:
+            self.path(SIGNATURES).write_bytes(kept)
+        elif signers is None:
+            self.path(SIGNATURES).unlink()
