@@ -73,7 +73,8 @@ def test_verify_checks_every_entry_and_reply_and_may_be_told_the_key(tmp_path):
     assert "64 hexadecimal digits" in run("ledger", "verify", path, "--curator", "1234", code=2).output
     ledger = open_ledger_file(path, read_key(pem))
     with ledger.store._engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE entries SET body = replace(body, x'30', x'31') WHERE entry_index = 4")
+        body = ledger.store.rows(4)[0].body
+        connection.exec_driver_sql("UPDATE entries SET body = ? WHERE entry_index = 4", (body[:-1] + b"?",))
         connection.exec_driver_sql("DELETE FROM replies WHERE rowid = 1")
     ledger.close()
     for command in ("verify", "show"):
