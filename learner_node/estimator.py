@@ -60,6 +60,8 @@ class StudyEstimator(BaseEstimator):
         study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
+        left_out_: curators whose answers are in no model -> why, in words: it did not answer or refused, or its card or
+            its answers cannot be true.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class StudyEstimator(BaseEstimator):
         def encode(schema: Schema) -> Records:
             self._check_label(schema)
             frames.append(as_frame(X, schema))
-            return encode_frame(frames[0], schema)
+            return encode_frame(frames[-1], schema)
 
         learned = learn(
             federation,
@@ -151,7 +153,7 @@ class StudyEstimator(BaseEstimator):
             purpose=self.purpose,
             seed=seed,
         )
-        self._keep(learned, frames[0], named=hasattr(X, "columns"))
+        self._keep(learned, frames[-1], named=hasattr(X, "columns"))
         return self
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
@@ -168,6 +170,7 @@ class StudyEstimator(BaseEstimator):
         self.n_features_in_ = len(schema.attributes)
         self.epsilon_claimed_ = learned.epsilon_claimed
         self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
+        self.left_out_ = learned.study.left_out
         self._source = source
         if named:
             self.feature_names_in_ = np.array([attribute.name for attribute in schema.attributes], object)

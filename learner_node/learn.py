@@ -1,27 +1,27 @@
 """A whole study from source records to models: the protocol as one function that reads top to bottom."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, get_args
 
 import polars as pl
 
-from learner_node.readers.counts import CountsAnswer, add
-from learner_node.strategies import AnyEstimate, AnyModel, Problem, Strategy, make_strategy
-from learner_node.strategies.base import Trainer, assumed_size, train_alone
-from learner_node.study import Federation, NoCuratorError, Study, objection, plan_objection
+from learner_node.drafts import Group, Pooling, Setting, settle
+from learner_node.plausibility import common_schema, implausible_cards
+from learner_node.strategies import AnyEstimate, AnyModel, Problem, make_strategy
+from learner_node.strategies.base import Trainer, train_alone
+from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
-from protocol.messages import Card
-from protocol.plans import Plan
 from protocol.queries import plan_cost
 from protocol.queries.counts import CountsBody
-from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
 
-Pooling = Literal["sum", "site"]
+__all__ = ["POOLED", "Learned", "Pooling", "learn"]
+
 MOST_PURPOSE = 1000
 """Longest purpose that fits a proposal, in characters."""
 POOLED = ""
@@ -62,21 +62,6 @@ class Learned:
         return done[-1]
 
 
-@dataclass
-class _Group:
-    """Curators whose answers are solved together."""
-
-    names: frozenset[str]
-    strategy: Strategy
-    problem: Problem
-    models: list[AnyModel | None] = field(default_factory=list)
-
-    def answers(self, study: Study, survivors: Sequence[str]) -> list[CountsAnswer]:
-        """Per round, the sum over the curators that answered all rounds; empty where none is left."""
-        together = [name for name in survivors if name in self.names]
-        return [add([done.answers[name] for name in together]) for done in study.rounds] if together else []
-
-
 def learn(
     federation: Federation,
     source: pl.DataFrame | Callable[[Schema], Records],
@@ -92,6 +77,9 @@ def learn(
 ) -> Learned:
     """Run one study.
 
+    A curator whose card cannot be true, or rules the study out, is left out before anything is asked, and one whose
+    answer cannot be true afterwards (`plausibility`, `drafts`); `Study.left_out` says who and why.
+
     Args:
         federation: whom to ask, and how.
         source: unlabelled records, or a function that encodes them for a schema.
@@ -106,8 +94,8 @@ def learn(
 
     Raises:
         NoCuratorError: no curator accepted or none answered every round; the study is closed first.
-        ConfigurationError: cards that do not fit together, records that do not fit the cards, or a plan or first
-            question that a curator's card rules out; nothing has been charged.
+        ConfigurationError: records that do not fit the cards, cards of which as many say one thing as another, or none
+            with which a study can be made; nothing has been charged.
     """
     epsilon = parse_rational(epsilon)
     if pooling not in get_args(Pooling):
@@ -117,33 +105,22 @@ def learn(
     make_strategy(strategy, options or {})
     study = Study(federation)
     cards = study.read_cards()
-    schema = _common_schema(cards)
-    records = source(schema) if callable(source) else encode_frame(source, schema)
+    encode = source if callable(source) else partial(encode_frame, source)
+    schema, left_out = common_schema(cards, partial(_fits, encode))
+    records = encode(schema)
     if len(records) < 2:
         raise ConfigurationError("at least two source records are needed")
-    most = max(card.most_records_per_unit for card in cards.values())
-    names = list(cards)
-    groups = [
-        _Group(
-            frozenset(members),
-            make_strategy(strategy, options or {}),
-            Problem(
-                source=records,
-                epsilon=epsilon,
-                sites=len(members),
-                target_size=assumed_size([cards[name].round_size for name in members], len(records)),
-                most_records_per_unit=most,
-                seed=seed,
-                limits=_tightest([cards[name].limits for name in members]),
-                train=train,
-            ),
-        )
-        for members in ([names] if pooling == "sum" else [[name] for name in names])
-    ]
-    plan = groups[0].strategy.plan(groups[0].problem)
-    bodies = _next_bodies(study, groups, names)
-    _check_cards(plan, bodies, cards)
-    learned = Learned(schema, records, plan_cost(plan, most), {}, {}, study)
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    left_out |= implausible_cards(cards, len(records))
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    problem = Problem(
+        source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
+    )
+    draft = settle(Setting(strategy, options or {}, pooling, problem), cards, left_out)
+    names, groups, plan, bodies = list(draft.bodies), draft.groups, draft.plan, draft.bodies
+    for name, reason in draft.left_out.items():
+        study.leave_out(name, reason)
+    learned = Learned(schema, records, plan_cost(plan, draft.most_records_per_unit), {}, {}, study)
     try:
         study.propose(plan, purpose, names)
         for number in range(len(plan.queries)):
@@ -165,7 +142,7 @@ def learn(
     return learned
 
 
-def _next_bodies(study: Study, groups: list[_Group], asked: list[str]) -> dict[str, CountsBody]:
+def _next_bodies(study: Study, groups: list[Group], asked: list[str]) -> dict[str, CountsBody]:
     bodies: dict[str, CountsBody] = {}
     for group in groups:
         alive = [name for name in asked if name in group.names]
@@ -175,43 +152,16 @@ def _next_bodies(study: Study, groups: list[_Group], asked: list[str]) -> dict[s
     return bodies
 
 
-def _absorb(study: Study, groups: list[_Group]) -> None:
+def _absorb(study: Study, groups: list[Group]) -> None:
     survivors = study.survivors
     for group in groups:
         answers = group.answers(study, survivors)
         group.models.append(group.strategy.absorb(group.problem, answers) if answers else None)
 
 
-def _check_cards(plan: Plan, bodies: Mapping[str, CountsBody], cards: Mapping[str, Card]) -> None:
-    """Raise ConfigurationError where a card rules the plan or the first question out."""
-    for name, card in cards.items():
-        reason = plan_objection(plan, card) or objection(bodies[name], plan.queries[0], card)
-        if reason:
-            raise ConfigurationError(
-                f"{name} would refuse this study: {reason}; nothing was asked yet: change the strategy's options or "
-                "epsilon, or leave that curator out"
-            )
-
-
-def _tightest(limits: Sequence[Limits]) -> Limits:
-    first, *others = (item.release_kinds for item in limits)
-    return Limits(
-        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
-        cells=min(item.cells for item in limits),
-        partitions=min(item.partitions for item in limits),
-        parameters=min(item.parameters for item in limits),
-        multiply_adds=min(item.multiply_adds for item in limits),
-        message_bytes=min(item.message_bytes for item in limits),
-    )
-
-
-def _common_schema(cards: Mapping[str, Card]) -> Schema:
-    first, *others = cards.items()
-    for name, card in others:
-        differing = first[1].schema.differences(card.schema)
-        if differing:
-            raise ConfigurationError(
-                f"the cards of {first[0]} and {name} describe {', '.join(map(repr, differing[:5]))} differently; "
-                "ask curators with one schema at a time"
-            )
-    return first[1].schema
+def _fits(encode: Callable[[Schema], Records], schema: Schema) -> bool:
+    try:
+        encode(schema)
+    except ConfigurationError:
+        return False
+    return True

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from learner_node.plausibility import implausible_answer
 from learner_node.readers import READERS
 from learner_node.readers.counts import CountsAnswer
 from learner_node.session import Session
@@ -30,6 +31,9 @@ ENVELOPE_BYTES = 1024
 NO_REPLY = "no reply"
 BAD_REPLY = "bad reply"
 NOT_SENT = "not sent"
+LEFT_OUT = "left out"
+LONGEST_AMOUNT = 40
+"""Characters of an amount that are printed."""
 
 _ADVICE = {
     NO_REPLY: "no reply; see that it runs and can be reached, then ask again",
@@ -111,7 +115,8 @@ class Study:
     Attributes:
         sessions: by curator name; each holds its transcript.
         outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
-            "bad reply"; a proposal is noted only where it was not accepted.
+            "bad reply"; a proposal is noted only where it was not accepted. "left out" stands for an answer that cannot
+            be true, or alone for a card with which the study did not go on; `fate` says why.
         refusals: the full refusals that ended the asking of a request, per curator.
         asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
@@ -127,6 +132,7 @@ class Study:
         self._liars: set[str] = set()
         self._fates: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
+        self._judged: dict[str, str] = {}
         self.sessions = {
             name: Session(
                 curator=key,
@@ -155,6 +161,16 @@ class Study:
         for done in self.rounds:
             alive &= done.answers.keys()
         return [name for name in self.sessions if name in alive]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Curators whose answers are used in no model, so far -> what became of each."""
+        return {name: self.fate(name) for name in self.sessions if name not in self.survivors}
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Go on without a curator, for a reason that the learner found; nothing more is asked there."""
+        self._judged[name] = reason
+        self.outcomes[name].append(LEFT_OUT)
 
     def read_cards(self) -> dict[str, Card]:
         """Ask every curator for its card; those that sent one.
@@ -212,11 +228,15 @@ class Study:
         replies = self._ask(requests, record=True)
         answers = {}
         for name, reply in replies.items():
-            if not isinstance(reply, Release):
+            card = self.sessions[name].card
+            if not isinstance(reply, Release) or card is None:
                 continue
             answer = _read(reply, self.sessions[name], bodies[name], planned)
             if answer is None:
                 self.outcomes[name][-1] = self._fates[name] = BAD_REPLY
+            elif reason := implausible_answer(answer, card.round_size):
+                self.outcomes[name].pop()
+                self.leave_out(name, reason)
             else:
                 answers[name] = answer
         done = Round(dict(bodies), answers)
@@ -304,6 +324,8 @@ class Study:
 
     def fate(self, name: str) -> str:
         """What became of a curator, and what to do; its own words are shortened and made printable."""
+        if name in self._judged:
+            return f"{LEFT_OUT}: {self._judged[name]}"
         fate = self._fates.get(name, NO_REPLY)
         if fate in _ADVICE:
             why = self._complaints.get(name) if fate == BAD_REPLY else ""
@@ -351,8 +373,21 @@ def plan_objection(plan: Plan, card: Card) -> str:
         if planned.partitions > limits.partitions:
             return f"the plan needs {planned.partitions} partitions a question, its limit is {limits.partitions}"
     if cost < parse_amount(card.least_cost):
-        return f"the plan costs {cost} there, less than the {card.least_cost} that it accounts for"
+        return f"the plan costs {cost} there, less than the {_amount(card.least_cost)} that it accounts for"
     return ""
+
+
+def over_cap(plan: Plan, card: Card) -> str:
+    """As `plan_objection`, of a plan over all that the learner may ever spend there. How much is left is not known."""
+    cost = plan_cost(plan, card.most_records_per_unit)
+    if cost <= parse_amount(card.cap):
+        return ""
+    return f"the plan costs {cost} there, and this learner may spend {_amount(card.cap)} in all"
+
+
+def _amount(text: str) -> str:
+    """An amount of a card, which may have thousands of digits."""
+    return text if len(text) <= LONGEST_AMOUNT else f"{text[:LONGEST_AMOUNT]}... of {len(text)} characters"
 
 
 def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQuery) -> CountsAnswer | None:

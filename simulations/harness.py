@@ -69,6 +69,7 @@ class Tally:
     claimed: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -182,6 +183,7 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
             "pooled": _score_object(learner.pooled),
             "sites": [{"curator": site.curator, **_score_object(site)} for site in learner.sites],
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
+            "left_out": learner.left_out,
         }
         for learner in run.report.learners
     ]
@@ -242,6 +244,7 @@ def _tally(
     tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
     if outcome.study is not None and not tally.outcomes:
         tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
+        tally.left_out = outcome.study.left_out
     rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
     final = rounds[-1] if rounds else {}
     names = list(learner.curators or repeat.sites)
@@ -318,6 +321,7 @@ def _learner_report(scenario: Scenario, name: str, tally: Tally, measure: Measur
             SiteAnswers(curator, tuple(_outcome(said) for said in outcomes))
             for curator, outcomes in tally.outcomes.items()
         ),
+        left_out=tally.left_out,
     )
 
 

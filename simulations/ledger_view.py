@@ -17,7 +17,7 @@ from curator_node.ledger.checks import Finding, check
 from curator_node.ledger.entries import Entry, EntryKind, Suspect
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.store import DatabaseStore, read_only_url, sqlite_url
+from curator_node.ledger.store import DatabaseStore, is_sqlite, read_only_url, sqlite_url
 from curator_node.policy import Policy, read_policy
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
@@ -210,6 +210,6 @@ def _written(total: Fraction) -> str:
 
 
 def _open(path: Path, *, read_only: bool = False) -> DatabaseStore:
-    if not path.is_file():
+    if not is_sqlite(path):
         raise ConfigurationError(f"{path} is not a SQLite ledger")
     return DatabaseStore(read_only_url(path) if read_only else sqlite_url(path))

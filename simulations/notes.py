@@ -1,5 +1,6 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
+from learner_node.study import LEFT_OUT
 from simulations.federation import Outcome, Repeat, Site
 from simulations.report import LearnerReport
 from simulations.scenario import Scenario
@@ -7,7 +8,7 @@ from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
-    """Wrong claims, stewards' warnings, and what refused, late or silent curators meant for each learner."""
+    """Wrong claims, stewards' warnings, and for each learner who refused, was late, silent or left out, and why."""
     notes = _claims(list(repeat.sites.values()))
     for site in repeat.sites.values():
         notes += [f"The steward of {site.name} is warned: {warning}." for warning in site.warnings]
@@ -60,7 +61,9 @@ def _learner_notes(outcome: Outcome) -> list[str]:
     for curator, said in study.outcomes.items():
         accepted = study.sessions[curator].accepted is not None
         for question, what in enumerate(said, start=1):
-            if what != "release":
+            if what == LEFT_OUT:
+                notes.append(f"{start}: {curator} was {study.fate(curator)}.")
+            elif what != "release":
                 where = f"at question {question}" if accepted else "at the plan"
                 unused = "" if accepted and all(item == "release" for item in said) else "; its answers are not used"
                 notes.append(f"{start}: {curator} dropped out {where}{unused}: {study.fate(curator)}.")

@@ -66,7 +66,9 @@ def result_table(report: RunReport) -> Table:
             table.add_row("", name, *_cells(site, report), "", "")
         table.add_section()
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
-        table.caption = f"{table.caption}\n* did not answer everything; its answers are not in the model"
+        table.caption = (
+            f"{table.caption}\n* did not answer everything, or was left out; its answers are not in the model"
+        )
     return table
 
 

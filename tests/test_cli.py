@@ -3,6 +3,7 @@
 import json
 import stat
 from fractions import Fraction
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -37,6 +38,11 @@ def test_json_has_the_documented_shape(finished):
     ada, grace = finished["learners"]
     assert {"learner", "strategy", "epsilon_claimed", "epsilon_spent", "pooled", "sites"} <= ada.keys()
     assert grace["outcomes"]["west"] == ["refusal:over_budget"]
+    assert ada["left_out"] == {}
+    assert {name: why.split(";")[0] for name, why in grace["left_out"].items()} == {
+        "east": "no reply",
+        "west": "the plan costs more than is left",
+    }
     assert (ada["learner"], ada["strategy"], ada["epsilon_claimed"], ada["epsilon_spent"]) == (
         "ada",
         "cells",
@@ -52,9 +58,45 @@ def test_json_has_the_documented_shape(finished):
     assert ada["pooled"]["accuracy"] > ada["pooled"]["majority"] + 0.1
 
 
-def test_a_run_leaves_its_folder(finished, tmp_path):
-    from pathlib import Path
+LIARS = """
+title = "liars"
+repeats = 1
+seed = 2
+[data]
+name = "wdbc"
+sites = { how = "random", fractions = { north = 0.4, east = 0.3, west = 0.3 } }
+[[curators]]
+name = "east"
+round_size = 1_000_000_000
+[[curators]]
+name = "west"
+limits = { cells = 1 }
+[[learners]]
+name = "ada"
+"""
 
+
+def test_a_run_names_who_was_left_out_and_why_wherever_it_is_read(tmp_path):
+    (tmp_path / "liars.toml").write_text(LIARS)
+    found = json.loads(run("simulate", tmp_path / "liars.toml", "--out", tmp_path, "--json").stdout)
+    (ada,) = found["learners"]
+    assert ada["outcomes"] == {"north": ["release"], "east": ["left out"], "west": ["left out"]}
+    assert ada["left_out"].keys() == {"east", "west"}
+    assert "declares 1000000000 records" in ada["left_out"]["east"]
+    assert "its limit of 1 cells" in ada["left_out"]["west"]
+    told = [f"First repeat, ada: {name} was {reason}." for name, reason in ada["left_out"].items()]
+    assert [note for note in found["notes"] if "left out" in note] == told
+    page = (Path(found["run"]) / "report.html").read_text()
+    assert all(note in page for note in told)
+    assert "1 of 1 question was answered with a release." in page
+    assert "The learner went on without east, west; the notes say why." in page
+    printed = run("simulate", tmp_path / "liars.toml", "--out", tmp_path).stdout
+    assert all(note in printed for note in told)
+    assert "or was left out; its answers are not in the model" in printed
+    assert "not proven" not in run("verify", found["run"]).output.lower()
+
+
+def test_a_run_leaves_its_folder(finished, tmp_path):
     folder = Path(finished["run"])
     assert {path.name for path in folder.iterdir()} == {
         "scenario.toml",
@@ -74,8 +116,6 @@ def test_a_run_leaves_its_folder(finished, tmp_path):
 
 
 def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
-    from pathlib import Path
-
     folder = Path(finished["run"])
     assert "not proven" not in run("verify", folder).output.lower()
     file = min((folder / "transcripts").glob("*.msgpack"))
@@ -90,8 +130,6 @@ def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
 
 
 def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
-    from pathlib import Path
-
     folder = Path(finished["run"])
     ledgers = folder / "ledgers"
     kept = (ledgers / "north.ledger").read_bytes()
@@ -142,8 +180,6 @@ def test_a_table_keeps_its_columns_whatever_the_width(columns, monkeypatch, tmp_
 
 
 def test_ledger_show_tells_who_spent_what(finished):
-    from pathlib import Path
-
     path = Path(finished["run"]) / "ledgers" / "north.ledger"
     told = json.loads(run("ledger", "show", path, "--json").stdout)
     assert told["spent"] == "3/2"

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
+from curator_node.ledger import Ledger, StudyKey, create_ledger
+from curator_node.ledger.checks import load
+from curator_node.ledger.entries import decode_entry
+from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
@@ -75,7 +78,8 @@ class World:
             open_studies=2,
             reservation_seconds=100,
         )
-        self.store = MemoryStore()
+        self.store, self.mark = MemoryStore(), MemoryMark()
+        create_ledger(self.store, self.key, self.mark, now=self.now)
         self.restart()
         self.slots = [None, None, None]
         self.sent = []
@@ -83,7 +87,7 @@ class World:
         self.studies = []
 
     def restart(self):
-        self.ledger = Ledger(self.store)
+        self.ledger = Ledger(self.store, key=self.key, mark=self.mark)
         self.curator = Curator(
             dataset=self.dataset,
             ledger=self.ledger,
@@ -98,8 +102,8 @@ class World:
         reply = self.curator.handle(data)
         _, message = open_envelope(reply)
         if isinstance(message, Refusal):
-            entries = [body for _, body in self.store.entries(before)]
-            assert all(b"expire" in body for body in entries), "a refusal may only let time pass"
+            entries = [decode_entry(row.body).kind for row in self.store.rows(before)]
+            assert set(entries) <= {"expire"}, "a refusal may only let time pass"
         elif not isinstance(message, Card):
             assert self.answers.setdefault(data, reply) == reply, "a repeat must bring the same bytes"
         self.sent.append(data)
@@ -110,8 +114,8 @@ class World:
         for key in self.keys:
             held = account.spent.get(key.public, 0) + account.reserved.get(key.public, 0)
             assert held <= CAP_LEARNER
-        assert account.total_spent + account.total_reserved <= CAP_ALL
-        again = Ledger(self.store).account
+        assert account.total_spent <= CAP_ALL
+        again = load(self.store)
         assert (again.head, again.total_spent, again.total_reserved) == (
             account.head,
             account.total_spent,
@@ -119,15 +123,15 @@ class World:
         )
         for session, learner in self.studies:
             proof = replay(session.transcript.envelopes, self.key.public, self.keys[learner].public)
-            study = account.studies.get(session.study)
-            assert proof.epsilon_spent <= (study.spent if study else 0)
+            study = account.studies.get(StudyKey(self.keys[learner].public, session.study))
+            assert proof.epsilon_spent <= (study.spent if study else 0) <= proof.epsilon_at_most
 
 
 def step(world, operation):
     what, slot, detail = operation
     entry = world.slots[slot]
     if what == "propose":
-        session = Session(curator=world.key.public, key=world.keys[detail], study=bytes([len(world.studies)]) * 16)
+        session = Session(curator=world.key.public, key=world.keys[detail], study=bytes([len(world.studies) + 1]) * 16)
         session.request_card(world.now)
         session.receive(world.deliver(session.pending))
         session.propose(PLAN, "", world.now)

@@ -1,6 +1,7 @@
 """Studies with curators that die, refuse, lie and come late: who counts, what is spent, and that all is closed."""
 
 import copy
+import re
 from fractions import Fraction
 
 import msgspec
@@ -556,24 +557,41 @@ def _untouched(curators):
     assert all(account(curator).studies == {} for curator in curators.values())
 
 
-@pytest.mark.parametrize(
-    ("limits", "strategy", "options", "text"),
-    [
-        (Limits(cells=5), "cells", {"cells": 6}, "bern would refuse this study: .*at most 5 cells"),
-        (Limits(message_bytes=1200), "cells", {"cells": 30}, r"bern would refuse.* a message"),
-        (Limits(multiply_adds=100), "cells", {}, "bern would refuse.* multiply-adds"),
-        (Limits(partitions=1), "paper-c", {}, "bern would refuse.*2 partitions"),
-        (Limits(release_kinds=("mass",)), "cells", {}, "bern would refuse.*does not allow counts of error_correct"),
-        (Limits(parameters=1100), "paper-c", {}, "network 2-32-32-1 of about .* too large"),
-        (Limits(), "paper-c", {"hidden": [5000]}, "network 2-5000-1 .* too large"),
-        (Limits(), "paper-c", {"printed": True}, "would refuse.*does not allow counts of paper_ratio"),
-    ],
-)
-def test_a_question_over_a_cards_limits_is_a_local_error(limits, strategy, options, text):
-    curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=limits)}
+OVER = [
+    (Limits(cells=5), "cells", {"cells": 6}, "would refuse this study: .*at most 5 cells"),
+    (Limits(message_bytes=1200), "cells", {"cells": 30}, "would refuse.* a message"),
+    (Limits(multiply_adds=100), "cells", {}, "would refuse.* multiply-adds"),
+    (Limits(partitions=1), "paper-c", {}, "would refuse.*2 partitions"),
+    (Limits(release_kinds=("mass",)), "cells", {}, "would refuse.*does not allow counts of error_correct"),
+    (Limits(parameters=1100), "paper-c", {}, "network 2-32-32-1 of about .* too large"),
+]
+EVERYWHERE = [
+    (Limits(), "paper-c", {"hidden": [5000]}, "network 2-5000-1 .* too large"),
+    (Limits(), "paper-c", {"printed": True}, "would refuse.*does not allow counts of paper_ratio"),
+]
+
+
+@pytest.mark.parametrize(("limits", "strategy", "options", "text"), OVER + EVERYWHERE)
+@pytest.mark.parametrize("pooling", ["sum", "site"])
+def test_a_question_over_every_cards_limits_is_a_local_error(limits, strategy, options, text, pooling):
+    curators = {name: open_curator(name, limits=limits) for name in ("basel", "bern")}
     with pytest.raises(ConfigurationError, match=text):
-        learn(federate(curators), SOURCE, strategy=strategy, options=options, epsilon=Fraction(1))
+        learn(federate(curators), SOURCE, strategy=strategy, options=options, epsilon=Fraction(1), pooling=pooling)
     _untouched(curators)
+
+
+@pytest.mark.parametrize(("limits", "strategy", "options", "text"), OVER)
+@pytest.mark.parametrize("pooling", ["sum", "site"])
+def test_a_question_over_one_cards_limits_is_asked_of_the_others(limits, strategy, options, text, pooling):
+    curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=limits)}
+    study = learn(
+        federate(curators), SOURCE, strategy=strategy, options=options, epsilon=Fraction(1), pooling=pooling
+    ).study
+    assert study.survivors == ["basel"]
+    assert study.left_out.keys() == {"bern"}
+    assert re.match(f"left out: .*{text}", study.left_out["bern"])
+    assert study.outcomes["bern"] == ["left out"]
+    _untouched({"bern": curators["bern"]})
 
 
 def test_the_rule_for_cells_keeps_to_the_tightest_card():

@@ -190,7 +190,7 @@ class DatabaseStore:
             self._engine = sa.create_engine(url)
             if self._engine.dialect.name == "sqlite":
                 path = self._engine.url.database or ""
-                if not create and not _is_sqlite(Path(path)):
+                if not create and not is_sqlite(Path(path)):
                     raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
                 sa.event.listen(self._engine, "connect", _make_durable)
             self._check_tables(create)
@@ -309,7 +309,7 @@ def backup(path: Path, copy: Path) -> None:
     Raises:
         ConfigurationError: not a ledger, or the copy exists or cannot be written.
     """
-    if not _is_sqlite(path):
+    if not is_sqlite(path):
         raise ConfigurationError(f"{path} is not a SQLite ledger")
     if copy.exists():
         raise ConfigurationError(f"{copy} exists; a backup is never overwritten")
@@ -320,9 +320,9 @@ def backup(path: Path, copy: Path) -> None:
         raise ConfigurationError(f"{path} cannot be copied ({type(error).__name__})") from None
 
 
-def _is_sqlite(path: Path) -> bool:
-    name = str(path)
-    if name.startswith("file:"):
+def is_sqlite(path: Path) -> bool:
+    """Whether there is a SQLite file; the content of one that is named by a URI is not looked at."""
+    if str(path).startswith("file:"):
         return True
     try:
         with path.open("rb") as file:

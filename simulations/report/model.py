@@ -17,11 +17,12 @@ RELEASE = "release"
 REFUSAL = "refusal"
 LATE = "late"
 VANISHED = "vanished"
+LEFT_OUT = "left out"
 LEAST_SCORE = -1e6
 """R^2 has no lower bound; a page has."""
 
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
-_OUTCOME = re.compile(r"release|late|vanished|refusal:[^\s:][^\n]*")
+_OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
 
 
 def exact(text: str) -> Fraction:
@@ -151,7 +152,8 @@ class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         curator: its name.
-        outcomes: "release", "refusal:<code>", "late" (came after the round closed) or "vanished" (never came).
+        outcomes: "release", "refusal:<code>", "late" (came after the round closed), "vanished" (never came) or "left
+            out" (its answer, or its card before anything was asked, cannot be true or rules the study out).
     """
 
     curator: str
@@ -176,7 +178,8 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         pooled: the score on the test records of all curators together.
         sites: the score by curator.
         curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.
-        rounds_answered: what became of its questions, by curator.
+        rounds_answered: what became of its questions, by curator; of the first repeat.
+        left_out: curators whose answers are in no model -> why; of the first repeat.
     """
 
     learner: str
@@ -188,6 +191,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sites: tuple[SiteScore, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     rounds_answered: tuple[SiteAnswers, ...] = ()
+    left_out: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from simulations.report import plots
 from simulations.report.model import (
+    LEFT_OUT,
     RELEASE,
     CuratorReport,
     LearnerReport,
@@ -205,7 +206,7 @@ class Entry:
 
 
 def _entry(index: int, learner: LearnerReport, axis: plots.Axis, words: Words) -> Entry:
-    asked = sum(len(site.outcomes) for site in learner.rounds_answered)
+    asked = sum(outcome != LEFT_OUT for site in learner.rounds_answered for outcome in site.outcomes)
     return Entry(
         index=index,
         learner=learner,
@@ -341,18 +342,19 @@ def runs(outcomes: Sequence[str]) -> str:
 
 def _answer_row(index: int, learner: LearnerReport, site: SiteAnswers) -> AnswerRow:
     troubles = Counter(outcome for outcome in site.outcomes if outcome != RELEASE)
-    words = {"late": "late", "vanished": "vanished"}
+    words = {"late": "late", "vanished": "vanished", LEFT_OUT: LEFT_OUT}
     parts = [
         words.get(outcome, outcome.replace("refusal:", "refused: ")) + (f" ×{many}" if many > 1 else "")
         for outcome, many in troubles.items()
     ]
     released = len(site.outcomes) - troubles.total()
+    asked = len(site.outcomes) - troubles[LEFT_OUT]
     return AnswerRow(
         learner=learner.learner,
         index=index,
         curator=site.curator,
         outcomes=tuple((outcome, outcome.partition(":")[0]) for outcome in site.outcomes),
-        text="; ".join([f"{released} of {len(site.outcomes)} released", *parts]),
+        text="; ".join([*([f"{released} of {asked} released"] if asked else []), *parts]),
         trouble=troubles.total(),
     )
 
@@ -373,8 +375,8 @@ def _answers(report: RunReport) -> Answers | None:
         for index, learner in enumerate(report.learners)
         for site in learner.rounds_answered
     ]
-    asked = sum(len(row.outcomes) for row in rows)
-    if not asked:
+    asked = sum(kind != LEFT_OUT for row in rows for _, kind in row.outcomes)
+    if not any(row.outcomes for row in rows):
         return None
     trouble = sum(row.trouble for row in rows)
     if not trouble:
@@ -382,15 +384,18 @@ def _answers(report: RunReport) -> Answers | None:
     few = len(report.learners) == 1 and len(rows) <= FEW  # then the calm rows are worth their place, for contrast
     shown = rows if few else sorted((r for r in rows if r.trouble), key=lambda r: -r.trouble)
     shown = shown[:FEW]
-    bad = len({row.curator for row in rows if row.trouble})
+    left_out = sorted({row.curator for row in rows if (LEFT_OUT, LEFT_OUT) in row.outcomes})
+    bad = len({row.curator for row in rows if any(kind not in (RELEASE, LEFT_OUT) for _, kind in row.outcomes)})
     everyone = len({row.curator for row in rows})
-    released = asked - trouble
+    released = sum(kind == RELEASE for row in rows for _, kind in row.outcomes)
     sentence = (
         f"{released:,} of {count(asked, 'question')} {'was' if released == 1 else 'were'} answered with a release. "
         f"{bad} of {count(everyone, 'curator')} refused, came late or vanished at least once."
     )
+    if left_out:
+        sentence += f" The learner went on without {', '.join(left_out)}; the notes say why."
     present = {kind for row in shown for _, kind in row.outcomes}
-    kinds = tuple(kind for kind in ("release", "refusal", "late", "vanished") if kind in present)
+    kinds = tuple(kind for kind in ("release", "refusal", "late", "vanished", LEFT_OUT) if kind in present)
     return Answers(sentence, tuple(shown), len(rows) - len(shown), kinds)
 
 

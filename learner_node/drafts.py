@@ -1,0 +1,223 @@
+"""The plan and the first questions of a study, and which curators they are for: settled before anything is asked.
+
+Everything here is computed from cards and the learner's own source, so what it leaves out costs nobody anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import msgspec
+
+from learner_node.plausibility import weights, worth_keeping
+from learner_node.readers.counts import CountsAnswer, add
+from learner_node.strategies import AnyModel, Problem, Strategy, make_strategy
+from learner_node.strategies.base import assumed_size
+from learner_node.study import Study, objection, over_cap, plan_objection
+from protocol.errors import ConfigurationError
+from protocol.messages import Card
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+from protocol.queries.limits import Limits
+
+Pooling = Literal["sum", "site"]
+
+
+@dataclass
+class Group:
+    """Curators whose answers are solved together."""
+
+    names: frozenset[str]
+    strategy: Strategy
+    problem: Problem
+    models: list[AnyModel | None] = field(default_factory=list)
+
+    def answers(self, study: Study, survivors: Sequence[str]) -> list[CountsAnswer]:
+        """Per round, the sum over the curators that answered all rounds; empty where none is left."""
+        together = [name for name in survivors if name in self.names]
+        return [add([done.answers[name] for name in together]) for done in study.rounds] if together else []
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What does not depend on who is asked.
+
+    Attributes:
+        strategy: key of `STRATEGIES`.
+        options: of the strategy.
+        pooling: as in `learn`.
+        problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
+    """
+
+    strategy: str
+    options: Mapping[str, object]
+    pooling: Pooling
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What will be asked first, and of whom.
+
+    Attributes:
+        groups: who is solved together.
+        plan: for all of them.
+        bodies: the first question to each curator.
+        left_out: the curators that are not asked -> why.
+        most_records_per_unit: the largest contribution bound among those that are.
+    """
+
+    groups: list[Group]
+    plan: Plan
+    bodies: dict[str, CountsBody]
+    left_out: dict[str, str]
+    most_records_per_unit: int
+
+
+@dataclass(frozen=True)
+class _Question:
+    group: Group
+    plan: Plan
+    body: CountsBody
+
+
+def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
+    """Draft the study for all of the cards; leave out those that rule it out, and draft it again without them.
+
+    Left out is whoever would refuse the plan or the first question, which is a refusal foreseen, and of curators that
+    are pooled whose limits alone make everybody's question too coarse. Without pooling a curator's limits concern its
+    own question only.
+
+    Args:
+        setting: of the study.
+        cards: of the curators that may be asked.
+        left_out: the others -> why.
+
+    Raises:
+        ConfigurationError: nobody is left.
+    """
+    asked, left_out = list(cards), dict(left_out)
+    if not asked:
+        raise _nobody(left_out)
+    while True:
+        draft, reasons, error = _drafted(setting, {name: cards[name] for name in asked})
+        if draft is not None and not reasons:
+            return replace(draft, left_out=left_out)
+        if not set(asked) - reasons.keys():
+            raise error or _nobody({**reasons, **left_out})
+        left_out |= reasons
+        asked = [name for name in asked if name not in reasons]
+
+
+def _drafted(
+    setting: Setting, cards: Mapping[str, Card]
+) -> tuple[Draft | None, dict[str, str], ConfigurationError | None]:
+    """A draft for exactly these curators, who is to be left out of it and why, and the strategy's own objection."""
+    parts = [dict(cards)] if setting.pooling == "sum" else [{name: card} for name, card in cards.items()]
+    most = max(card.most_records_per_unit for card in cards.values())
+    setting = replace(setting, problem=replace(setting.problem, most_records_per_unit=most))
+    reasons: dict[str, str] = {}
+    questions: list[_Question] = []
+    failed: ConfigurationError | None = None
+    for part in parts:
+        try:
+            question = _question(setting, part, part)
+        except ConfigurationError as error:
+            failed = failed or error
+            reasons |= _unfit(setting, part, error)
+            continue
+        questions.append(question)
+        found = {
+            name: f"it would refuse this study: {reason}"
+            for name, card in part.items()
+            if (reason := _objection(question, card))
+        }
+        reasons |= found or _cramped(setting, part)
+    if not questions:
+        return None, reasons, failed
+    bodies = {name: question.body for question in questions for name in cards if name in question.group.names}
+    fit = [name for name in bodies if name not in reasons]
+    capped = {name: reason for name in fit if (reason := over_cap(questions[0].plan, cards[name]))}
+    # Where all caps are too low the plan is proposed: a refusal tells what is left, and by how much to scale.
+    if len(capped) < len(fit):
+        reasons |= capped
+    groups = [question.group for question in questions]
+    return Draft(groups, questions[0].plan, bodies, {}, most), reasons, None
+
+
+def _question(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card]) -> _Question:
+    """The plan and first question for some curators, within the limits of some."""
+    problem = replace(
+        setting.problem,
+        sites=len(members),
+        target_size=assumed_size([card.round_size for card in members.values()], len(setting.problem.source)),
+        limits=tightest([card.limits for card in limiting.values()]),
+    )
+    strategy = make_strategy(setting.strategy, setting.options)
+    plan = strategy.plan(problem)
+    return _Question(Group(frozenset(members), strategy, problem), plan, strategy.next_body(problem, []))
+
+
+def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationError) -> dict[str, str]:
+    """Where no question fits all limits together: whose limits alone no question fits. All, where that tells nobody."""
+    reasons = {}
+    for name, card in members.items():
+        try:
+            _question(setting, members, {name: card})
+        except ConfigurationError as own:
+            reasons[name] = f"no question of this study fits its card: {own}"
+    return reasons or dict.fromkeys(members, str(error))
+
+
+def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
+    """Whose limit of cells alone makes the first question too coarse for everybody -> why.
+
+    Of the groups "all that allow at least b cells" the largest is kept whose own question has enough cells, see
+    `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
+    is coarse, too.
+    """
+    if len({card.limits.cells for card in members.values()}) == 1:
+        return {}
+    sizes = weights(members, len(setting.problem.source))
+    plausible = {name: msgspec.structs.replace(card, round_size=sizes[name]) for name, card in members.items()}
+    groups = []
+    for least in sorted({card.limits.cells for card in members.values()}):
+        group = {name: card for name, card in plausible.items() if card.limits.cells >= least}
+        groups.append((list(group), float(_cells(_question(setting, group, group)))))
+    kept = worth_keeping(groups)
+    cells, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
+    return {
+        name: f"with its limit of {card.limits.cells} cells a question would have {cells:g} cells, without {of_kept:g}"
+        for name, card in members.items()
+        if name not in kept
+    }
+
+
+def _cells(question: _Question) -> int:
+    schema = question.group.problem.source.schema
+    return sum(partition.cell_count(schema) for partition in question.body.partitions)
+
+
+def _objection(question: _Question, card: Card) -> str:
+    """Why a curator would refuse, read off its card; "" where it would not."""
+    return plan_objection(question.plan, card) or objection(question.body, question.plan.queries[0], card)
+
+
+def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:
+    listed = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:5])
+    return ConfigurationError(
+        f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options or epsilon"
+    )
+
+
+def tightest(limits: Sequence[Limits]) -> Limits:
+    """What all of them allow."""
+    first, *others = (item.release_kinds for item in limits)
+    return Limits(
+        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
+        cells=min(item.cells for item in limits),
+        partitions=min(item.partitions for item in limits),
+        parameters=min(item.parameters for item in limits),
+        multiply_adds=min(item.multiply_adds for item in limits),
+        message_bytes=min(item.message_bytes for item in limits),
+    )
