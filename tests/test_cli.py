@@ -9,9 +9,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from curator_node.ledger import Ledger
-from curator_node.ledger.store import DatabaseStore, sqlite_url
-from protocol.envelopes import SigningKey
 from simulations.cli import app
 from simulations.key_files import read_key
 
@@ -177,37 +174,6 @@ def test_a_table_keeps_its_columns_whatever_the_width(columns, monkeypatch, tmp_
     monkeypatch.setenv("COLUMNS", columns)
     output = run("simulate", "wdbc", "--repeats", 1, "--out", tmp_path).output
     assert all(word in output for word in ("ada (cells)", "north", "accuracy ± se", "claimed"))
-
-
-def test_ledger_show_tells_who_spent_what(finished):
-    path = Path(finished["run"]) / "ledgers" / "north.ledger"
-    told = json.loads(run("ledger", "show", path, "--json").stdout)
-    assert told["spent"] == "3/2"
-    assert told["halted"] is False
-    assert [entry["kind"] for entry in told["entries"]].count("charge") == 4
-    by_name = {learner["name"]: learner for learner in told["learners"].values()}
-    assert (by_name["ada"]["spent"], by_name["grace"]["left"]) == ("1/2", "1/2")
-    assert "chain verified" in run("ledger", "show", path).output
-
-
-def test_ledger_show_refuses_what_is_no_ledger(tmp_path):
-    (tmp_path / "x.ledger").write_text("hello")
-    assert "not a SQLite ledger" in run("ledger", "show", tmp_path / "x.ledger", code=2).output
-    assert "not a SQLite ledger" in run("ledger", "show", tmp_path / "absent", code=2).output
-
-
-def test_ledger_resume_is_the_stewards_act_after_a_halt(tmp_path):
-    path = tmp_path / "a.ledger"
-    learner = SigningKey.generate().public
-    ledger = Ledger(DatabaseStore(sqlite_url(path)))
-    ledger.halt(1, "rolled back")
-    ledger.store.close()
-    assert "HALTED" in run("ledger", "show", path).output
-    run("ledger", "resume", path, "--note", "restored a backup", "--learner", learner.hex(), "--restored", "1/3")
-    told = json.loads(run("ledger", "show", path, "--json").stdout)
-    assert told["halted"] is False
-    assert told["learners"][learner.hex()]["spent"] == "1/3"
-    assert "is not halted" in run("ledger", "resume", path, "--note", "again", code=2).output
 
 
 def test_keys_are_private_and_never_overwritten(tmp_path):

@@ -192,9 +192,10 @@ class DatabaseStore:
                 path = self._engine.url.database or ""
                 if not create and not is_sqlite(Path(path)):
                     raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
-                sa.event.listen(self._engine, "connect", _make_durable)
+                if "mode" not in self._engine.url.query:
+                    sa.event.listen(self._engine, "connect", _make_durable)
             self._check_tables(create)
-        except (sa.exc.SQLAlchemyError, ImportError) as error:
+        except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ImportError) as error:
             raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
 
     def rows(self, start: int) -> list[Row]:
@@ -282,7 +283,7 @@ class _Translate:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sa.exc.IntegrityError):
             return
-        if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
+        if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
             raise LedgerUnavailableError(f"the ledger's database failed ({type(error).__name__})") from None
 
 
@@ -347,7 +348,6 @@ def _bytes(found: Any) -> bytes:
 def _make_durable(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA busy_timeout=60000")
-    if not cursor.execute("PRAGMA query_only").fetchone()[0]:
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
