@@ -173,13 +173,13 @@ class WorkloadCache:
             return encoded
 
 
-def _group_sizes(partitions: Sequence[Partition], records: Records) -> list[tuple[int, ...]]:
+def _group_sizes(partitions: Sequence[Partition], records: Records) -> tuple[tuple[int, ...], ...]:
     """Neighbouring partitions to count jointly, as their cell counts."""
     most = min(max(len(records) // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
     return _neighbours([partition.cell_count(records.schema) for partition in partitions], most)
 
 
-def _neighbours(sizes: Sequence[int], most: int) -> list[tuple[int, ...]]:
+def _neighbours(sizes: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
     """Runs of as many sizes as have a product of at most `most`; a larger size is a run of its own."""
     groups: list[tuple[int, ...]] = []
     members: list[int] = []
@@ -190,14 +190,14 @@ def _neighbours(sizes: Sequence[int], most: int) -> list[tuple[int, ...]]:
             members, product = [], 1
         members.append(k)
         product *= k
-    return [*groups, tuple(members)]
+    return (*groups, tuple(members))
 
 
 def _code_type(sizes: Sequence[int]) -> np.dtype[np.unsignedinteger]:
     return np.min_scalar_type(2 * math.prod(sizes) - 1)
 
 
-def _memory(groups: Sequence[tuple[int, ...]], records: int) -> int:
+def _memory(groups: tuple[tuple[int, ...], ...], records: int) -> int:
     """Bytes that an encoded workload of such groups keeps. Each of its two tuples has a pointer to every group."""
     held = sum(_code_type(sizes).itemsize * records + ARRAY_BYTES + sys.getsizeof(sizes) for sizes in groups)
     return held + 2 * sys.getsizeof(groups)

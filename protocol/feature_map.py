@@ -29,12 +29,12 @@ COORDINATE_COST = 100
 """Scaling and rounding a number."""
 CATEGORY_COST = 500
 """Writing one category's coordinate: scattered, and in blocks of few records where the map is wide."""
-LEVEL_COST = 10
+HOT_COST = 10
 """Clearing one coordinate of a category."""
 MAP_ONCE = 15 * CALL_ONCE
 NUMBER_ONCE = 2 * CALL_ONCE
 CATEGORY_ONCE = 5 * CALL_ONCE
-LEVEL_ONCE = CALL_ONCE // 2
+HOT_ONCE = CALL_ONCE // 2
 """Reading, checking and preparing a map, each of its numbers, categories and levels."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
@@ -90,13 +90,13 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Work of mapping one record."""
         numbers = sum(isinstance(feature, NumericFeature) for feature in self.features)
         categories, hot = len(self.features) - numbers, self.width - numbers
-        return MAP_COST + COORDINATE_COST * numbers + CATEGORY_COST * categories + LEVEL_COST * hot
+        return MAP_COST + COORDINATE_COST * numbers + CATEGORY_COST * categories + HOT_COST * hot
 
     def multiply_adds_once(self) -> int:
         """Work of reading, checking and preparing the map, whatever the number of records."""
         numbers = sum(isinstance(feature, NumericFeature) for feature in self.features)
         categories, hot = len(self.features) - numbers, self.width - numbers
-        return MAP_ONCE + NUMBER_ONCE * numbers + CATEGORY_ONCE * categories + LEVEL_ONCE * hot
+        return MAP_ONCE + NUMBER_ONCE * numbers + CATEGORY_ONCE * categories + HOT_ONCE * hot
 
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) where the map does not fit the schema; needs no record."""

@@ -20,7 +20,7 @@ from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_TILE = 1024
 """Centres compared at once; of more, the best of each such tile."""
-NEAREST_COST = 15
+NEAREST_COST = 20
 """Work (see `protocol.work`) of writing and comparing the product with one centre."""
 TILE_COST = 1_500
 """Finding the best of a tile: several passes over the records, whose first steps cost most where centres are few."""
@@ -61,11 +61,14 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         return len(self.centres) // (4 * self.features.width)
 
     def multiply_adds(self) -> int:
-        """Work of one record: the map, a product of k x (width + 1), and a comparison of k numbers, tile by tile."""
+        """Work of one record: the map, a product of k x (width + 1), and a comparison of k numbers, tile by tile.
+
+        The product is one of large matrices or a small part of the work, so two multiply-adds count as one.
+        """
         entries = len(self.centres) // 4
         count = entries // self.features.width
-        comparing = (1 + NEAREST_COST) * count + TILE_COST * math.ceil(count / MOST_TILE)
-        return self.features.multiply_adds() + entries + comparing
+        comparing = NEAREST_COST * count + TILE_COST * math.ceil(count / MOST_TILE)
+        return self.features.multiply_adds() + (entries + count) // 2 + comparing
 
     def multiply_adds_once(self) -> int:
         """Work of reading, checking and preparing map and centres."""
