@@ -87,7 +87,7 @@ def _cases(rng: np.random.Generator) -> Iterator[Case]:
     yield mass("feature_bins, 900 edges", FeatureBins("n3", _edges(900)))
     yield mass("feature_bins, categories", FeatureBins("c3", ()))
     yield mass("product_bins, 8 x 8 edges", ProductBins(FeatureBins("n3", _edges(8)), FeatureBins("n4", _edges(8))))
-    for count, width in ((1, 1), (10, 2), (900, 2), (900, 60)):
+    for count, width in ((1, 1), (10, 2), (900, 2), (800, 60)):
         centres = NearestCentre.of(_numbers(width), rng.normal(size=(count, width)))
         yield mass(f"nearest_centre, {count} of width {width}", centres)
     for hidden in ((4,), (1,) * 15, (600,)):
