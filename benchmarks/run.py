@@ -11,6 +11,7 @@ NAMES = (
     "counting",
     "partitions",
     "query_overhead",
+    "work",
     "study",
     "carriers",
     "curators_1000",

@@ -19,6 +19,7 @@ from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody
+from protocol.queries.limits import ASSUMED_ROUND_SIZE
 from protocol.records import (
     MISSING_CODE,
     Records,
@@ -33,6 +34,8 @@ from protocol.schema import NumericAttribute, Schema
 
 WORTH_A_WARNING = 10
 """The steward is warned where more than one in so many values does not fit its declaration."""
+FAR_OFF = 2
+"""The steward is warned where the declared round size is off by more than this factor."""
 
 
 class StewardWarning(UserWarning):
@@ -55,7 +58,7 @@ class PrivateDataset:
 
     Warns:
         StewardWarning: a declared class does not occur or all numeric labels are one, or many values of an attribute,
-            or labels, do not fit their declaration.
+            or labels, do not fit their declaration; or `round_size` is far from the number of records that count.
     """
 
     def __init__(self, frame: pl.DataFrame, steward: StewardFile, *, unit_key: bytes, cache_bytes: int) -> None:
@@ -70,7 +73,7 @@ class PrivateDataset:
             names = unit_names(frame[steward.unit])
             kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
             records, labels = records.take(kept), labels[kept]
-        doubts += _label_misfits(frame[steward.label], labels, steward)
+        doubts += _label_misfits(frame[steward.label], labels, steward) + _size_misfits(len(records), steward)
         for doubt in doubts:
             warnings.warn(doubt, StewardWarning, stacklevel=2)
         self.steward = steward
@@ -175,6 +178,18 @@ def _label_misfits(column: pl.Series, labels: NDArray[np.unsignedinteger], stewa
     if there < len(steward.classes):
         return ["a declared class does not occur; check the spelling of the classes"]
     return []
+
+
+def _size_misfits(count: int, steward: StewardFile) -> list[str]:
+    """As `misfits`, of the number of records that count; the text holds no number."""
+    if steward.round_size is None:
+        if count <= ASSUMED_ROUND_SIZE:
+            return []
+        return ["round_size is not declared, and there are more records than are then assumed; declare it"]
+    if max(count, steward.round_size) <= FAR_OFF * min(count, steward.round_size):
+        return []
+    far = "the declared round_size is less than half, or more than twice, the number of records that count"
+    return [f"{far}; check it, as it bounds the work of a question and helps learners to choose theirs"]
 
 
 def unit_names(column: pl.Series) -> list[str]:

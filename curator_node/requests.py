@@ -10,7 +10,6 @@ from protocol.messages import Message, Query
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost, query_kind
 from protocol.queries.counts import CountsBody
-from protocol.queries.limits import work
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
@@ -97,7 +96,7 @@ def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
     kind = query_kind(planned.kind)
     body = kind.read_body(message.body, planned, steward.schema, policy.limits)
-    if work(kind.multiply_adds(body), steward.round_size) > policy.limits.multiply_adds:
+    if kind.work(body, planned, steward.schema, steward.round_size) > policy.limits.multiply_adds:
         limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body", limit)
     return body, planned

@@ -3,14 +3,20 @@
 Neighbouring partitions are counted jointly: counters for up to 16,384 joint cells fit the second-level
 cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
 free for "the hypothesis errs here". Many records are encoded by several threads, one share of them each.
+
+What a workload takes is in the estimate of `protocol.queries.counts`, whose constants were measured here.
 """
 
 import math
 import os
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,8 +31,17 @@ LEAST_JOINT_CELLS = 256
 MOST_JOINT_CELLS = 16_384
 """Between these, a joint group has a quarter as many cells as there are records: more would only cost summing up."""
 
+MOST_COUNTERS = 2 * MOST_JOINT_CELLS
+"""Most counters of one pass over several partitions: with many classes, fewer partitions go together."""
+
 LEAST_SHARE = 50_000
 """Fewest records that are worth a thread of their own."""
+
+KEY_BYTES = 250
+"""What a digest and its place among the kept workloads take."""
+
+ARRAY_BYTES = sys.getsizeof(np.empty(0, np.uint8))
+"""What an array takes beside its numbers: most of the memory where records are few."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -84,8 +99,8 @@ class EncodedWorkload:
 
     @property
     def nbytes(self) -> int:
-        """Memory kept, in bytes."""
-        return sum(group.nbytes for group in self.groups)
+        """Memory kept, in bytes: the codes, and the arrays and tuples that hold them."""
+        return _memory(self.sizes, len(self.groups[0]))
 
     def count(self, errors: NDArray[np.bool_]) -> Counts:
         """See `Workload`."""
@@ -127,9 +142,10 @@ def encode_workload(partitions: Sequence[Partition], records: Records) -> Encode
 
 
 class WorkloadCache:
-    """Encoded workloads by digest, least recently used out first, bounded in bytes.
+    """Encoded workloads by digest, least recently used out first, bounded in bytes; several threads may ask.
 
-    One that is larger than the whole cache is never held in memory at once.
+    One that is larger than the whole cache is never held in memory at once. Workloads are encoded one after the other:
+    threads that ask for the same one do it once.
     """
 
     def __init__(self, records: Records, most_bytes: int) -> None:
@@ -137,61 +153,92 @@ class WorkloadCache:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[bytes, EncodedWorkload] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def get(self, partitions: tuple[Partition, ...]) -> Workload:
         """The workload, from memory where it is kept."""
         key = digest(encode(partitions))
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        sizes = [partition.cell_count(self._records.schema) for partition in partitions]
-        bytes_per_record = sum(_code_type(group).itemsize for group in _group_sizes(sizes, len(self._records)))
-        if bytes_per_record * len(self._records) > self._most_bytes:
-            return StreamedWorkload(partitions, self._records)
-        encoded = encode_workload(partitions, self._records)
-        self._kept[key] = encoded
-        self._bytes += encoded.nbytes
-        while self._bytes > self._most_bytes:
-            self._bytes -= self._kept.popitem(last=False)[1].nbytes
-        return encoded
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            needed = _memory(_group_sizes(partitions, self._records), len(self._records)) + KEY_BYTES
+            if needed > self._most_bytes:
+                return StreamedWorkload(partitions, self._records)
+            encoded = encode_workload(partitions, self._records)
+            self._kept[key] = encoded
+            self._bytes += needed
+            while self._bytes > self._most_bytes:
+                self._bytes -= self._kept.popitem(last=False)[1].nbytes + KEY_BYTES
+            return encoded
 
 
-def _group_sizes(sizes: Sequence[int], records: int) -> list[tuple[int, ...]]:
+def _group_sizes(partitions: Sequence[Partition], records: Records) -> tuple[tuple[int, ...], ...]:
     """Neighbouring partitions to count jointly, as their cell counts."""
-    most = min(max(records // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
+    most = min(max(len(records) // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
+    return _neighbours([partition.cell_count(records.schema) for partition in partitions], most)
+
+
+def _neighbours(sizes: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
+    """Runs of as many sizes as have a product of at most `most`; a larger size is a run of its own."""
     groups: list[tuple[int, ...]] = []
     members: list[int] = []
+    product = 1
     for k in sizes:
-        if members and math.prod(members) * k > most:
+        if members and product * k > most:
             groups.append(tuple(members))
-            members = []
+            members, product = [], 1
         members.append(k)
-    return [*groups, tuple(members)]
+        product *= k
+    return (*groups, tuple(members))
 
 
 def _code_type(sizes: Sequence[int]) -> np.dtype[np.unsignedinteger]:
     return np.min_scalar_type(2 * math.prod(sizes) - 1)
 
 
+def _memory(groups: tuple[tuple[int, ...], ...], records: int) -> int:
+    """Bytes that an encoded workload of such groups keeps. Each of its two tuples has a pointer to every group."""
+    held = sum(_code_type(sizes).itemsize * records + ARRAY_BYTES + sys.getsizeof(sizes) for sizes in groups)
+    return held + 2 * sys.getsizeof(groups)
+
+
 def _encoded_groups(partitions: Sequence[Partition], records: Records) -> Iterator[tuple[Codes, tuple[int, ...]]]:
-    remaining = iter(partitions)
-    for sizes in _group_sizes([partition.cell_count(records.schema) for partition in partitions], len(records)):
-        joint = np.zeros(len(records), np.intp)
-        for k, partition in zip(sizes, remaining, strict=False):
-            joint = joint * k + _cells(partition, records)
-        yield (joint * 2).astype(_code_type(sizes)), sizes
+    shares = _shares(records)
+    start = 0
+    with ThreadPoolExecutor(len(shares)) if len(shares) > 1 else nullcontext() as pool:
+        for sizes in _group_sizes(partitions, records):
+            group = partitions[start : start + len(sizes)]
+            start += len(sizes)
+            yield _encoded_group(group, sizes, shares, pool), sizes
 
 
-def _cells(partition: Partition, records: Records) -> NDArray[np.intp]:
-    """`partition.cells`, one share of the records for each core: a record's cell does not depend on the others."""
+def _shares(records: Records) -> list[Records]:
+    """One share of the records for each core: a record's cell does not depend on the others."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shares = min(cores, len(records) // LEAST_SHARE)
     if shares < 2:
-        return partition.cells(records)
+        return [records]
     ends = [len(records) * share // shares for share in range(shares + 1)]
-    with ThreadPoolExecutor(shares) as pool:
-        parts = pool.map(lambda rows: partition.cells(records.take(rows)), map(slice, ends, ends[1:]))
-        return np.concatenate(list(parts))
+    return [records.take(rows) for rows in map(slice, ends, ends[1:])]
+
+
+def _encoded_group(
+    group: Sequence[Partition], sizes: tuple[int, ...], shares: Sequence[Records], pool: Executor | None
+) -> Codes:
+    encode_share = partial(_encoded_share, group, sizes)
+    if pool is None:
+        return encode_share(shares[0])
+    return np.concatenate(list(pool.map(encode_share, shares)))
+
+
+def _encoded_share(group: Sequence[Partition], sizes: tuple[int, ...], records: Records) -> Codes:
+    joint = np.zeros(len(records), np.intp)
+    for k, partition in zip(sizes, group, strict=True):
+        joint *= k
+        joint += partition.cells(records)
+    joint *= 2
+    return joint.astype(_code_type(sizes))
 
 
 def _count(groups: Groups, errors: NDArray[np.bool_]) -> Counts:
@@ -209,8 +256,17 @@ def _count_classes(groups: Groups, classes: NDArray[np.unsignedinteger], number:
     counted: list[NDArray[np.int64]] = []
     columns = classes.astype(np.intp)
     for codes, sizes in groups:
-        joint = np.bincount((codes >> 1).astype(np.intp) * number + columns, minlength=number * math.prod(sizes))
-        counted += _marginals(joint.reshape(-1, number), sizes)
+        joint_cells = (codes >> 1).astype(np.intp)
+        stride = math.prod(sizes)
+        for part in _neighbours(sizes, MOST_COUNTERS // number):
+            cells = math.prod(part)
+            stride //= cells
+            at = joint_cells
+            if part != sizes:
+                at = joint_cells // stride
+                at -= at // cells * cells  # the rest: faster than %, which numpy does not vectorize
+            joint = np.bincount(at * number + columns, minlength=number * cells)
+            counted += _marginals(joint.reshape(-1, number), part)
     by_class = np.concatenate(counted, axis=1)
     return np.ascontiguousarray(by_class.T)
 

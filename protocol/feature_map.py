@@ -5,7 +5,6 @@ points are sums of whole numbers below 2^53, hence exact in float64 whatever the
 point, cell and prediction are the same to the last bit alone or among a million others (PRIVACY rule 7).
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -17,14 +16,26 @@ from numpy.typing import NDArray
 from protocol.errors import RemoteProtocolError
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import RefusalCode
-from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, NumericAttribute, Schema
+from protocol.schema import MOST_MAGNITUDE, Name, NumericAttribute, Schema
+from protocol.work import CALL_ONCE
 
 STEPS = 4096
 """Grid steps per unit: the grid is 2^-12."""
 MOST_COORDINATE = 64
 """Coordinates are clipped to +- this many units."""
+MAP_COST = 300
+"""Work (see `protocol.work`) of a record's row of points, however narrow."""
 COORDINATE_COST = 100
-"""Scaling and rounding a coordinate takes about as long as this many multiply-adds of a matrix product."""
+"""Scaling and rounding a number."""
+CATEGORY_COST = 500
+"""Writing one category's coordinate: scattered, and in blocks of few records where the map is wide."""
+HOT_COST = 10
+"""Clearing one coordinate of a category."""
+MAP_ONCE = 15 * CALL_ONCE
+NUMBER_ONCE = 2 * CALL_ONCE
+CATEGORY_ONCE = 5 * CALL_ONCE
+HOT_ONCE = CALL_ONCE // 2
+"""Reading, checking and preparing a map, each of its numbers, categories and levels."""
 MOST_WIDTH = 8192
 """Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
 BLOCK_ENTRIES = 262_144
@@ -76,16 +87,25 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(1 if isinstance(f, NumericFeature) else len(f.levels) + 1 for f in self.features)
 
     def multiply_adds(self) -> int:
-        """What mapping one record costs, in multiply-adds of a matrix product."""
-        return COORDINATE_COST * self.width
+        """Work of mapping one record."""
+        numbers = sum(isinstance(feature, NumericFeature) for feature in self.features)
+        categories, hot = len(self.features) - numbers, self.width - numbers
+        return MAP_COST + COORDINATE_COST * numbers + CATEGORY_COST * categories + HOT_COST * hot
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing the map, whatever the number of records."""
+        numbers = sum(isinstance(feature, NumericFeature) for feature in self.features)
+        categories, hot = len(self.features) - numbers, self.width - numbers
+        return MAP_ONCE + NUMBER_ONCE * numbers + CATEGORY_ONCE * categories + HOT_ONCE * hot
 
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) where the map does not fit the schema; needs no record."""
         if self.width > MOST_WIDTH:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, f"at most {MOST_WIDTH} coordinates")
-        levels = {a.name: frozenset(a.levels) for a in schema.attributes if isinstance(a, CategoricalAttribute)}
         for index, feature in enumerate(self.features):
-            _check_feature(feature, schema, levels, f"{field}.features[{index}]")
+            if problem := _problem(feature, schema):
+                part, limit = problem
+                raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.features[{index}]{part}", limit)
 
     def points(self, records: Records) -> NDArray[np.float64]:
         """Grid points in steps of 2^-12: (n, width) float64 holding whole numbers within +-2^18."""
@@ -180,30 +200,33 @@ def to_grid(values: NDArray[np.float64] | np.float64, *, out: NDArray[np.float64
 
 def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.intp]:
     """Lookup from a record's code to the hot coordinate; the last entry serves code -1 (missing)."""
-    attribute = schema.find(feature.attribute)
-    if not isinstance(attribute, CategoricalAttribute) or MISSING_CODE != -1:
-        raise TypeError(feature.attribute)
-    position = {level: index for index, level in enumerate(feature.levels)}
+    codes = schema.level_codes[feature.attribute]
     other = len(feature.levels)
-    by_code = [position.get(level, other) for level in attribute.levels]
-    return np.array([*by_code, other, position.get(feature.imputation, other)])
+    hot = np.full(len(codes) + 2, other)
+    hot[[codes[level] for level in feature.levels]] = np.arange(other)
+    hot[MISSING_CODE] = hot[codes[feature.imputation]] if feature.imputation else other
+    return hot
 
 
-def _check_feature(feature: Feature, schema: Schema, levels: dict[str, frozenset[str]], field: str) -> None:
-    attribute = schema.find(feature.attribute)
-    numbers = [feature.factor]
+def _problem(feature: Feature, schema: Schema) -> tuple[str, str] | None:
+    """Where and how a feature does not fit the schema; None where it does."""
     if isinstance(feature, NumericFeature):
-        fits = isinstance(attribute, NumericAttribute)
-        numbers += [feature.offset, feature.imputation]
+        fits = isinstance(schema.find(feature.attribute), NumericAttribute)
+        numbers: tuple[float, ...] = (feature.factor, feature.offset, feature.imputation)
     else:
-        fits = isinstance(attribute, CategoricalAttribute)
-        if len(set(feature.levels)) != len(feature.levels):
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "each level once")
-        if fits and not levels[feature.attribute].issuperset(feature.levels):
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.levels", "levels of the card")
-        if fits and feature.imputation and feature.imputation not in levels[feature.attribute]:
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.imputation", "a level of the card, or empty")
+        codes = schema.level_codes.get(feature.attribute)
+        fits = codes is not None
+        numbers = (feature.factor,)
+        levels = set(feature.levels)
+        if len(levels) != len(feature.levels):
+            return ".levels", "each level once"
+        if codes is not None and not codes.keys() >= levels:
+            return ".levels", "levels of the card"
+        if codes is not None and feature.imputation and feature.imputation not in codes:
+            return ".imputation", "a level of the card, or empty"
     if not fits:
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card, of this kind")
-    if not all(math.isfinite(number) and abs(number) <= MOST_MAGNITUDE for number in numbers):
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, f"finite numbers within +-{MOST_MAGNITUDE:g}")
+        return ".attribute", "an attribute of the card, of this kind"
+    # A NaN fails the comparison as well.
+    if not all(-MOST_MAGNITUDE <= number <= MOST_MAGNITUDE for number in numbers):
+        return "", f"finite numbers within +-{MOST_MAGNITUDE:g}"
+    return None

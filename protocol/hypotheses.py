@@ -19,6 +19,7 @@ from protocol.feature_map import STEPS, FeatureMap
 from protocol.records import LABEL_STEPS, Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_WEIGHT = 64.0
 MOST_ACTIVATION = 256.0
@@ -26,7 +27,9 @@ MOST_FAN_IN = 4096
 """2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
 MOST_LAYERS = 16
 UNIT_COST = 60
-"""Rounding and clipping a hidden unit takes about as long as this many multiply-adds of a matrix product."""
+"""Work (see `protocol.work`) of rounding and clipping a hidden unit."""
+NETWORK_ONCE = 40 * CALL_ONCE
+LAYER_ONCE = 15 * CALL_ONCE
 
 Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Weight (out, in) and bias (out,)."""
@@ -48,7 +51,11 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_field
         return 0
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record."""
+        """Work per record."""
+        return 0
+
+    def multiply_adds_once(self) -> int:
+        """Work whatever the number of records."""
         return 0
 
     def predict(self, records: Records) -> NDArray[np.bool_]:
@@ -102,12 +109,17 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return len(self.weights) // 4
 
     def multiply_adds(self) -> int:
-        """What a checked network costs for one record: the map, its products, and its hidden units.
+        """Work of a checked network for one record: the map, its products, and its hidden units.
 
         A workload may hold many networks, and of narrow ones the units take most of the time.
         """
         units = sum(len(bias) for _, bias in self._layers("weights")[:-1])
         return len(self.weights) // 4 + self.features.multiply_adds() + UNIT_COST * units
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing a checked network."""
+        layers = LAYER_ONCE * len(self._layers("weights"))
+        return self.features.multiply_adds_once() + NETWORK_ONCE + layers + BYTE_ONCE * len(self.weights)
 
     def logits(self, records: Records) -> NDArray[np.float64]:
         """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""

@@ -95,6 +95,15 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
 
+    @cached_property
+    def level_codes(self) -> dict[str, dict[str, int]]:
+        """Of each categorical attribute: the code of each declared level. Built once, however many maps name it."""
+        return {
+            attribute.name: {level: code for code, level in enumerate(attribute.levels)}
+            for attribute in self.attributes
+            if isinstance(attribute, CategoricalAttribute)
+        }
+
     def differences(self, other: "Schema") -> list[str]:
         """Names whose meaning differs between two schemas (descriptions do not count); empty when compatible."""
         mine, theirs = (

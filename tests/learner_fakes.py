@@ -4,13 +4,14 @@ The curators are real: their own keys, ledgers in memory and datasets. Only what
 """
 
 from fractions import Fraction
+from warnings import catch_warnings, filterwarnings
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
+from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
@@ -107,7 +108,10 @@ def open_curator(
         limits=limits or Limits(),
         simulation=simulation,
     )
-    dataset = PrivateDataset(frame, steward(most=most, **options), unit_key=b"u" * 32, cache_bytes=10**6)
+    with catch_warnings():
+        # These stewards declare one round size, whatever the test gives them.
+        filterwarnings("ignore", "the declared round_size", StewardWarning)
+        dataset = PrivateDataset(frame, steward(most=most, **options), unit_key=b"u" * 32, cache_bytes=10**6)
     return Curator(
         dataset=dataset,
         ledger=memory_ledger(key(name)),

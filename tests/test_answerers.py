@@ -24,7 +24,7 @@ from oracles import AT_A_POINT, oracle_bin
 from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.mechanisms import Stamp
-from curator_node.workloads import WorkloadCache
+from curator_node.workloads import KEY_BYTES, WorkloadCache
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
@@ -356,7 +356,7 @@ def test_one_class_is_told_to_the_steward_only():
 
 def test_cache_of_workloads_is_bounded_and_changes_no_count():
     encoded = encode_frame(frame_of(ROWS), SCHEMA)
-    cache = WorkloadCache(encoded, 25)
+    cache = WorkloadCache(encoded, 2_500)
     workloads = [(FeatureBins(attribute="age", edges=(float(edge),)),) for edge in range(40)]
     order = random.Random(1)
     for _ in range(200):
@@ -364,6 +364,6 @@ def test_cache_of_workloads_is_bounded_and_changes_no_count():
         errors = np.zeros(len(ROWS), np.bool_)
         _, correct = cache.get(workload).count(errors)
         assert correct.sum() == len(ROWS)
-        assert sum(kept.nbytes for kept in cache._kept.values()) == cache._bytes <= 25
-    assert cache._kept
+        assert sum(kept.nbytes + KEY_BYTES for kept in cache._kept.values()) == cache._bytes <= 2_500
+    assert 1 < len(cache._kept) < 40
     assert cache.get(workloads[0]) is cache.get(workloads[0])

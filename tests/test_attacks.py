@@ -68,9 +68,8 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.partitions import FeatureBins, NearestCentre
-from protocol.partitions.grid_edges import COMPARISON_COST
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
+from protocol.queries.counts import CountsBody, work
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -614,7 +613,7 @@ BAD_BODIES = {
     "edges of a category": (bins(1.0, attribute="sex"), RefusalCode.BAD_QUERY),
     "the label": (bins(attribute="sick"), RefusalCode.BAD_QUERY),
     "the unit": (bins(attribute="patient"), RefusalCode.BAD_QUERY),
-    "a million cells": (centres(np.arange(10**6, dtype="<i4").tobytes()), RefusalCode.BAD_QUERY),
+    "a million cells": (centres(np.arange(10**6, dtype="<i4").tobytes()), RefusalCode.OVER_LIMIT),
     "a million cells in bounds": (centres(bytes(4 * 10**6)), RefusalCode.OVER_LIMIT),
     "a hundred thousand edges": (bins(*map(float, range(99_999))), RefusalCode.OVER_LIMIT),
     "more edges than any message": (bins(*map(float, range(100_001))), RefusalCode.MALFORMED),
@@ -666,7 +665,9 @@ def test_query_that_is_too_much_work_is_refused():
 
 def test_work_is_bounded_by_the_declared_size_and_never_by_the_true_one():
     """The same query is refused or served whatever the number of records."""
-    rules = policy(limits=Limits(multiply_adds=150 * COMPARISON_COST))
+    few = CountsBody((FeatureBins("age", (30.0,)),), None)
+    declared = dataset().steward
+    rules = policy(limits=Limits(multiply_adds=work(few, planned(30), declared.schema, declared.round_size)))
     many = [(f"p{n}", 1.0, 1.0, "f", "no") for n in range(500)] + [ROWS[1]]
     for records in (dataset(), dataset(many)):
         learner = opened(open_curator(rules=rules, records=records))

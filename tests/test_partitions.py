@@ -19,7 +19,16 @@ from curator_node import workloads
 from protocol import feature_map
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.feature_map import COORDINATE_COST, MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.feature_map import (
+    CATEGORY_COST,
+    COORDINATE_COST,
+    HOT_COST,
+    MAP_COST,
+    MOST_WIDTH,
+    CategoricalFeature,
+    FeatureMap,
+    NumericFeature,
+)
 from protocol.hypotheses import UNIT_COST, Constant, Mlp
 from protocol.partitions import (
     PARTITION_KINDS,
@@ -30,7 +39,7 @@ from protocol.partitions import (
     TreeLeaves,
     nearest_centre,
 )
-from protocol.partitions.grid_edges import COMPARISON_COST
+from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
 from protocol.plans import PlannedQuery
@@ -168,7 +177,8 @@ def test_threads_give_each_record_its_cell(kind, monkeypatch):
     @settings(deadline=None, max_examples=20)
     def holds(case):
         partition, records = case
-        assert np.array_equal(workloads._cells(partition, records), partition.cells(records))
+        (codes,) = workloads.encode_workload((partition,), records).groups
+        assert np.array_equal(codes >> 1, partition.cells(records))
 
     holds()
 
@@ -404,7 +414,7 @@ def test_a_tree_needs_a_lawful_map():
 def test_a_chain_is_refused_beyond_the_depth_and_costs_its_depth_below():
     deepest = chain(MOST_DEPTH)
     deepest.check(SCHEMA, "here")
-    assert deepest.multiply_adds() == COORDINATE_COST * MAP.width + LEVEL_COST * MOST_DEPTH
+    assert deepest.multiply_adds() == MAP.multiply_adds() + LEVEL_COST * MOST_DEPTH
     assert_bad(chain(MOST_DEPTH + 1), "here.nodes")
     assert_bad(chain(100_000), "here.nodes")
     records = Records(SCHEMA, np.array([[0.0, 0.0]]), np.array([[0]], np.int16))
@@ -412,8 +422,8 @@ def test_a_chain_is_refused_beyond_the_depth_and_costs_its_depth_below():
 
 
 def test_the_deepest_leaf_decides_what_a_tree_costs():
-    assert tree(*GOOD_TREE).multiply_adds() == COORDINATE_COST * MAP.width + 2 * LEVEL_COST
-    assert tree((0, 0, -1, -2)).multiply_adds() == COORDINATE_COST * MAP.width + LEVEL_COST
+    assert tree(*GOOD_TREE).multiply_adds() == MAP.multiply_adds() + 2 * LEVEL_COST
+    assert tree((0, 0, -1, -2)).multiply_adds() == MAP.multiply_adds() + LEVEL_COST
 
 
 @given(st.binary(min_size=16, max_size=80))
@@ -436,12 +446,20 @@ def test_a_mutated_tree_that_passes_still_places_every_record(changes):
 
 
 def test_work_counts_the_map_and_every_search():
-    assert BINS.multiply_adds() == COMPARISON_COST
-    assert ProductBins(BINS, BINS).multiply_adds() == 2 * COMPARISON_COST
-    maps = COORDINATE_COST * MAP.width
-    assert ScoreBins(NETWORK, (0.0,)).multiply_adds() == NETWORK.multiply_adds() + COMPARISON_COST
+    one = COLUMN_COST + COMPARISON_COST
+    assert BINS.multiply_adds() == one
+    assert ProductBins(BINS, BINS).multiply_adds() == 2 * one
+    assert ScoreBins(NETWORK, (0.0,)).multiply_adds() == NETWORK.multiply_adds() + one
     edges = ((0.0,), tuple(map(float, range(1000))))
-    assert ProjectionBins.of(MAP, np.ones((2, 4)), edges).multiply_adds() == maps + 8 + 11 * COMPARISON_COST
+    searches = one + COLUMN_COST + 10 * COMPARISON_COST
+    assert ProjectionBins.of(MAP, np.ones((2, 4)), edges).multiply_adds() == MAP.multiply_adds() + 8 + searches
+
+
+def test_the_work_of_a_map_counts_numbers_categories_and_their_coordinates():
+    number, category = MAP.features
+    assert MAP.multiply_adds() == MAP_COST + COORDINATE_COST + CATEGORY_COST + HOT_COST * 3
+    assert FeatureMap((number,) * 7).multiply_adds() == MAP_COST + COORDINATE_COST * 7
+    assert FeatureMap((category,) * 5).multiply_adds() == MAP_COST + 5 * (CATEGORY_COST + HOT_COST * 3)
 
 
 def test_work_counts_the_units_of_narrow_networks():
@@ -451,7 +469,7 @@ def test_work_counts_the_units_of_narrow_networks():
     network = Mlp.of(line, layers)
     products = network.parameter_count() + line.multiply_adds()
     assert network.multiply_adds() == products + UNIT_COST * 4096
-    assert ScoreBins(network, ()).multiply_adds() == network.multiply_adds() + COMPARISON_COST
+    assert ScoreBins(network, ()).multiply_adds() == network.multiply_adds() + COLUMN_COST + COMPARISON_COST
 
 
 def test_a_wide_map_does_not_make_blocks_of_a_few_records():

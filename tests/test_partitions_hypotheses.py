@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
-from protocol.feature_map import COORDINATE_COST, MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
+from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
-from protocol.partitions.grid_edges import COMPARISON_COST
-from protocol.partitions.nearest_centre import NEAREST_COST
+from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
+from protocol.partitions.nearest_centre import NEAREST_COST, TILE_COST
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, multiply_adds, read_body
 from protocol.queries.limits import Limits
@@ -124,7 +124,7 @@ def test_centres_on_the_rim_of_the_grid_are_fine():
         partition = NearestCentre(MAP, struct.pack("<8i", *[step] * 8))
         partition.check(SCHEMA, "here")
         assert partition.cell_count(SCHEMA) == 2
-        assert partition.multiply_adds() == COORDINATE_COST * MAP.width + 8 + 2 * NEAREST_COST
+        assert partition.multiply_adds() == MAP.multiply_adds() + 2 * (4 + 1) // 2 + 2 * NEAREST_COST + TILE_COST
 
 
 def test_centres_far_outside_are_clipped_where_they_are_made():
@@ -408,9 +408,10 @@ def test_a_constant_predicts_one_of_two_classes(predicted):
 
 def test_work_adds_up_over_the_workload_and_the_hypothesis():
     body = CountsBody((BINS, NearestCentre(MAP, bytes(32))), network((1, 4)))
-    maps = 2 * COORDINATE_COST * MAP.width
-    products = 8 + len(body.hypothesis.weights) // 4
-    assert multiply_adds(body) == COMPARISON_COST + 2 * NEAREST_COST + products + maps
+    maps = 2 * MAP.multiply_adds()
+    products = 2 * (4 + 1) // 2 + len(body.hypothesis.weights) // 4
+    centres = 2 * NEAREST_COST + TILE_COST
+    assert multiply_adds(body) == COLUMN_COST + COMPARISON_COST + centres + products + maps
 
 
 def test_every_kind_is_registered_under_its_tag():

@@ -29,7 +29,10 @@ from protocol.messages import Card, Release, StudyAccepted, StudyClosed
 from protocol.partitions import FeatureBins
 
 # five records: a single undeclared level is more than a tenth
-pytestmark = pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.dataset.StewardWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.dataset.StewardWarning"),
+    pytest.mark.filterwarnings("ignore:the declared round_size:curator_node.dataset.StewardWarning"),
+]
 
 CANARY = "canary-7f3a"
 HEADER = "patient,age,dose,sex,sick"

@@ -82,7 +82,9 @@ def held(rows, schema, *, most=1, cache_bytes=10**6):
     label = pl.Float64 if schema.label_bounds else pl.String
     columns = {"patient": pl.String, "age": pl.Float64, "dose": pl.Float64, "sex": pl.String, "sick": label}
     steward = msgspec.structs.replace(
-        steward_file(most=most, unit=most > 1), classes=schema.classes, label_bounds=schema.label_bounds
+        steward_file(most=most, unit=most > 1, round_size=None),
+        classes=schema.classes,
+        label_bounds=schema.label_bounds,
     )
     frame = pl.DataFrame(list(rows), schema=columns, orient="row")
     return PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=cache_bytes)

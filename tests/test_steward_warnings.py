@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from curator_fakes import UNIT_KEY, Learner, error_body, open_curator, plan_of, steward_file
 
+from curator_node import dataset
 from curator_node.dataset import PrivateDataset, StewardWarning
 from protocol.messages import Release, StudyAccepted
 
@@ -26,7 +27,10 @@ def heard(steward=None, **columns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         data = PrivateDataset(
-            pl.DataFrame({**GOOD, **columns}), steward or steward_file(), unit_key=UNIT_KEY, cache_bytes=10**6
+            pl.DataFrame({**GOOD, **columns}),
+            steward or steward_file(round_size=N),
+            unit_key=UNIT_KEY,
+            cache_bytes=10**6,
         )
     assert all(each.category is StewardWarning for each in caught)
     assert all(each.filename == __file__ for each in caught)
@@ -85,9 +89,35 @@ def test_an_attribute_that_is_missing_in_every_record_is_told_and_in_all_but_one
 
 def test_records_are_judged_before_units_are_bounded():
     one_unit = ["p"] * (N - 1) + ["q"]
-    texts, data = heard(steward_file(unit=True), patient=one_unit, age=mixed(200.0, 50.0, 5))
+    texts, data = heard(steward_file(unit=True, round_size=2), patient=one_unit, age=mixed(200.0, 50.0, 5))
     assert len(data._labels) == 2
     assert "'age'" in texts[0]
+
+
+@pytest.mark.parametrize("declared", [N // 2, N, 2 * N, None])
+def test_a_round_size_within_a_factor_of_two_is_no_news(declared):
+    assert heard(steward_file(round_size=declared))[0] == []
+
+
+@pytest.mark.parametrize("declared", [1, N // 2 - 1, 2 * N + 1, 2**40])
+def test_a_round_size_that_is_far_off_is_told_without_a_number(declared):
+    (text,) = heard(steward_file(round_size=declared))[0]
+    assert "round_size" in text
+    assert not any(letter.isdigit() for letter in text)
+
+
+def test_the_round_size_is_compared_with_the_records_that_count():
+    few = ["p"] * (N - 10) + list("abcdefghij")
+    assert heard(steward_file(unit=True, round_size=11), patient=few)[0] == []
+    (text,) = heard(steward_file(unit=True, round_size=N), patient=few)[0]
+    assert "records that count" in text
+
+
+def test_more_records_than_are_assumed_ask_for_a_round_size(monkeypatch):
+    monkeypatch.setattr(dataset, "ASSUMED_ROUND_SIZE", N - 1)
+    assert heard(steward_file(round_size=N))[0] == []
+    (text,) = heard(steward_file(round_size=None))[0]
+    assert "declare it" in text
 
 
 def test_no_value_and_no_number_is_told():

@@ -1,6 +1,8 @@
 """Encoded workloads count what a slow loop counts, whatever is grouped, kept or thrown out."""
 
+import gc
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_node import workloads
-from curator_node.workloads import StreamedWorkload, WorkloadCache, encode_workload
+from curator_node.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre, Partition
 from protocol.records import MISSING_CODE, Records
@@ -117,7 +119,7 @@ def test_at_most_one_byte_per_record_and_partition_of_up_to_128_cells():
     records = make_records(np.random.default_rng(3), 3_000, 6)
     for size in (1, 2, 10, 60, 127):
         partitions = tuple(bins(i, size) for i in range(6))
-        assert encode_workload(partitions, records).nbytes <= 3_000 * 6
+        assert sum(group.nbytes for group in encode_workload(partitions, records).groups) <= 3_000 * 6
 
 
 def test_counts_do_not_depend_on_the_grouping(monkeypatch):
@@ -142,6 +144,64 @@ def test_counts_do_not_depend_on_the_order_of_the_records():
     one = encode_workload(partitions, records).count(errors)
     other = encode_workload(partitions, records.take(order)).count(errors[order])
     assert np.array_equal(one, other)
+
+
+def kept(partitions, records) -> int:
+    """What a cache counts for a workload."""
+    return encode_workload(partitions, records).nbytes + KEY_BYTES
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(50, 10_000, 9), (50, 10_000, 300), (50, 10_000, 2), (1_000_000, 3, 200)])
+def test_what_the_cache_counts_is_the_memory_it_takes(n, m, k):
+    """Of few records the arrays' heads weigh more than their codes."""
+    records = make_records(np.random.default_rng(11), n, 2)
+    partitions = (bins(0, k),) * m
+    cache = WorkloadCache(records, 10**9)
+    cache.get((bins(1, 3),))
+    before = cache._bytes
+    gc.collect()
+    tracemalloc.start()
+    cache.get(partitions)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 0.8 * taken <= cache._bytes - before <= 1.2 * taken
+
+
+def test_several_threads_may_ask_the_cache(encodings):
+    records = make_records(np.random.default_rng(12), 200, 3)
+    asked = [(bins(index % 3, 2 + index % 5),) for index in range(15)]
+    errors = np.zeros(200, np.bool_)
+    expected = [encode_workload(partitions, records).count(errors) for partitions in asked]
+    cache = WorkloadCache(records, 4 * kept(asked[0], records))
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            counted = pool.map(lambda partitions: cache.get(partitions).count(errors), asked)
+            assert all(np.array_equal(one, other) for one, other in zip(counted, expected, strict=True))
+    assert cache._bytes == sum(workload.nbytes + KEY_BYTES for workload in cache._kept.values()) <= cache._most_bytes
+
+
+def test_threads_that_ask_for_the_same_workload_encode_it_once(encodings):
+    cache = WorkloadCache(make_records(np.random.default_rng(6), 20_000, 2), 10**6)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: cache.get((bins(0, 5),)), range(64)))
+    assert all(workload is found[0] for workload in found)
+    assert len(encodings.partitions) == 1
+
+
+@pytest.mark.parametrize("number", [2, 3, 7, 256])
+def test_classes_are_counted_alike_in_one_pass_or_in_several(number):
+    rng = np.random.default_rng(13)
+    records = make_records(rng, 80_000, 3)
+    partitions = (bins(0, 10), bins(1, 9), bins(2, 11), FeatureBins("c", ()), bins(1, 300), bins(0, 1))
+    classes = rng.integers(0, number, 80_000).astype(np.uint8)
+    counted = encode_workload(partitions, records).count_classes(classes, number)
+    expected = []
+    for partition in partitions:
+        table = np.zeros((partition.cell_count(records.schema), number), np.int64)
+        np.add.at(table, (partition.cells(records), classes), 1)
+        expected.append(table)
+    assert np.array_equal(counted, np.concatenate(expected))
 
 
 class Encodings:
@@ -180,7 +240,7 @@ def test_workloads_that_differ_in_one_edge_or_in_order_are_told_apart(encodings)
 def test_the_least_recently_used_workload_goes_first(encodings):
     records = make_records(np.random.default_rng(7), 100, 3)
     a, b, c = ((bins(index, 5),) for index in range(3))
-    cache = WorkloadCache(records, 2 * encode_workload(a, records).nbytes)
+    cache = WorkloadCache(records, 2 * kept(a, records))
     for partitions in (a, b, a, c):
         cache.get(partitions)
     assert encodings.partitions == [a, b, c]
@@ -191,11 +251,11 @@ def test_the_least_recently_used_workload_goes_first(encodings):
 
 
 def test_a_larger_workload_throws_out_as_many_as_its_bytes_need(encodings):
-    records = make_records(np.random.default_rng(8), 100, 3)
+    records = make_records(np.random.default_rng(8), 10_000, 3)
     a, b, c = ((bins(index, 5),) for index in range(3))
     wide = (bins(0, 200),)
-    assert encode_workload(wide, records).nbytes == 2 * encode_workload(a, records).nbytes == 200
-    cache = WorkloadCache(records, 300)
+    assert kept(wide, records) - kept(a, records) == 10_000
+    cache = WorkloadCache(records, 2 * kept(a, records) + 10_000)
     for partitions in (a, b, c, wide, c, wide):
         cache.get(partitions)
     assert encodings.partitions == [a, b, c, wide]
@@ -207,7 +267,7 @@ def test_a_larger_workload_throws_out_as_many_as_its_bytes_need(encodings):
 def test_a_workload_larger_than_the_cache_is_counted_and_throws_nothing_out(encodings):
     records = make_records(np.random.default_rng(9), 100, 2)
     small, wide = (bins(0, 5),), (bins(0, 200),)
-    cache = WorkloadCache(records, 150)
+    cache = WorkloadCache(records, kept(small, records) + 50)
     cache.get(small)
     streamed = cache.get(wide)
     assert isinstance(streamed, StreamedWorkload)
@@ -233,7 +293,7 @@ def test_a_streamed_workload_holds_one_group_at_a_time():
 @settings(max_examples=30, deadline=None)
 @given(
     asked=st.lists(st.integers(0, 4), min_size=1, max_size=20),
-    most_bytes=st.sampled_from([0, 60, 130, 250, 10**6]),
+    most_bytes=st.sampled_from([0, 700, 1_100, 2_000, 10**6]),
 )
 def test_results_do_not_depend_on_what_the_cache_holds(asked, most_bytes):
     rng = np.random.default_rng(10)

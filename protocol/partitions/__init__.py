@@ -41,7 +41,10 @@ class AnyPartition(Protocol):
         """Number of cells k."""
 
     def multiply_adds(self) -> int:
-        """Multiply-adds needed per record."""
+        """Work per record, in the unit of `protocol.work`; of a checked partition."""
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing it, in the same unit; of a checked partition."""
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record: (n,) in 0 .. k-1, a function of that record and the partition alone."""

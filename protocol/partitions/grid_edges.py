@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS
 from protocol.refusals import RefusalCode
+from protocol.work import CALL_ONCE
 
 PRODUCT_STEPS = STEPS * STEPS
 """Steps per unit of a product of two grid numbers: 2^24."""
 MOST_EDGE = 2.0**27
 """Beyond every logit (below 2^26 + 2^6) and every projection (at most 2^25); 2^51 steps, exact in float64."""
+COLUMN_COST = 200
+"""Work (see `protocol.work`) of reading a value and writing its bin."""
 COMPARISON_COST = 200
-"""A comparison of a binary search, where the edges are many, takes as long as this many multiply-adds."""
+"""A comparison of a binary search, where the edges are many and no branch can be foretold."""
+EDGES_ONCE = 20 * CALL_ONCE
+EDGE_ONCE = 3_000
+"""Reading and checking a tuple of edges, and each edge: a float of Python's own."""
 
 GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
 """Edges e_1 < ... < e_b in units; b + 1 bins, bin j holding e_j <= v < e_{j+1} after rounding to steps of 2^-24."""
@@ -24,6 +30,8 @@ GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
 
 def check_edges(edges: Sequence[float], field: str) -> None:
     """Raise RemoteProtocolError(BAD_QUERY) unless the edges are within +-2^27 and rise by a step of 2^-24 or more."""
+    if not edges:
+        return
     given = np.asarray(edges, np.float64)
     # A NaN fails the comparison as well.
     if not (np.abs(given) <= MOST_EDGE).all() or not (np.diff(_steps(edges)) > 0).all():
@@ -42,8 +50,13 @@ def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp
 
 
 def search_cost(edges: Sequence[float]) -> int:
-    """What a binary search among the edges costs for one value, in multiply-adds of a matrix product."""
-    return COMPARISON_COST * max(1, len(edges).bit_length())
+    """Work of a binary search among the edges for one value."""
+    return COLUMN_COST + COMPARISON_COST * max(1, len(edges).bit_length())
+
+
+def search_once(edges: Sequence[float]) -> int:
+    """Work of reading, checking and preparing the edges."""
+    return EDGES_ONCE + EDGE_ONCE * len(edges)
 
 
 def _steps(edges: Sequence[float]) -> NDArray[np.float64]:

@@ -16,11 +16,15 @@ from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_TILE = 1024
 """Centres compared at once; of more, the best of each such tile."""
-NEAREST_COST = 10
-"""Writing and comparing one number takes about as long as this many multiply-adds of a matrix product."""
+NEAREST_COST = 20
+"""Work (see `protocol.work`) of writing and comparing the product with one centre."""
+TILE_COST = 1_500
+"""Finding the best of a tile: several passes over the records, whose first steps cost most where centres are few."""
+CENTRES_ONCE = 40 * CALL_ONCE
 
 
 class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_unknown_fields=True):
@@ -57,9 +61,18 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         return len(self.centres) // (4 * self.features.width)
 
     def multiply_adds(self) -> int:
-        """What one record costs: the map, a product of k x width, and a comparison of k numbers."""
+        """Work of one record: the map, a product of k x (width + 1), and a comparison of k numbers, tile by tile.
+
+        The product is one of large matrices or a small part of the work, so two multiply-adds count as one.
+        """
         entries = len(self.centres) // 4
-        return self.features.multiply_adds() + entries + NEAREST_COST * (entries // self.features.width)
+        count = entries // self.features.width
+        comparing = NEAREST_COST * count + TILE_COST * math.ceil(count / MOST_TILE)
+        return self.features.multiply_adds() + (entries + count) // 2 + comparing
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing map and centres."""
+        return self.features.multiply_adds_once() + CENTRES_ONCE + BYTE_ONCE * len(self.centres)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The nearest centre of each record, shape (n,)."""

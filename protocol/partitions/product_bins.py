@@ -28,8 +28,12 @@ class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknow
         return self.first.cell_count(schema) * self.second.cell_count(schema)
 
     def multiply_adds(self) -> int:
-        """Comparisons per record, counted as multiply-adds, and one to join the two bins."""
+        """Work of both searches for one record; joining the two bins takes no more than writing them."""
         return self.first.multiply_adds() + self.second.multiply_adds()
+
+    def multiply_adds_once(self) -> int:
+        """Work of preparing both."""
+        return self.first.multiply_adds_once() + self.second.multiply_adds_once()
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record, shape (n,): comparisons and whole numbers only, hence exact."""

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap, to_grid
-from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost
+from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost, search_once
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+from protocol.work import BYTE_ONCE
 
 MOST_DIRECTIONS = 16
 MOST_CELLS = 2**31
@@ -70,8 +71,13 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
         return math.prod(len(edges) + 1 for edges in self.edges)
 
     def multiply_adds(self) -> int:
-        """Multiply-adds per record: r x width, the map, and a binary search for each direction."""
+        """Work of one record: r x width, the map, and a binary search for each direction."""
         return len(self.directions) // 4 + self.features.multiply_adds() + sum(map(search_cost, self.edges))
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing map, directions and edges."""
+        bins_once = sum(map(search_once, self.edges))
+        return self.features.multiply_adds_once() + BYTE_ONCE * len(self.directions) + bins_once
 
     def projections(self, records: Records) -> NDArray[np.float64]:
         """Exact projections in steps of 2^-24: (n, r) float64 holding whole numbers."""

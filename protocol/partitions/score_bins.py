@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.hypotheses import Mlp
-from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost
+from protocol.partitions.grid_edges import GridEdges, bins, check_edges, search_cost, search_once
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -33,8 +33,12 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
         return len(self.edges) + 1
 
     def multiply_adds(self) -> int:
-        """What the network and a binary search cost for one record, in multiply-adds."""
+        """Work of the network and of a binary search for one record."""
         return self.hypothesis.multiply_adds() + search_cost(self.edges)
+
+    def multiply_adds_once(self) -> int:
+        """Work of preparing both."""
+        return self.hypothesis.multiply_adds_once() + search_once(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The bin of each record's exact logit, shape (n,)."""

@@ -14,12 +14,17 @@ from protocol.feature_map import MOST_COORDINATE, STEPS, FeatureMap
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+from protocol.work import CALL_ONCE
 
 MOST_NODES = 500_000
 MOST_DEPTH = 64
 """Most splits between the root and a leaf: a chain of nodes cannot make every record walk through all of them."""
 LEVEL_COST = 300
-"""One level of one record takes a few scattered reads, about as long as this many multiply-adds of a matrix product."""
+"""Work (see `protocol.work`) of one level of one record: a few scattered reads."""
+TREE_ONCE = 40 * CALL_ONCE
+LEVEL_ONCE = 10 * CALL_ONCE
+NODE_BYTE_ONCE = 200
+"""A node is sorted and looked up, not only copied."""
 NODE_BYTES = 16
 
 
@@ -57,8 +62,13 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
         return len(self.nodes) // NODE_BYTES + 1
 
     def multiply_adds(self) -> int:
-        """What placing one record costs, in multiply-adds: the map, and a step for each level of the tree."""
+        """Work of placing one record: the map, and a step for each level of the tree."""
         return self.features.multiply_adds() + LEVEL_COST * _depth(self.table)
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing map and nodes."""
+        levels = LEVEL_ONCE * _depth(self.table)
+        return self.features.multiply_adds_once() + TREE_ONCE + levels + NODE_BYTE_ONCE * len(self.nodes)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The leaf of each record's point, shape (n,)."""

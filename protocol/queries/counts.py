@@ -6,7 +6,7 @@ records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism
 """
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,14 +15,42 @@ from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import PlannedQuery
-from protocol.queries.limits import Limits
+from protocol.queries.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
 from protocol.schema import Schema
+from protocol.work import CALL_ONCE
 
 _PAIR = 2
 """A limit of cells is one of pairs of numbers: kinds with more numbers per cell have fewer cells."""
+
+
+RECORD_COST = 300
+"""Work of a record that no partition has: its label, its error, its steps."""
+COUNT_COST = 150
+"""Joining a record's cell to those of its group, and counting it: a scattered write."""
+CLASS_COST = 350
+"""The same by class: with many classes a group is counted in several passes."""
+SUM_COST = 250
+"""The same where amounts are added up, in two columns."""
+QUERY_ONCE = 1_000 * CALL_ONCE
+"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+PARTITION_ONCE = 10 * CALL_ONCE
+"""Taking a partition's counts out of those of its group."""
+EASY_SCALE = 2
+NOISE_ONCE = 150_000
+"""A number of OpenDP's exact discrete Laplace noise, written into the reply: 8 to 15 microseconds at every scale from
+2 to 2^32."""
+SMALL_SCALE_NOISE_ONCE = 300_000
+"""Below a scale of 2 it rejects more: up to 29 microseconds from 1/2^32 on."""
+RELEASE_FRAME_BYTES = 22
+"""A map of two, its keys, and the longest head of either value."""
+
+MOST_PARTITIONS = 100_000
+"""Most partitions of a body, whatever a curator allows."""
+
+MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
 
 
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,9 +61,21 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     less noise in an error, at the same cost.
     """
 
-    partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=100_000)]
+    partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
     hypothesis: Hypothesis | None
-    most_squared_error: Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)] | None = None
+    most_squared_error: MostSquaredError | None = None
+
+
+_PARTITION: Any = Partition
+_HYPOTHESIS: Any = Hypothesis | None
+
+
+class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A CountsBody whose parts are not yet read: a long body may be refused for its first ones."""
+
+    partitions: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
+    hypothesis: msgspec.Raw
+    most_squared_error: MostSquaredError | None = None
 
 
 class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,33 +121,39 @@ def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits
     Raises:
         RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
     """
-    body = decode(data, CountsBody, limit=limits.message_bytes, field="body")
-    if len(body.partitions) != planned.partitions:
+    outline = decode(data, _Outline, limit=limits.message_bytes, field="body")
+    if len(outline.partitions) != planned.partitions:
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
     kind = RELEASE_KINDS[planned.release]
     if reason := misfit(planned, schema):
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "plan.queries.release", reason)
+    hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
     wanted = kind.wants_hypothesis
-    if wanted is not None and wanted != (body.hypothesis is not None):
+    if wanted is not None and wanted != (hypothesis is not None):
         limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
-    if body.most_squared_error is not None and planned.release != "squared_error":
+    if outline.most_squared_error is not None and planned.release != "squared_error":
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
-    for index, partition in enumerate(body.partitions):
+    columns = kind.columns(schema)
+    most_cells = limits.cells * _PAIR // max(columns, _PAIR)
+    cells = 0
+    partitions = []
+    for index, raw in enumerate(outline.partitions):
+        partition: Partition = decode(bytes(raw), _PARTITION, field="body")
         where = f"body.partitions[{index}]"
         if isinstance(partition, ScoreBins):
             _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
+        cells += partition.cell_count(schema)
+        if cells > most_cells:
+            # Before the check, which takes time in the number of cells.
+            numbers = f" of {columns} numbers" if columns > _PAIR else ""
+            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
         partition.check(schema, where)
-    cells = sum(partition.cell_count(schema) for partition in body.partitions)
-    columns = kind.columns(schema)
-    most_cells = limits.cells * _PAIR // max(columns, _PAIR)
-    if cells > most_cells:
-        numbers = f" of {columns} numbers" if columns > _PAIR else ""
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
-    if body.hypothesis is not None:
-        _check_parameters(body.hypothesis, limits, "body.hypothesis")
-        body.hypothesis.check(schema, "body.hypothesis")
-    return body
+        partitions.append(partition)
+    if hypothesis is not None:
+        _check_parameters(hypothesis, limits, "body.hypothesis")
+        hypothesis.check(schema, "body.hypothesis")
+    return CountsBody(tuple(partitions), hypothesis, outline.most_squared_error)
 
 
 def _check_parameters(hypothesis: Hypothesis, limits: Limits, field: str) -> None:
@@ -116,9 +162,39 @@ def _check_parameters(hypothesis: Hypothesis, limits: Limits, field: str) -> Non
 
 
 def multiply_adds(body: CountsBody) -> int:
-    """Multiply-adds per record that answering `body` takes."""
+    """Work per record of the workload and of the hypothesis alone, counting not among it."""
     hypothesis = body.hypothesis.multiply_adds() if body.hypothesis is not None else 0
     return hypothesis + sum(partition.multiply_adds() for partition in body.partitions)
+
+
+def work(body: CountsBody, planned: PlannedQuery, schema: Schema, round_size: int | None) -> int:
+    """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`.
+
+    It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
+
+    Args:
+        body: a checked one.
+        planned: its planned query.
+        schema: of the card.
+        round_size: of the card; None stands for `ASSUMED_ROUND_SIZE`.
+    """
+    kind = RELEASE_KINDS[planned.release]
+    counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
+    per_record = RECORD_COST + multiply_adds(body) + counting * len(body.partitions)
+    once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
+    once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
+    noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
+    once += noise * _cells(body, schema) * kind.columns(schema)
+    return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
+
+
+def release_bytes(body: CountsBody, planned: PlannedQuery, schema: Schema) -> int:
+    """Most bytes of the encoded release of a checked body; the receipt and the envelope around it not among them."""
+    return RELEASE_FRAME_BYTES + 8 * _cells(body, schema) * RELEASE_KINDS[planned.release].columns(schema)
+
+
+def _cells(body: CountsBody, schema: Schema) -> int:
+    return sum(partition.cell_count(schema) for partition in body.partitions)
 
 
 def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> bytes:
@@ -128,7 +204,7 @@ def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: S
         RemoteProtocolError: not a CountsRelease, or not of the asked shape.
     """
     release = decode(data, CountsRelease, field="release")
-    cells = sum(partition.cell_count(schema) for partition in body.partitions)
+    cells = _cells(body, schema)
     kind = RELEASE_KINDS[planned.release]
     columns = kind.columns(schema)
     payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import msgspec
 
-ASSUMED_ROUND_SIZE = 10_000
-"""Stands in for an undeclared round size where work is bounded; never the true number of records."""
+ASSUMED_ROUND_SIZE = 1_000_000
+"""Stands in for an undeclared round size where work is bounded; never the true number of records. A curator of as many
+is safe without a word of its steward's; one of fewer allows more work where it declares them."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -20,7 +21,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             are released per cell, proportionately fewer.
         partitions: most partitions of a workload.
         parameters: most parameters of a hypothesis.
-        multiply_adds: most multiply-adds of a query over the declared round size.
+        multiply_adds: most work of a query over the declared round size, in the unit of `protocol.work`; the default
+            is five seconds of one core.
         message_bytes: longest message read.
     """
 
@@ -41,7 +43,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def work(multiply_adds: int, round_size: int | None) -> int:
-    """Multiply-adds of a query over the declared round size; a curator bounds it, a learner can compute it first.
+    """Work of a query over the declared round size; a curator bounds it, a learner can compute it first.
 
     Args:
         multiply_adds: per record.
