@@ -51,6 +51,7 @@ TIGHT = {
     "refusals_per_study": 3,
     "refusals_per_day": 12,
     "requests_per_day": 40,
+    "reply_bytes": 2**20,
     "reservation_seconds": 300,
 }
 
