@@ -15,6 +15,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "timing",
     "solvers",
     "label_model",
     "networks",
