@@ -16,6 +16,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "timing",
     "solvers",
     "label_model",
     "networks",

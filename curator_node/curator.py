@@ -179,7 +179,7 @@ class Curator:
         with self._lock:
             now = self._clock()
             self._ledger.refresh(now)
-            if identity in self._ledger.account.answers:
+            if self._ledger.known(identity) and identity not in self._ledger.account.owed:
                 return self._settled(self._ledger.reply(identity))
             self._check_remembered(identity)
             if limit := self._meter.admit(StudyKey(message.sender, message.study), now, self.policy):
@@ -332,12 +332,12 @@ class Curator:
         if not message.newest_receipt:
             return
         try:
-            suspect = self._receipts.suspect(message.newest_receipt, self._ledger.account)
+            suspect = self._receipts.suspect(message.newest_receipt, self._ledger)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
         if suspect is not None:
             note = (
-                f"ledger entry {suspect.position.index} of a receipt of learner {suspect.learner.hex()} is missing: "
+                f"the ledger lacks the entry, or the answer, of a receipt of learner {suspect.learner.hex()}: "
                 "rolled back or edited"
             )
             self._ledger.halt(now, note, suspect=suspect)

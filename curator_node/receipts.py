@@ -2,10 +2,11 @@
 
 import math
 
-from curator_node.ledger import Account, Owed
+from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed
+from curator_node.ledger.branches import holds
 from curator_node.ledger.entries import Suspect
 from curator_node.ledger.sealing import Sealer
-from protocol.envelopes import SigningKey, open_receipt, seal_receipt
+from protocol.envelopes import SigningKey, open_envelope, open_receipt, seal_receipt
 from protocol.messages import NO_DIGEST, Receipt
 from protocol.rationals import amount, parse_amount, shorten
 
@@ -50,14 +51,31 @@ class Receipts:
         )
         return seal_receipt(receipt, self._key, label=self._label)
 
-    def suspect(self, data: bytes, account: Account) -> Suspect | None:
-        """What a receipt proves to be missing from the chain; None where the chain holds it, or it was acknowledged.
+    def suspect(self, data: bytes, ledger: Ledger) -> Suspect | None:
+        """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
+
+        A receipt leaves inside a stored reply. So where its request has no reply, or another one, the reply was lost.
 
         Raises:
             RemoteProtocolError: this curator did not sign the receipt.
         """
         receipt = open_receipt(data, self._key.public, label=self._label)
         position = self._sealer.open(receipt.position, receipt.request)
-        if account.knows(position):
+        suspect = Suspect(position, receipt.learner, amount(parse_amount(receipt.spent_by_learner)), receipt.request)
+        account = ledger.account
+        if suspect in account.acknowledged:
             return None
-        return Suspect(position, receipt.learner, amount(parse_amount(receipt.spent_by_learner)))
+        if holds(position, account.hashes):
+            return None if receipt.request in account.lost or _is_kept(data, receipt, ledger) else suspect
+        return None if account.knows(position) else suspect
+
+
+def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:
+    """Whether a receipt is that of its request's reply; a reply that is gone cannot be compared."""
+    if receipt.request not in ledger.account.answers:
+        return False
+    try:
+        _, reply = open_envelope(ledger.reply(receipt.request))
+    except AnswerGoneError:
+        return True
+    return getattr(reply, "receipt", b"") == data

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from curator_node.ledger import Account, Ledger
+from curator_node.ledger.account import Restored
 from curator_node.ledger.checks import Finding, check
-from curator_node.ledger.entries import Entry, EntryKind, Suspect
+from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, is_sqlite, read_only_url, sqlite_url
@@ -181,7 +182,7 @@ def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: st
         found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
     finally:
         ledger.close()
-    lines = [_restored(*item) for item in found]
+    lines = [_restored(item) for item in found]
     if restored:
         lines.append(f"entered as spent by {learner[:16]}: {amount}")
     return [*lines, LOWER_BOUND]
@@ -198,11 +199,14 @@ def public_key(text: str, what: str) -> bytes:
     return key
 
 
-def _restored(suspect: Suspect, total: Fraction, own: Fraction) -> str:
-    if suspect.learner == NOBODY:
-        return f"entered as spent over all learners: {_written(total)}, by this curator's own mark"
-    whose = suspect.learner.hex()[:16]
-    return f"entered as spent over all learners: {_written(total)}, of it by {whose}: {_written(own)}, by its receipt"
+def _restored(item: Restored) -> str:
+    suspect = item.suspect
+    if suspect.position is None:
+        return "a mark was missing: what was lost with it, if anything, is not known"
+    how = "this curator's own mark" if suspect.learner == NOBODY else f"a receipt of {suspect.learner.hex()[:16]}"
+    text = f"entered as spent over all learners: {_written(item.total)}, by {how}"
+    own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
+    return text + "".join(f"; of it by {learner.hex()[:16]}: {_written(spent)}" for learner, spent in own.items())
 
 
 def _written(total: Fraction) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
-from protocol.hypotheses import Constant, Mlp
+from protocol.hypotheses import HYPOTHESIS_KINDS, Constant, Mlp
 from protocol.messages import (
     SEALED_BYTES,
     Card,
@@ -34,6 +35,7 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan, PlannedQuery
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational, amount
@@ -225,9 +227,18 @@ def partitions_of(schema):
     return st.one_of([PARTITIONS[kind](schema) for kind in PARTITION_KINDS])
 
 
+def constants_of(schema):
+    """Both constants."""
+    return st.builds(Constant, predicted=st.sampled_from([0, 1]))
+
+
+HYPOTHESES = {"constant": constants_of, "mlp": mlps_of}
+"""As PARTITIONS."""
+
+
 def hypotheses_of(schema):
-    """Hypotheses of every kind."""
-    return st.one_of(st.builds(Constant, predicted=st.sampled_from([0, 1])), mlps_of(schema))
+    """Hypotheses of every registered kind."""
+    return st.one_of([HYPOTHESES[kind](schema) for kind in HYPOTHESIS_KINDS])
 
 
 @st.composite
@@ -264,6 +275,40 @@ def bodies(draw):
 def releases():
     """Bodies of a release of `counts`."""
     return st.builds(CountsRelease, counts=st.binary(max_size=24), ratios=st.binary(max_size=16))
+
+
+@st.composite
+def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses=None):
+    """(planned query, encoded body) of `counts`, lawful under a schema; of every release kind that fits it unless told.
+
+    For units of one record each costs 1/2, 1/3, 1/4 or 1/10.
+    """
+    fitting = [name for name, kind in RELEASE_KINDS.items() if kind.private and kind.fits(schema)]
+    name = release or draw(st.sampled_from(fitting))
+    kind = RELEASE_KINDS[name]
+    steps = draw(st.sampled_from([1, 2, 100])) if kind.of_steps else 1
+    workload = draw(st.lists(partitions_of(schema) if partitions is None else partitions, min_size=1, max_size=3))
+    planned = PlannedQuery(
+        kind="counts",
+        release=name,
+        partitions=len(workload),
+        scale=Rational.of(Fraction(len(workload) * steps * draw(st.sampled_from([2, 3, 4, 10])))),
+        steps=steps,
+    )
+    wanted = draw(st.booleans()) if kind.wants_hypothesis is None else kind.wants_hypothesis
+    hypothesis = draw(hypotheses_of(schema) if hypotheses is None else hypotheses) if wanted else None
+    # A bound that the steps do not divide, too: errors are then rounded.
+    most = draw(st.sampled_from([None, 2**20, 3])) if name == "squared_error" else None
+    return planned, encode(CountsBody(tuple(workload), hypothesis, most))
+
+
+QUERIES = {"counts": counts_queries_of}
+"""What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
+
+
+def queries_of(schema, **told):
+    """Lawful queries of every registered kind."""
+    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)

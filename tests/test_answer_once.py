@@ -21,7 +21,7 @@ from curator_fakes import (
     plan_of,
     policy,
 )
-from test_attacks import header, proposal, query, refused
+from test_attacks import THIRTIETH, header, proposal, query, refused
 
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.entries import decode_entry
@@ -114,6 +114,46 @@ def test_a_mark_that_cannot_be_written_holds_the_answer_back():
     MARKS[store].write = write
     assert isinstance(learner.ask(), Release)
     assert kinds(curator).count("charge") == 1
+
+
+def answered_and_put_back(*, mark):
+    """A query's charge is in the chain, its answer was sent and is lost; with `mark` the mark was put back as well."""
+    store = MemoryStore()
+    learner = opened(open_curator(store))
+    kept = MARKS[store].read()
+    learner.query()
+    store._rows.pop()
+    store._replies.pop(digest_of(learner.session.transcript.envelopes[-2]))
+    if mark:
+        MARKS[store].write(kept)
+    curator = learner.curator = open_curator(store, noise=CountingNoise())
+    return curator, learner, learner.session.transcript.envelopes[-2]
+
+
+def test_an_answer_that_a_rollback_took_is_never_drawn_again_before_or_after_the_steward_acts():
+    curator, learner, sent = answered_and_put_back(mark=False)
+    assert curator._ledger.account.halted
+    assert message_of(curator.handle(sent)).code == RefusalCode.ANSWER_GONE
+    curator._ledger.resume(NOW, note="a test")
+    assert message_of(curator.handle(sent)).code == RefusalCode.ANSWER_GONE
+    assert curator._noise.draws == 0
+    assert curator._ledger.account.total_spent == THIRTIETH
+    again = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
+    assert isinstance(message_of(curator.handle(again)), StudyAccepted), "the receipt has nothing more to tell"
+
+
+def test_an_answer_that_was_drawn_twice_is_entered_twice_when_a_receipt_shows_it():
+    """Ledger and mark were put back together: nobody could know. The lost answer's receipt tells."""
+    curator, learner, sent = answered_and_put_back(mark=True)
+    assert not curator._ledger.account.halted
+    assert isinstance(message_of(curator.handle(sent)), Release)
+    assert curator._noise.draws == 1
+    shown = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
+    assert message_of(curator.handle(shown)).code == RefusalCode.LEDGER_ROLLED_BACK
+    assert [item.total for item in curator._ledger.resume(NOW, note="a test")] == [THIRTIETH]
+    assert curator._ledger.account.total_spent == curator._ledger.account.spent[key("ann").public] == 2 * THIRTIETH
+    assert isinstance(message_of(curator.handle(shown)), StudyAccepted)
+    assert check(curator._ledger.store).findings == ()
 
 
 # final and retriable refusals

@@ -899,7 +899,7 @@ def test_rolled_back_ledger_is_found_by_the_curator_s_own_mark():
     curator, _, _ = rolled_back(mark=False)
     refused(curator, proposal(curator, name="bob"), RefusalCode.HALTED)
     found = curator._ledger.resume(NOW, note="the backup of Monday")
-    assert [(total, own) for _, total, own in found] == [(2 * THIRTIETH, 0)]
+    assert [item.total for item in found] == [2 * THIRTIETH]
     assert curator._ledger.account.total_spent == 3 * THIRTIETH
     assert isinstance(message_of(curator.handle(proposal(curator, name="bob"))), StudyAccepted)
 

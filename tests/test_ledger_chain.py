@@ -299,7 +299,7 @@ def test_a_ledger_put_back_to_an_older_state_halts_its_curator(file):
     assert ledger.account.halted
     assert ledger.account.suspects[0].position.index == 10
     found = ledger.resume(3, note="restored the backup of Monday")
-    assert [(total, own) for _, total, own in found] == [(THIRTIETH, 0)]
+    assert [item.total for item in found] == [THIRTIETH]
     assert ledger.account.total_spent == 2 * THIRTIETH
     ledger.settle()
     ledger.close()
@@ -363,7 +363,7 @@ def test_store_rolled_back_under_a_running_ledger_halts_it():
     ledger.refresh(0)
     assert ledger.account.halted
     assert kinds(store)[-2:] == ["start", "halt"]
-    assert [total for _, total, _ in ledger.resume(1)] == [THIRTIETH]
+    assert [item.total for item in ledger.resume(1)] == [THIRTIETH]
     assert ledger.account.total_spent == 2 * THIRTIETH
     assert load(store) == ledger.account
 
@@ -430,16 +430,21 @@ def grown(*, first, lost, starts=()):
 def halted_for(store, *suspects):
     ledger = opened_on(store)
     ledger.begin(TERMS, 0)
+    ledger.resume(0, note="a new process has no mark")
     for suspect in suspects:
         ledger.halt(0, "by a receipt", suspect=suspect)
     return ledger
+
+
+def amounts(item):
+    return item.total, item.by_learner[LEARNERS[0]]
 
 
 def test_what_a_lost_branch_spent_is_restored_once():
     store, positions = grown(first=5, lost=4)
     newest, older = positions[-1], positions[1]
     ledger = halted_for(store, Suspect(newest, LEARNERS[0], str(9 * THIRTIETH)))
-    assert ledger.resume(1)[0][1:] == (4 * THIRTIETH, 4 * THIRTIETH)
+    assert amounts(ledger.resume(1)[0]) == (4 * THIRTIETH, 4 * THIRTIETH)
     assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
     assert all(ledger.account.knows(position) for position in (older, newest, *positions))
 
@@ -451,7 +456,7 @@ def test_a_newer_receipt_of_the_same_branch_adds_only_what_is_new():
     assert ledger.account.total_spent == 6 * THIRTIETH
     assert not ledger.account.knows(positions[3])
     ledger.halt(1, "by a newer receipt", suspect=Suspect(positions[3], LEARNERS[0], str(9 * THIRTIETH)))
-    assert ledger.resume(2)[0][1:] == (3 * THIRTIETH, 3 * THIRTIETH)
+    assert amounts(ledger.resume(2)[0]) == (3 * THIRTIETH, 3 * THIRTIETH)
     assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
 
 
@@ -495,7 +500,7 @@ def test_a_position_of_an_unknown_ledger_restores_the_whole():
     other = MemoryStore()
     new_ledger(other)
     ledger = halted_for(other, Suspect(positions[0], LEARNERS[0], "1/10"))
-    assert ledger.resume(1)[0][1:] == (6 * THIRTIETH, Fraction(1, 10))
+    assert amounts(ledger.resume(1)[0]) == (6 * THIRTIETH, Fraction(1, 10))
 
 
 def test_less_than_was_lost_cannot_be_restored_even_by_the_key():
@@ -564,7 +569,7 @@ def test_a_process_that_was_copied_while_it_ran_is_not_trusted_to_have_one_branc
     fork = len(store.rows(0)) - 4 * 4 - 1
     assert found <= fork
     ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], "0"))
-    assert ledger.resume(1)[0][1] >= 6 * THIRTIETH
+    assert ledger.resume(1)[-1].total >= 6 * THIRTIETH
 
 
 def test_precedes_needs_the_same_start():

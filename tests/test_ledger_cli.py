@@ -140,7 +140,7 @@ def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_k
     assert "go together" in run(*arguments, "--learner", other, code=2).output
     assert "another curator's key" in run(*arguments[:3], "--key", _key(tmp_path), *arguments[5:], code=2).output
     output = run(*arguments, "--learner", other, "--restored", "1/7").output
-    assert "entered as spent over all learners: 7/15, of it by" in output.replace("\n", " ")
+    assert "entered as spent over all learners: 7/15, by a receipt of" in output.replace("\n", " ")
     told = json.loads(run("ledger", "show", path, "--json").stdout)
     assert told["learners"][LEARNERS[1].hex()]["spent"] == "1/4"
     assert told["learners"][other]["spent"] == "1/7"

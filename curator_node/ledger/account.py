@@ -1,10 +1,11 @@
 """What a ledger's entries add up to. No storage here."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, cast
 
-from curator_node.ledger.branches import STUB, holds, lost_amounts, position_at, precedes
+from curator_node.ledger.branches import STUB, holds, last_common, lost_amounts, position_at, precedes
 from curator_node.ledger.entries import (
     GENESIS,
     Entry,
@@ -92,12 +93,14 @@ class Owed:
         key: of its study.
         sequence: of the request.
         amount: reserved, charged or refunded by it.
+        charged: whether it was a charge.
     """
 
     index: int
     key: StudyKey
     sequence: int
     amount: Fraction
+    charged: bool
 
 
 @dataclass(frozen=True)
@@ -106,15 +109,30 @@ class Answer:
 
     Attributes:
         index: of the ANSWERED entry.
-        key: of its study.
+        owed: what it answers.
         reply: digest of the signed reply.
         size: bytes of it.
     """
 
     index: int
-    key: StudyKey
+    owed: Owed
     reply: bytes
     size: int
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a lost branch spent and its ledger does not show.
+
+    Attributes:
+        suspect: of the branch.
+        total: epsilon over all learners.
+        by_learner: of it, what is known to be a learner's own.
+    """
+
+    suspect: Suspect
+    total: Fraction
+    by_learner: Mapping[bytes, Fraction]
 
 
 @dataclass
@@ -136,12 +154,14 @@ class Account:
         ordinals: number of studies ever, by learner.
         owed: request digest -> what has no reply yet.
         answers: request digest -> its reply.
+        lost: digests of charged requests that may have been answered on a lost branch -> index of their charge; they
+            are never answered again.
         evicted: digests of requests whose replies are kept no more.
         kept: request digests of ended studies whose replies are kept, the study that ended first in front.
         kept_bytes: of all replies kept.
         halted: whether the curator has stopped.
-        suspects: positions that this ledger lacks and its steward has not seen.
-        acknowledged: those after which the steward resumed.
+        suspects: why it may have lost entries, as far as its steward has not seen it.
+        acknowledged: the same, after which the steward resumed.
     """
 
     head: bytes = GENESIS
@@ -159,6 +179,7 @@ class Account:
     ordinals: dict[bytes, int] = field(default_factory=dict)
     owed: dict[bytes, Owed] = field(default_factory=dict)
     answers: dict[bytes, Answer] = field(default_factory=dict)
+    lost: dict[bytes, int] = field(default_factory=dict)
     evicted: set[bytes] = field(default_factory=set)
     kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
     kept_bytes: int = 0
@@ -190,24 +211,54 @@ class Account:
 
     def knows(self, position: Position) -> bool:
         """Whether the chain holds a position, or its branch was lost and the steward has seen it."""
-        return holds(position, self.hashes) or any(precedes(position, s.position) for s in self.acknowledged)
+        seen = (suspect.position for suspect in self.acknowledged)
+        return holds(position, self.hashes) or any(other and precedes(position, other) for other in seen)
+
+    def took_effect(self, request: bytes) -> bool:
+        """Whether a request was accepted: it is owed a reply, has one, or may have had one on a lost branch."""
+        return request in self.owed or request in self.answers or request in self.lost
 
     def spent_at(self, learner: bytes, index: int) -> Fraction:
         """What a learner had spent at an entry."""
         return next((spent for at, spent in reversed(self.history.get(learner, ())) if at <= index), ZERO)
 
-    def lost(self) -> list[tuple[Suspect, Fraction, Fraction]]:
-        """What each suspect's branch spent and this chain does not show: (suspect, over all learners, by its learner).
-
-        In order; each is counted beyond those before it.
-        """
+    def restored(self) -> list[Restored]:
+        """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
         found = []
-        seen = list(self.acknowledged)
-        for suspect in sorted(self.suspects, key=lambda item: item.position.index):
-            own_at = self.history.get(suspect.learner, ())
-            found.append((suspect, *lost_amounts(suspect, self.hashes, self.totals, self.starts, own_at, seen)))
-            seen.append(suspect)
+        seen = [suspect for suspect in self.acknowledged if suspect.position]
+        for suspect in sorted(self.suspects, key=lambda item: item.position.index if item.position else -1):
+            found.append(self._restored(suspect, seen))
+            if suspect.position:
+                seen.append(suspect)
         return found
+
+    def _restored(self, suspect: Suspect, seen: list[Suspect]) -> Restored:
+        position = suspect.position
+        if position is None:
+            return Restored(suspect, ZERO, {})
+        before = [
+            (other.position, parse_amount(other.spent) if other.learner == suspect.learner else ZERO)
+            for other in seen
+            if other.position
+        ]
+        own_at = self.history.get(suspect.learner, ())
+        spent = parse_amount(suspect.spent)
+        total, own = lost_amounts(position, spent, self.hashes, self.totals, self.starts, own_at, before)
+        by_learner = {suspect.learner: own}
+        if not any(precedes(other, position) for other, _ in before):
+            for learner, cost in self._answered_twice(position):
+                by_learner[learner] = by_learner.get(learner, ZERO) + cost
+                total += cost
+        return Restored(suspect, total, by_learner)
+
+    def _answered_twice(self, position: Position) -> Iterator[tuple[bytes, Fraction]]:
+        """(learner, cost) of charges before the fork that were answered after it: perhaps on both branches."""
+        common = last_common(position, self.hashes, self.starts)
+        if common is None:
+            return
+        for answer in self.answers.values():
+            if answer.owed.charged and answer.owed.index <= common < answer.index:
+                yield answer.owed.key.learner, answer.owed.amount
 
     def check(self, entry: Entry) -> None:
         """Whether an entry may be the next one; nothing is changed.
@@ -246,9 +297,7 @@ class Account:
             case EntryKind.EVICT:
                 self._evict(entry)
             case EntryKind.HALT:
-                self.halted = True
-                if entry.suspect is not None:
-                    self.suspects.append(entry.suspect)
+                self._halt(entry)
             case EntryKind.RESUME:
                 self._resume(entry, amount)
         self.head = head
@@ -279,7 +328,7 @@ class Account:
             case EntryKind.RESUME:
                 if not self.halted:
                     return "resumes what was not halted"
-                lost = sum((total for _, total, _ in self.lost()), ZERO)
+                lost = sum((item.total for item in self.restored()), ZERO)
                 return "restores less than was lost" if amount < lost else ""
         return ""
 
@@ -311,7 +360,7 @@ class Account:
         return _complaint_of_step(study.state, entry) or repeated
 
     def _complaint_of_request(self, entry: Entry) -> str:
-        return "repeats a request" if entry.request in self.owed or entry.request in self.answers else ""
+        return "repeats a request" if self.took_effect(entry.request) else ""
 
     def _reserve(self, entry: Entry, amount: Fraction) -> None:
         key = _key(entry)
@@ -338,7 +387,7 @@ class Account:
     def _answered(self, entry: Entry) -> None:
         owed = self.owed.pop(entry.request)
         study = self.studies[owed.key]
-        self.answers[entry.request] = Answer(entry.index, owed.key, entry.reply, entry.size)
+        self.answers[entry.request] = Answer(entry.index, owed, entry.reply, entry.size)
         self.kept_bytes += entry.size
         self.kept.setdefault(owed.key, []).append(entry.request)
         if study.last_request == entry.request:
@@ -362,16 +411,24 @@ class Account:
             self.kept_bytes -= self.answers[request].size
             self.evicted.add(request)
 
+    def _halt(self, entry: Entry) -> None:
+        self.halted = True
+        if entry.suspect is not None:
+            self.suspects.append(entry.suspect)
+            for request in [request for request, owed in self.owed.items() if owed.charged]:
+                self.lost[request] = self.owed.pop(request).index
+
     def _resume(self, entry: Entry, amount: Fraction) -> None:
-        for suspect, total, of_learner in self.lost():
-            self._spend(suspect.learner, of_learner, total)
-            amount -= total
+        for item in self.restored():
+            for learner, own in item.by_learner.items():
+                self._spend(learner, own, ZERO)
         self._spend(entry.learner, parse_amount(entry.own), amount)
         self.acknowledged += self.suspects
         self.suspects, self.halted = [], False
 
     def _owe(self, entry: Entry, amount: Fraction) -> None:
-        self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount)
+        charged = entry.kind is EntryKind.CHARGE
+        self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount, charged)
 
     def _set_aside(self, learner: bytes, amount: Fraction) -> None:
         self.reserved[learner] = self.reserved.get(learner, ZERO) + amount

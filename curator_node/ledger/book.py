@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from curator_node.ledger.account import ZERO, Account, Answer, Owed, StudyAccount, StudyKey
+from curator_node.ledger.account import ZERO, Account, Owed, Restored, StudyAccount, StudyKey
 from curator_node.ledger.checks import load
 from curator_node.ledger.entries import (
     Entry,
@@ -162,7 +162,7 @@ class Ledger:
         marked = self._mark.read()
         self._start(terms, now)
         if marked is None:
-            self.halt(now, NO_MARK)
+            self.halt(now, NO_MARK, suspect=Suspect())
         else:
             self._hold_against(marked, now)
         self.settle()
@@ -337,7 +337,7 @@ class Ledger:
 
     def known(self, request: bytes) -> bool:
         """Whether a request has taken effect."""
-        return request in self.account.owed or request in self.account.answers
+        return self.account.took_effect(request)
 
     def reply(self, request: bytes) -> bytes:
         """The stored reply to an answered request, as the chain holds its digest.
@@ -345,7 +345,9 @@ class Ledger:
         Raises:
             AnswerGoneError: it was evicted, or the store lost or changed it; it is never drawn again.
         """
-        answer: Answer = self.account.answers[request]
+        if request in self.account.lost:
+            raise AnswerGoneError(self.account.lost[request], evicted=False)
+        answer = self.account.answers[request]
         if request in self.account.evicted:
             raise AnswerGoneError(answer.index, evicted=True)
         kept = self.store.reply(request)
@@ -381,7 +383,11 @@ class Ledger:
             self._append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
 
     def halt(self, now: int, note: str, *, suspect: Suspect | None = None) -> None:
-        """Stop reserving and charging until `resume`; `suspect` is a position that this ledger lacks."""
+        """Stop reserving and charging until `resume`.
+
+        With a `suspect`, the ledger may have lost entries. Then charged requests that have no reply in it may have had
+        one, and are never answered again.
+        """
 
         def decide(account: Account) -> Entry | None:
             seen = account.halted if suspect is None else suspect in account.suspects
@@ -389,9 +395,7 @@ class Ledger:
 
         self._append(decide, now)
 
-    def resume(
-        self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = ""
-    ) -> list[tuple[Suspect, Fraction, Fraction]]:
+    def resume(self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = "") -> list[Restored]:
         """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
 
         What the positions prove that it was halted for is entered by itself: each one's total over all learners less
@@ -405,16 +409,15 @@ class Ledger:
             note: why it is safe to go on.
 
         Returns:
-            (position, epsilon over all learners, epsilon of its learner) that were entered; empty where the ledger was
-            not halted.
+            What was entered for each suspect; empty where the ledger was not halted.
         """
-        found: list[tuple[Suspect, Fraction, Fraction]] = []
+        found: list[Restored] = []
 
         def decide(account: Account) -> Entry | None:
             if not account.halted:
                 return None
-            found[:] = account.lost()
-            total = restored + sum((lost for _, lost, _ in found), ZERO)
+            found[:] = account.restored()
+            total = restored + sum((item.total for item in found), ZERO)
             return self._entry(
                 EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note
             )

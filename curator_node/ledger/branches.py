@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from curator_node.ledger.entries import Position, Suspect
+from curator_node.ledger.entries import Position
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.messages import SEALED_BYTES
@@ -93,39 +93,37 @@ def precedes(earlier: Position, later: Position) -> bool:
 
 
 def lost_amounts(
-    suspect: Suspect,
+    position: Position,
+    spent: Fraction,
     hashes: Sequence[bytes],
     totals: Sequence[Fraction],
     starts: Sequence[tuple[int, bytes]],
     own_at: Sequence[tuple[int, Fraction]],
-    acknowledged: Iterable[Suspect],
+    restored: Iterable[tuple[Position, Fraction]],
 ) -> tuple[Fraction, Fraction]:
-    """What a lost branch spent and this ledger does not show: (over all learners, by the suspect's learner).
+    """What a lost branch spent and this ledger does not show: (over all learners, by one learner).
 
     Counted from the last entry in common, or from a position of the same branch that was restored before. A lower
-    bound: what came after the suspect's position is not in it.
+    bound: what came after the position is not in it.
 
     Args:
-        suspect: of the lost branch.
+        position: of the lost branch.
+        spent: by the learner there.
         hashes: of this chain, by index.
         totals: likewise.
         starts: of this chain's START entries.
-        own_at: (index, spent) of the suspect's learner after each of its charges, in order.
-        acknowledged: restored before.
+        own_at: (index, spent) of the learner in this chain, after each of its charges.
+        restored: positions that were restored before, and what the learner had spent there.
     """
-    common = last_common(suspect.position, hashes, starts)
+    common = last_common(position, hashes, starts)
     total = [Fraction(0)] if common is None else [totals[common]]
-    own = [Fraction(0)] + [spent for index, spent in own_at if common is not None and index <= common]
-    for other in acknowledged:
-        if precedes(other.position, suspect.position):
-            total.append(Fraction(other.position.total))
-            if other.learner == suspect.learner:
-                own.append(Fraction(other.spent))
+    own = [Fraction(0)] + [here for index, here in own_at if common is not None and index <= common]
+    for other, own_there in restored:
+        if precedes(other, position):
+            total.append(Fraction(other.total))
+            own.append(own_there)
     zero = Fraction(0)
-    return (
-        max(zero, Fraction(suspect.position.total) - max(total)),
-        max(zero, Fraction(suspect.spent) - max(own)),
-    )
+    return max(zero, Fraction(position.total) - max(total)), max(zero, spent - max(own))
 
 
 def pack(position: Position) -> bytes:

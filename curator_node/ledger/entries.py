@@ -59,17 +59,20 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A position that this ledger lacks, and whose it was.
+    """Why this ledger may have lost entries.
 
     Attributes:
-        position: of a receipt, or of a process's mark.
+        position: one that it lacks, of a receipt or of a process's mark; or that of a receipt whose answer it lacks.
+            None where a mark is missing.
         learner: who showed the receipt; zero for a mark.
         spent: what that learner had spent by the receipt.
+        request: the receipt's; zero for a mark.
     """
 
-    position: Position
+    position: Position | None = None
     learner: Key = NOBODY
     spent: Amount = "0"
+    request: Digest = NO_DIGEST
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,7 +95,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         expires_at: end of a reservation.
         plan: of a reservation.
         costs: of a reservation: the most that each planned query may be charged.
-        suspect: for HALT, the position that this ledger lacks, where there is one.
+        suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
         note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; never from a
             record.
     """

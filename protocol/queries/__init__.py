@@ -46,7 +46,6 @@ class QueryKind:
     work: Callable[[counts.CountsBody, PlannedQuery, Schema, int | None], int]
     release_bytes: Callable[[counts.CountsBody, PlannedQuery, Schema], int]
     read_release: Callable[[bytes, counts.CountsBody, PlannedQuery, Schema], bytes]
-    release_bytes: Callable[[counts.CountsBody, PlannedQuery, Schema], int]
 
 
 QUERY_KINDS: dict[str, QueryKind] = {
@@ -60,7 +59,6 @@ QUERY_KINDS: dict[str, QueryKind] = {
         work=counts.work,
         release_bytes=counts.release_bytes,
         read_release=counts.read_release,
-        release_bytes=counts.release_bytes,
     ),
 }
 

@@ -211,9 +211,3 @@ def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: S
     if len(payload) != 8 * cells * columns or unused:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {columns} numbers")
     return payload
-
-
-def release_bytes(body: CountsBody, planned: PlannedQuery, schema: Schema) -> int:
-    """Most bytes of an encoded release."""
-    cells = sum(partition.cell_count(schema) for partition in body.partitions)
-    return 8 * cells * RELEASE_KINDS[planned.release].columns(schema) + 64
