@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset
@@ -127,6 +128,8 @@ class Curator:
         # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
         self._lock = threading.RLock()
         self._counting = threading.Lock()
+        # Work is stated for one core; several BLAS threads that spin on small products take longer than one.
+        self._threads = ThreadpoolController()
         self._in_hand: set[bytes] = set()
 
     @property
@@ -271,24 +274,23 @@ class Curator:
                 check_next(message, study)
         body, planned = check_query(message, study.plan, self._dataset.steward, self.policy)
         with self._lock:
-            self._charge(message, identity, planned, body)
+            now = self._clock()
+            self._charge(message, identity, planned, body, now)
         learner = self.policy.learner(message.sender)
         stamp = Stamp(learner.name if learner else "", study.ordinal, message.sequence)
-        with self._counting:
+        with self._counting, self._threads.limit(limits=1, user_api="blas"):
             released = ANSWERERS[message.kind](body, planned, self._dataset, self._noise, stamp)
+
+        def release(owed: Owed) -> bytes:
+            # Stamped with the time before the count: how long it took may depend on the records.
+            receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(released))
+            header = self._header(data, message, now)
+            return self._seal(Release(**header, kind=message.kind, body=released, receipt=receipt))
+
         with self._lock:
-            now = self._clock()
-
-            def release(owed: Owed) -> bytes:
-                receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(released))
-                return self._seal(
-                    Release(**self._header(data, message), kind=message.kind, body=released, receipt=receipt)
-                )
-
             return self._settled(self._ledger.answer(identity, release, now))
 
-    def _charge(self, message: Query, identity: bytes, planned: PlannedQuery, body: Any) -> None:
-        now = self._clock()
+    def _charge(self, message: Query, identity: bytes, planned: PlannedQuery, body: Any, now: int) -> None:
         self._ledger.refresh(now)
         study = self._study(message)
         cost = query_cost(planned, self._dataset.steward.most_records_per_unit)
@@ -410,14 +412,14 @@ class Curator:
             scale_factor=scale_factor,
         )
 
-    def _header(self, data: bytes, message: Message | None) -> dict[str, Any]:
+    def _header(self, data: bytes, message: Message | None, now: int | None = None) -> dict[str, Any]:
         return {
             "study": message.study if message else NO_STUDY,
             "sender": self.identity,
             "recipient": message.sender if message else NOBODY,
             "sequence": message.sequence if message else 0,
             "answers": digest(data),
-            "expires_at": self._clock() + self.policy.message_seconds,
+            "expires_at": (self._clock() if now is None else now) + self.policy.message_seconds,
         }
 
     def _seal(self, message: Message) -> bytes:

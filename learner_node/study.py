@@ -21,7 +21,6 @@ from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_kind
 from protocol.queries.counts import CountsBody
-from protocol.queries.limits import work
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
@@ -348,10 +347,10 @@ def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
     if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
         return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
     try:
-        kind.read_body(data, planned, card.schema, card.limits)
+        checked = kind.read_body(data, planned, card.schema, card.limits)
     except RemoteProtocolError as error:
         return printable(str(error))
-    needed = work(kind.multiply_adds(body), card.round_size)  # of a body that was found in order
+    needed = kind.work(checked, planned, card.schema, card.round_size)
     if needed > card.limits.multiply_adds:
         return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
     return ""

@@ -45,7 +45,7 @@ def rules(*, cap=12, learners=(("ann", 8), ("bob", "17/2")), **options) -> Polic
 
 
 TIGHT = {
-    "limits": Limits(release_kinds=PRIVATE, cells=200, partitions=3, parameters=200, multiply_adds=10**7),
+    "limits": Limits(release_kinds=PRIVATE, cells=200, partitions=3, parameters=200, multiply_adds=2 * 10**9),
     "open_studies": 2,
     "studies": 4,
     "refusals_per_study": 3,

@@ -31,7 +31,6 @@ class QueryKind:
         misfit: (planned query, schema) -> why labels as the schema says them cannot be asked so; "" where they can.
         cost: (planned query, most records of one privacy unit) -> exact epsilon.
         read_body: (bytes, planned query, schema, limits) -> checked body; raises RemoteProtocolError.
-        multiply_adds: of a checked body's workload and hypothesis, per record.
         work: (checked body, planned query, schema, declared round size) -> its whole work, see `protocol.work`.
         release_bytes: (checked body, planned query, schema) -> most bytes of the release, before anything is charged.
         read_release: (release bytes, body, planned query, schema) -> its payload, checked for shape.
@@ -42,7 +41,6 @@ class QueryKind:
     misfit: Callable[[PlannedQuery, Schema], str]
     cost: Callable[[PlannedQuery, int], Fraction]
     read_body: Callable[[bytes, PlannedQuery, Schema, Limits], counts.CountsBody]
-    multiply_adds: Callable[[counts.CountsBody], int]
     work: Callable[[counts.CountsBody, PlannedQuery, Schema, int | None], int]
     release_bytes: Callable[[counts.CountsBody, PlannedQuery, Schema], int]
     read_release: Callable[[bytes, counts.CountsBody, PlannedQuery, Schema], bytes]
@@ -55,7 +53,6 @@ QUERY_KINDS: dict[str, QueryKind] = {
         misfit=counts.misfit,
         cost=counts.cost,
         read_body=counts.read_body,
-        multiply_adds=counts.multiply_adds,
         work=counts.work,
         release_bytes=counts.release_bytes,
         read_release=counts.read_release,

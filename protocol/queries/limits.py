@@ -40,13 +40,3 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: Positive = 2_000_000
     multiply_adds: Positive = 50_000_000_000
     message_bytes: Positive = 16 * 1024 * 1024
-
-
-def work(multiply_adds: int, round_size: int | None) -> int:
-    """Work of a query over the declared round size; a curator bounds it, a learner can compute it first.
-
-    Args:
-        multiply_adds: per record.
-        round_size: declared; None stands for `ASSUMED_ROUND_SIZE`.
-    """
-    return multiply_adds * (round_size or ASSUMED_ROUND_SIZE)
