@@ -128,6 +128,7 @@ def test_a_lying_card_is_left_out_and_the_study_is_the_one_without_it(change, re
     assert np.array_equal(probabilities(learned), probabilities(alone))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [change for change, _ in LIES.values()], ids=LIES)
 def test_without_pooling_a_lying_card_concerns_its_own_site(change):
     alone, _ = study(["good"], pooling="site")

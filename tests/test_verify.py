@@ -400,6 +400,7 @@ def test_attack_with_a_list_that_was_made_to_fit(attack, forger):
     audit(forger.folder, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
 def test_attack_with_a_fitting_list_and_no_signatures(attack, forger):
     attack(forger)
@@ -410,6 +411,7 @@ def test_attack_with_a_fitting_list_and_no_signatures(attack, forger):
     audit(forger.folder, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attack", "complaint"), ATTACKS.items(), ids=IDS)
 def test_attack_signed_by_all_learners(attack, complaint, forger, finished):
     """What curators signed and what transcripts prove contradicts the forgery even where every learner helps."""
