@@ -149,7 +149,7 @@ class Session:
         state = advance(self.state, Event.QUERY)
         if self._unanswered:
             raise LocalProtocolError("the last query is unanswered; send it again first, or close the study")
-        if sum(self.spending.costs) != self.spending.claimed:
+        if not self.spending.as_planned:
             raise LocalProtocolError("the plan was accepted at another cost than its own; close the study")
         self.state = state
         self.sequence += 1

@@ -22,12 +22,14 @@ class Spending:
     Attributes:
         costs: exact costs of the planned queries; empty until the plan is accepted.
         claimed: what was accepted as the plan's cost.
+        as_planned: whether that is the sum of the queries' costs.
         proven: what receipts prove to be charged.
         uncertain: cost of a query that was sent, and of which nothing proves yet whether it was charged.
     """
 
     costs: tuple[Fraction, ...] = ()
     claimed: Fraction = Fraction(0)
+    as_planned: bool = True
     proven: Fraction = Fraction(0)
     uncertain: Fraction = Fraction(0)
     _by_learner: Fraction = field(default=Fraction(0), repr=False)
@@ -46,6 +48,7 @@ class Spending:
         """The plan was accepted; its queries cost `costs`."""
         self._by_learner = self._check(receipt, Fraction(0), Fraction(0), Fraction(0))
         self.costs, self.claimed = costs, parse_amount(message.cost)
+        self.as_planned = sum(costs, Fraction(0)) == self.claimed
 
     def ask(self, sequence: int) -> None:
         """A query is sent."""
