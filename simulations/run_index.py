@@ -210,8 +210,8 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
             complaints.append(f"{INDEX} is not signed by learner {printable(name)}")
         elif not is_signed(bytes.fromhex(key), bytes.fromhex(signature.signature), DOMAIN + data):
             complaints.append(
-                f"{INDEX} was changed, or {SIGNATURES}: the signature of learner {printable(name)} does not fit; what is "
-                "listed may be anybody's"
+                f"{INDEX} was changed, or {SIGNATURES}: the signature of learner {printable(name)} does not fit; what "
+                "it lists may be anybody's"
             )
     complaints += [f"{SIGNATURES} names {printable(name)}, who is no learner of this run" for name, _ in by_learner]
     return complaints
