@@ -363,6 +363,8 @@ class Ledger:
         """
 
         def decide(account: Account) -> Entry | None:
+            if account.kept_bytes + size <= most:  # another process has made room meanwhile
+                return None
             ended = next((key for key in account.kept if account.studies[key].ended), None)
             if ended is None:
                 raise StoreFullError("open studies need all replies that are kept")

@@ -51,9 +51,6 @@ def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, Checke
     except ExprilError as error:
         verdict.why.append(printable(str(error), 400))
         return verdict, None
-    except UnicodeDecodeError:  # SQLite quotes a damaged file in its complaints, and Python cannot read them
-        verdict.why.append("it is no database that can be read")
-        return verdict, None
     verdict.why += [finding.text for finding in checked.findings]
     verdict.spent = checked.account.total_spent
     if (checked.account.head.hex(), len(checked.entries)) != (entry.head, entry.entries):
@@ -65,7 +62,7 @@ def _holds(store: LedgerStore, curator: bytes) -> bool:
     """Whether the chain fits together to a last entry that this curator signed."""
     try:
         return load(store).curator == curator
-    except (ExprilError, UnicodeDecodeError):
+    except ExprilError:
         return False
 
 
