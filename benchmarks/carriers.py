@@ -3,7 +3,7 @@
 One curator with the records of data set C (5000 x 10, 29 bins), a study of three questions with fixed hypotheses:
 counting and noise alone; by direct calls (signatures, ledger in memory, receipts); over a Flower grid in this process,
 once opened. The three runs of a pass follow each other. Equality of the releases over both carriers is a test
-(tests/test_flower.py).
+(tests/system/test_flower.py).
 """
 
 from fractions import Fraction
@@ -28,8 +28,8 @@ from curator_node.mechanisms import Stamp
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Carrier, Study
 from protocol.envelopes import SigningKey
-from simulations.direct import DirectCarrier
-from simulations.in_process import run_in_process
+from simulations.carriers.direct import DirectCarrier
+from simulations.carriers.in_process import run_in_process
 
 RECORDS, ATTRIBUTES, BINS = 5000, 10, 29
 ROUNDS, REPEATS = 3, 40

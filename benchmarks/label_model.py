@@ -39,7 +39,7 @@ from protocol.queries.limits import Limits
 from protocol.rationals import MOST
 from protocol.records import encode_frame
 from protocol.schema import NumericAttribute
-from simulations.direct import DirectCarrier
+from simulations.carriers.direct import DirectCarrier
 
 SOURCE, ATTRIBUTES, CELLS = 5000, 25, 1000
 TOLERANCE = 1e-2

@@ -39,7 +39,7 @@ from protocol.plans import Plan, PlannedQuery
 from protocol.queries import counts, query_cost
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational
-from simulations.in_process import InProcessGrid
+from simulations.carriers.in_process import InProcessGrid
 
 RECORDS, ATTRIBUTES, BINS = 700, 22, 10
 QUERIES, WARM_UP, BATCHES = 620, 20, 10

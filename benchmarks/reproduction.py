@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from benchmarks.common import Result, at_most
-from simulations.campaign.store import Store
-from simulations.reproduction.experiments import Setup
-from simulations.reproduction.finished import Finished
-from simulations.reproduction.problems import PAPER_DATASETS
-from simulations.reproduction.runner import run_experiment
+from experiments.campaign.store import Store
+from experiments.paper.experiments import Setup
+from experiments.paper.finished import Finished
+from experiments.paper.problems import PAPER_DATASETS
+from experiments.paper.runner import run_experiment
 
 RUNS, ALL_RUNS, JOBS = 20, 100, 2
 

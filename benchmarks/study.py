@@ -21,7 +21,7 @@ from benchmarks.common import (
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
-from simulations.in_process import run_in_process
+from simulations.carriers.in_process import run_in_process
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 700, 22, 10
 REPEATS = 20

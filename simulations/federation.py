@@ -29,14 +29,14 @@ from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import describe_absent, encode_frame, encode_label_column
+from simulations.carriers.direct import DirectCarrier
+from simulations.carriers.faults import FaultyCurator
+from simulations.carriers.in_process import run_in_process
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
-from simulations.direct import DirectCarrier
-from simulations.faults import FaultyCurator
-from simulations.in_process import run_in_process
+from simulations.datasets.splits import split_parts, split_sites
 from simulations.scenario import Data, LearnerScenario, Scenario
 from simulations.seeded_noise import SeededNoise
-from simulations.splits import split_parts, split_sites
 
 FIRST_NODE = 100
 Progress = Callable[[str, int, int], None]

@@ -34,7 +34,7 @@ from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
-from simulations.direct import direct_federation, now
+from simulations.carriers.direct import direct_federation, now
 from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"

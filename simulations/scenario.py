@@ -18,7 +18,7 @@ from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
 from protocol.strict_toml import did_you_mean, read_toml, suggest
 from simulations.datasets import DATASETS
-from simulations.splits import SITE_SPLITS
+from simulations.datasets.splits import SITE_SPLITS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]

@@ -20,7 +20,7 @@ from curator_node.steward import read_steward_file
 from learner_node.estimator import ExPriLClassifier
 from learner_node.study import Federation, NoCuratorError
 from protocol.envelopes import SigningKey
-from simulations.direct import DirectCarrier
+from simulations.carriers.direct import DirectCarrier
 
 HERE = Path(__file__).parent
 records = read_records(HERE / "records.csv")

@@ -1,6 +1,6 @@
 """The real records that the simulations run on, each with the schema that its steward would write.
 
-What is out: splitting over curators and parts (``simulations.splits``), and all that a curator or learner
+What is out: splitting over curators and parts (``simulations.datasets.splits``), and all that a curator or learner
 does.
 """
 

@@ -1,0 +1,1 @@
+"""What the published numbers are made with: campaigns of runs, peers, tables and pages."""

@@ -1,0 +1,144 @@
+"""`expril compare`: run what is missing, then write every file of the folder anew from the finished cells."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from experiments.campaign.files import write_texts
+from experiments.campaign.provenance import (
+    Provenance,
+    commit_of,
+    cores,
+    note_provenance,
+    now,
+    read_provenance,
+    versions,
+)
+from experiments.campaign.store import read_cells
+from experiments.campaign.workers import FailedRunsError, Progress
+from experiments.learning.entries import ENTRIES
+from experiments.learning.files import details_csv, results_csv
+from experiments.learning.markdown import build_markdown
+from experiments.learning.model import Comparison
+from experiments.learning.outcome import Outcome, epsilon_text
+from experiments.learning.page import build_page
+from experiments.learning.problems import load_split
+from experiments.learning.runner import CELLS, Finish, Work, run_all
+from experiments.learning.summary import compare_outcomes
+from experiments.peers import peer_versions
+from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
+
+NAME = "comparison"
+RESULTS, DETAILS, PAGE, MARKDOWN = "results.csv", "details.csv", "report.html", "README.md"
+WRITE_SECONDS = 60.0
+"""The CSV files are written anew so often while cells come in."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for.
+
+    Attributes:
+        work: the cells.
+        out: folder of results.
+        command: as typed, for the report.
+    """
+
+    work: Work
+    out: Path
+    command: str
+
+
+def parse_epsilons(text: str) -> tuple[str, ...]:
+    """Comma-separated positive decimals or rationals, each once, the largest first.
+
+    Raises:
+        ConfigurationError: something else, or none.
+    """
+    found: set[Fraction] = {parse_rational(part.strip()) for part in text.split(",") if part.strip()}
+    if not found:
+        raise ConfigurationError("name at least one epsilon, such as 1,0.3,0.1")
+    return tuple(epsilon_text(epsilon) for epsilon in sorted(found, reverse=True))
+
+
+def compare(request: Request, progress: Progress) -> Comparison:
+    """Compute the missing cells, then write the tables and the report; what was interrupted is written as far as it is.
+
+    Raises:
+        FailedRunsError: some runs failed; all others are kept and written.
+        ConfigurationError: cells of other settings, or another process works on them.
+        DataUnavailableError: a problem's records are not to be had.
+    """
+    for problem in request.work.problems:
+        load_split(problem, request.work.seed)  # records that are not to be had stop the command before any work
+    start = written = time.monotonic()
+    count = 0
+    finish = Finish()
+    peers: dict[str, str] = {}
+
+    def kept() -> None:
+        nonlocal count, peers, written
+        count += 1
+        if count == 1:  # not at the end: an interrupt also reaches the peers' process, which then says nothing
+            peers = _of_peers(request.work)
+        if time.monotonic() - written >= WRITE_SECONDS:
+            write_numbers(request.out)
+            written = time.monotonic()
+
+    try:
+        run_all(request.work, request.out, progress=progress, kept=kept, finish=finish)
+    finally:
+        if count or finish.skipped:
+            _note(request, time.monotonic() - start, finish.skipped, peers)
+        if (request.out / CELLS).is_dir():
+            found = write_results(request.out)
+    if finish.failures:
+        raise FailedRunsError(finish.failures)
+    return found
+
+
+def write_numbers(out: Path) -> Comparison:
+    """Write the CSV files of a folder from its finished cells."""
+    found = gather(out)
+    write_texts(out, {RESULTS: results_csv(found), DETAILS: details_csv(found)})
+    return found
+
+
+def write_results(out: Path) -> Comparison:
+    """Write every file of a folder from its finished cells."""
+    found = write_numbers(out)
+    write_texts(out, {MARKDOWN: build_markdown(found), PAGE: build_page(found)})
+    return found
+
+
+def gather(out: Path) -> Comparison:
+    """All that a folder of results holds."""
+    outcomes = [cell for path in sorted((out / CELLS).glob("*.jsonl")) for cell in read_cells(path, Outcome)]
+    found = compare_outcomes(outcomes)
+    return msgspec.structs.replace(found, provenance=read_provenance(out).get(NAME))
+
+
+def _note(request: Request, seconds: float, skipped: Mapping[str, str], peers: Mapping[str, str]) -> None:
+    session = Provenance(
+        command=request.command,
+        created=now(),
+        seed=request.work.seed,
+        seconds=seconds,
+        jobs=request.work.jobs,
+        versions=versions(peers),
+        noise="OpenDP",
+        commit=commit_of(Path(__file__).resolve().parents[2]),
+        cores=cores(),
+        skipped=dict(skipped),
+    )
+    note_provenance(request.out, NAME, session)
+
+
+def _of_peers(work: Work) -> dict[str, str]:
+    """Versions in the peers' own environment, where a peer was asked for."""
+    return peer_versions() if any(ENTRIES[name].group == "peer" for name in work.strategies) else {}

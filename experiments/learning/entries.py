@@ -1,0 +1,168 @@
+"""Everything that is compared, one line each: our strategies, the peers, and what is trained in site.
+
+A strategy of ours asks real curators. What is trained in site, and every peer, sees the private records themselves.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from experiments.learning.problems import PROBLEMS, Split
+from experiments.learning.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
+from experiments.learning.trained import delta_of, network, train_peer
+from experiments.paper.experiments import MOST_BINS
+from experiments.paper.in_site import Options
+from experiments.peers import PEERS, PeerKind
+from learner_node.source import paper_bin_count
+from learner_node.strategies import DEFAULT_STRATEGY
+
+Group = Literal["ours", "peer", "ceiling"]
+GROUP_TITLES: dict[Group, str] = {
+    "ours": "asks curators",
+    "peer": "private, sees the records",
+    "ceiling": "not private, sees the records",
+}
+DEFAULT = DEFAULT_STRATEGY
+"""The entry to which all others are compared run by run."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the comparison.
+
+    Attributes:
+        name: as in the results; letters, digits, "-" and "*".
+        title: for people.
+        group: who sees what.
+        solve: (split, epsilon) -> predictions; epsilon is None where nothing is private.
+        silent: it is also run with next to no noise, under epsilon "inf".
+        lowest_epsilon: below it there is no run.
+        most_runs: a cap for what is slow; None follows the command.
+        problems: of which it speaks; None is all.
+        settings: what its numbers depend on beside problem, epsilon and seed; a file of cells that was begun with
+            others is refused.
+    """
+
+    name: str
+    title: str
+    group: Group
+    solve: Callable[[Split, Fraction | None], Answer]
+    silent: bool = False
+    lowest_epsilon: float = 0.0
+    most_runs: int | None = None
+    problems: frozenset[str] | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def speaks_of(self, problem: str) -> bool:
+        """Whether it is run there."""
+        return self.problems is None or problem in self.problems
+
+
+def no_options(_split: Split, _epsilon: Fraction) -> Options:
+    """A strategy as it comes."""
+    return {}
+
+
+def no_networks(_split: Split, _epsilon: Fraction) -> Options:
+    """The Gaussian process alone."""
+    return {"networks": False}
+
+
+def one_population(_split: Split, _epsilon: Fraction) -> Options:
+    """The learner knows that source and private records come from one population, and asks signed counts alone."""
+    return {"same_population": True}
+
+
+def paper_options(split: Split, epsilon: Fraction) -> Options:
+    """Networks, questions and bins as the paper has them; for a problem not of the paper, as the strategy comes."""
+    network = PROBLEMS[split.problem].network
+    if split.paper is None:
+        return network
+    scale = split.paper.dimensions * split.paper.queries / epsilon
+    bins = paper_bin_count(split.paper.target_size, scale, most=MOST_BINS)
+    return {**network, "rounds": split.paper.rounds, "reweight": split.paper.reweight, "bins": bins}
+
+
+def ours(
+    name: str,
+    title: str,
+    *,
+    strategy: str = "",
+    options: Callable[[Split, Fraction], Options] = no_options,
+    claims: Claims = claims_nothing,
+    silent: bool = False,
+    most_runs: int | None = None,
+    problems: frozenset[str] | None = None,
+) -> Entry:
+    """A strategy of ours; `strategy` is its key where that is not the entry's name."""
+
+    def solve(split: Split, epsilon: Fraction | None) -> Answer:
+        exact = SILENT_EPSILON if epsilon is None else epsilon
+        return run_study(split, strategy or name, options(split, exact), exact, claims)
+
+    shown = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
+    return Entry(name, title, "ours", solve, silent=silent, most_runs=most_runs, problems=problems, settings=shown)
+
+
+def trained(name: str, kind: PeerKind) -> Entry:
+    """A peer, or what is trained in site without privacy."""
+    delta = delta_of(kind)
+    return Entry(
+        name,
+        f"{kind.title}, delta {delta:g}" if kind.private and delta else kind.title,
+        "peer" if kind.private else "ceiling",
+        lambda split, epsilon: train_peer(split, epsilon, name, delta),
+        lowest_epsilon=kind.lowest_epsilon,
+        most_runs=MOST_RUNS.get(name),
+        settings={"peer": kind.description, "delta": str(delta)},
+    )
+
+
+MOST_RUNS: dict[str, int] = {"aim": 2, "mst": 3}
+"""Peers that are too slow for every run."""
+ONE_POPULATION = frozenset({"A", "B", "CTG-A", "heart", "wdbc"})
+"""Where the split says so: the paper asks no masses of the first three either, and unlabelled records of the
+hospitals are a random part of each one's."""
+OTHER_RUNS = 10
+"""Runs of each perspective that was not chosen; enough to see that none is far ahead."""
+ENTRIES: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        ours("cells", "one question over k-means cells, Gaussian process and networks", claims=accuracy_claims),
+        ours(
+            "cells-signed",
+            "signed counts, where source and private records are known to come from one population",
+            strategy="cells",
+            options=one_population,
+            claims=accuracy_claims,
+            problems=ONE_POPULATION,
+        ),
+        ours(
+            "cells-smooth",
+            "cells without networks",
+            strategy="cells",
+            options=no_networks,
+            claims=accuracy_claims,
+            silent=True,
+        ),
+        *(
+            ours(name, f"the paper's {which} learner, valid mechanism", options=paper_options)
+            for name, which in (("paper-c", "cumulative"), ("paper-i", "instantaneous"))
+        ),
+        *(
+            ours(name, title, most_runs=OTHER_RUNS)
+            for name, title in (
+                ("adaptive-cells", "two rounds of cells, the second finer where labels are mixed"),
+                ("varying-bins", "bins of every attribute, other edges each round"),
+                ("random-subsets", "bins of some attributes, others each round"),
+                ("informative", "bins, then products of the most informative attributes"),
+                ("new-features", "cells, then bins of projections along which the label changes"),
+            )
+        ),
+        *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
+        Entry("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
+        *(trained(name, kind) for name, kind in PEERS.items() if not kind.private),
+    )
+}
+"""By name, in the order of the tables."""

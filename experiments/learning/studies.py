@@ -1,0 +1,115 @@
+"""One study of ours on one split: real curators over every site's records, real noise, signed messages, a real ledger.
+
+What is missing is the distance: messages are handed over by direct calls.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.campaign.curators import open_curator, open_dataset
+from experiments.learning.problems import Split
+from experiments.paper.in_site import Options
+from learner_node.learn import POOLED, Learned, learn
+from learner_node.strategies import SourceEstimate, class_probabilities
+from protocol.envelopes import SigningKey
+from simulations.carriers.direct import direct_federation
+
+SILENT_EPSILON = Fraction(1000)
+"""Epsilon where no noise is wanted: with 40 partitions a draw beyond one half has a probability below 1e-5."""
+Claims = Callable[[Learned], Mapping[str, float]]
+"""A study -> what its learner says about itself, such as `estimated_accuracy` in percent."""
+
+
+class WrongCostError(AssertionError):
+    """A ledger holds another sum than the learner asked for or claims: nothing may be reported of such a study."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a strategy gives on a split.
+
+    Attributes:
+        probability: (m,) of class 1 for each test record, in [0, 1].
+        spent: exact epsilon at the costliest curator; None where no ledger was charged.
+        extras: further numbers by name.
+        seconds: of the work; None takes the time from call to return.
+    """
+
+    probability: NDArray[np.float64]
+    spent: Fraction | None = None
+    extras: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+def claims_nothing(_learned: Learned) -> Mapping[str, float]:
+    """For strategies that say nothing about themselves."""
+    return {}
+
+
+def accuracy_claims(learned: Learned) -> Mapping[str, float]:
+    """What the learner expects of its model, in percent; nothing where it does not estimate that."""
+    estimate = learned.estimates[POOLED]
+    found = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
+    if found is None:
+        return {}
+    return {
+        "estimated_accuracy": 100 * found.accuracy,
+        "interval_low": 100 * found.low,
+        "interval_high": 100 * found.high,
+        "beats_majority": float(found.beats_majority),
+    }
+
+
+def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction) -> Learned:
+    """Ask all sites' curators and sum their answers.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+
+    Raises:
+        WrongCostError: a ledger holds another sum than was asked for.
+        ConfigurationError: the strategy does not take these options.
+        NoCuratorError: a curator refused.
+    """
+    learner = SigningKey.generate()
+    held = {
+        site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
+    }
+    learned = learn(
+        direct_federation({name: each.curator for name, each in held.items()}, learner),
+        lambda _schema: split.source,
+        strategy=strategy,
+        options=options,
+        epsilon=epsilon,
+        seed=split.seed,
+    )
+    spent = max(each.spent(learner) for each in held.values())
+    if not spent == learned.epsilon_claimed == epsilon:
+        raise WrongCostError(
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {spent}"
+        )
+    return learned
+
+
+def run_study(
+    split: Split, strategy: str, options: Options, epsilon: Fraction, claims: Claims = claims_nothing
+) -> Answer:
+    """As `make_study`; also predict the test records.
+
+    Args:
+        split: the records.
+        strategy: key of `learner_node.strategies.STRATEGIES`.
+        options: of the strategy.
+        epsilon: to spend at each curator, exact.
+        claims: what the learner says about itself, before it sees a test record.
+    """
+    learned = make_study(split, strategy, options, epsilon)
+    extras = dict(claims(learned))
+    return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)

@@ -1,0 +1,59 @@
+"""What is trained in site on all private records and their labels: peers, which are private, and what is not."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from experiments.learning.problems import PROBLEMS, Split
+from experiments.learning.studies import Answer
+from experiments.paper.in_site import train_in_site
+from experiments.peers import PeerKind, PeerTask, run_peer
+from learner_node.strategies.base import train_alone
+from learner_node.strategies.paper import NetworkModel, PaperOptions
+
+DELTA = 1e-6
+"""Of the peers that have no pure guarantee, or do better without one. Ours is 0."""
+
+
+def network(split: Split) -> Answer:
+    """The reproduction's h*: the problem's network, trained on the private records without privacy."""
+    options = PaperOptions(**PROBLEMS[split.problem].network).training  # type: ignore[arg-type]
+    labels = split.private_labels.astype(np.float64)
+    hypothesis = train_in_site(split.private, labels, options, split.seed, train_alone)
+    return Answer(NetworkModel(hypothesis).probability(split.test))
+
+
+def delta_of(kind: PeerKind) -> float:
+    """0 for a peer with a pure guarantee."""
+    return 0.0 if kind.delta == "zero" else DELTA
+
+
+def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
+    """Train a peer on the pooled private records, with the source's range as its bounds.
+
+    Args:
+        split: the records.
+        epsilon: of its guarantee; None for what is not private.
+        name: key of `experiments.peers.PEERS`.
+        delta: of its guarantee.
+
+    Raises:
+        PeerUnavailableError: its environment is not installed; the text says how to get it.
+        PeerFailedError: it gave no answer.
+    """
+    matrices = split.matrices
+    task = PeerTask(
+        peer=name,
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=delta,
+        seed=split.seed,
+        train=matrices.train,
+        labels=matrices.labels,
+        test=matrices.test,
+        lower=matrices.lower,
+        upper=matrices.upper,
+        source=matrices.source,
+        columns=matrices.columns,
+    )
+    result = run_peer(task)
+    return Answer(result.probability, seconds=result.seconds)

@@ -1,0 +1,100 @@
+"""Sentences and marks that terminal, Markdown and page share."""
+
+from collections.abc import Sequence
+
+from experiments.learning.bars import Average, Standing, averages, standings
+from experiments.learning.model import Comparison, Row
+from experiments.learning.outcome import INFINITE
+
+
+def best_private(found: Comparison, epsilon: str) -> set[tuple[str, str, str]]:
+    """Keys of the rows with the highest mean of their data set, to the decimal shown; nothing without privacy."""
+    if epsilon == INFINITE:
+        return set()
+    best: set[tuple[str, str, str]] = set()
+    for dataset in found.problems:
+        rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
+        if rows:
+            most = max(round(row.mean, 1) for row in rows)
+            best |= {row.key for row in rows if round(row.mean, 1) == most}
+    return best
+
+
+def bar_sentence(found: Comparison) -> str:
+    """How many bars the default strategy meets."""
+    bars = standings(found)
+    decided = [bar for bar in bars if bar.met is not None]
+    if not decided:
+        return f"{found.default} was not run where a bar is set."
+    return f"{found.default} meets {sum(bool(bar.met) for bar in decided)} of {len(decided)} bars."
+
+
+def leaders(found: Comparison, epsilon: str) -> tuple[Average | None, Average | None]:
+    """The default strategy and the peer with the highest average over all problems at this epsilon."""
+    everyone = [average for average in averages(found, epsilon) if average.mean is not None]
+    default = next((average for average in everyone if average.strategy.name == found.default), None)
+    peers = [average for average in everyone if average.strategy.group == "peer"]
+    return default, max(peers, key=lambda average: average.mean or 0.0, default=None)
+
+
+def headline(found: Comparison) -> str:
+    """One line that says where the default strategy stands."""
+    for epsilon in found.epsilons:
+        default, peer = leaders(found, epsilon) if epsilon != INFINITE else (None, None)
+        if default is None or default.mean is None:
+            continue
+        text = f"{default.strategy.name} reaches {default.mean:.1f} % on average at epsilon {epsilon}"
+        if peer is not None and peer.mean is not None:
+            text += f", the best peer {peer.mean:.1f} %"
+        return text
+    return "strategies and peers on the same records"
+
+
+def verdict(found: Comparison) -> list[str]:
+    """A few sentences below the headline."""
+    sentences = [bar_sentence(found)]
+    for epsilon in found.epsilons:
+        if epsilon == INFINITE:
+            continue
+        default, peer = leaders(found, epsilon)
+        if default is None or peer is None or default.mean is None or peer.mean is None:
+            continue
+        side = "above" if default.mean > peer.mean else "not above"
+        sentences.append(
+            f"At epsilon {epsilon} its average of {default.mean:.1f} is {side} that of every peer; the best, "
+            f"{peer.strategy.name}, has {peer.mean:.1f}."
+        )
+    aims = [bar.aim for bar in standings(found) if bar.aim is not None]
+    if aims:
+        sentences.append(f"Within one point of h* at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets.")
+    return sentences
+
+
+def spread(row: Row | None) -> str:
+    """Mean ± standard deviation in percent; one run has no deviation."""
+    if row is None:
+        return "–"
+    return f"{row.mean:.1f} ± {row.std:.1f}" if row.runs > 1 else f"{row.mean:.1f}"
+
+
+def difference(row: Row) -> str:
+    """The paired difference with its standard error; one pair has none."""
+    if row.difference is None or row.difference_error is None:
+        return "–"
+    error = f" ± {row.difference_error:.1f}" if row.pairs > 1 else ""
+    return f"{row.difference:+.1f}{error}".replace("-", "−")
+
+
+def met(value: bool | None) -> str:
+    """Whether a bar is met, in a word."""
+    return {None: "not run", True: "met", False: "not met"}[value]
+
+
+def needed(bar: Standing) -> str:
+    """The bar's number, and what our h* makes of it where that is less."""
+    return f"{bar.number:.1f}" if bar.needed == bar.number else f"{bar.number:.1f}, by distance {bar.needed:.1f}"
+
+
+def span(numbers: Sequence[int]) -> str:
+    """The least and the greatest, once where they are one."""
+    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"

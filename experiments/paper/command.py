@@ -1,0 +1,169 @@
+"""`expril reproduce`: run what is missing, then write every file of the folder anew from the finished cells."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.campaign.files import write_texts
+from experiments.campaign.provenance import Provenance, note_provenance, now, read_provenance, versions
+from experiments.campaign.store import Store, read_cells, read_settings
+from experiments.campaign.workers import Progress
+from experiments.paper.experiments import Setup
+from experiments.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
+from experiments.paper.finished import Finished
+from experiments.paper.markdown import build_markdown
+from experiments.paper.model import Closure, Reproduction
+from experiments.paper.page import build_page
+from experiments.paper.problems import PAPER_DATASETS
+from experiments.paper.runner import run_experiment
+from experiments.paper.settings import SETTINGS
+from experiments.paper.summary import closures, learning_curves, table_cells, wilcoxon_tests
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+
+TABLE, FIGURE, PAGE, MARKDOWN = "table2", "figure1", "report.html", "README.md"
+CELLS = "cells"
+"""Folder of the finished cells, one file per experiment and setting."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for.
+
+    Attributes:
+        experiment: key of `EXPERIMENTS`.
+        datasets: keys of `PAPER_DATASETS`.
+        runs: per data set.
+        jobs: processes.
+        seed: of the first run.
+        setting: key of `SETTINGS`, "" for the paper's own.
+        noise_seed: of the curators' noise; None takes OpenDP's.
+        out: folder of results.
+        command: as typed, for the report.
+    """
+
+    experiment: str
+    datasets: Sequence[str]
+    runs: int
+    jobs: int
+    seed: int
+    setting: str
+    noise_seed: int | None
+    out: Path
+    command: str
+
+    @property
+    def name(self) -> str:
+        """Of the file of finished cells."""
+        return f"{self.experiment}-{self.setting}" if self.setting else self.experiment
+
+
+def reproduce(request: Request, progress: Progress) -> Reproduction:
+    """Compute the missing cells, then write the tables, the curves and the report.
+
+    Raises:
+        ConfigurationError: an unknown setting, one for Figure 1, or a folder that was begun with other settings.
+        DataUnavailableError: the CTG records are not to be had.
+    """
+    if request.setting and request.experiment != TABLE:
+        raise ConfigurationError(f"settings change {TABLE}; leave --setting out for {request.experiment}")
+    setups = _setups(request.setting, request.noise_seed)
+    chosen = {name: setups[name] for name in request.datasets}
+    for setup in chosen.values():
+        setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
+    with Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups), Finished) as store:
+        before, start = len(store.finished), time.monotonic()
+        try:
+            run_experiment(
+                "settings" if request.setting else request.experiment,
+                chosen,
+                runs=request.runs,
+                seed=request.seed,
+                jobs=request.jobs,
+                store=store,
+                progress=progress,
+            )
+        finally:
+            if len(store.finished) > before:
+                _note_provenance(request, time.monotonic() - start)
+    return write_results(request.out)
+
+
+def write_results(out: Path) -> Reproduction:
+    """Write the CSV files, the Markdown and the page of a folder from its finished cells."""
+    found = gather(out)
+    files: dict[str, str] = {MARKDOWN: build_markdown(found), PAGE: build_page(found)}
+    if found.table:
+        files |= {f"{TABLE}.csv": table_csv(found.table), "wilcoxon.csv": wilcoxon_csv(found.wilcoxon)}
+    if found.closures:
+        files["closures.csv"] = closures_csv(found.closures)
+    if found.curves:
+        files[f"{FIGURE}.csv"] = curves_csv(found.curves)
+    write_texts(out, files)
+    return found
+
+
+def gather(out: Path) -> Reproduction:
+    """All that a folder of results holds."""
+    setups = _setups("", None)
+
+    def finished(name: str) -> list[Finished]:
+        path = out / CELLS / f"{name}.jsonl"
+        return read_cells(path, Finished) if path.exists() else []
+
+    def of_the_same_seeds(name: str) -> bool:
+        both = [
+            read_settings(path) for path in (out / CELLS / f"{each}.jsonl" for each in (TABLE, name)) if path.exists()
+        ]
+        return len({(each.get("seed"), each.get("noise_seed")) for each in both}) < 2
+
+    table, figure = finished(TABLE), finished(FIGURE)
+    cells = table_cells(table)
+    changed: list[Closure] = []
+    for setting, meaning in SETTINGS.items():
+        if not of_the_same_seeds(f"{TABLE}-{setting}"):
+            continue
+        changed += closures(setting, finished(f"{TABLE}-{setting}"), meaning.columns)
+    provenance = read_provenance(out)
+    return Reproduction(
+        table=cells,
+        table_provenance=provenance.get(TABLE),
+        wilcoxon=wilcoxon_tests(table),
+        closures=tuple(changed),
+        curves=learning_curves(figure, setups),
+        curves_provenance=provenance.get(FIGURE),
+        settings={name: setup.shown() for name, setup in setups.items()},
+        changes={name: setting.title for name, setting in SETTINGS.items()},
+    )
+
+
+def _setups(setting: str, noise_seed: int | None) -> dict[str, Setup]:
+    if setting and setting not in SETTINGS:
+        known = ", ".join(SETTINGS)
+        raise ConfigurationError(f"unknown setting {setting!r}{suggest(setting, list(SETTINGS))}; there are {known}")
+    change: Callable[[Setup], Setup] = SETTINGS[setting].change if setting else lambda setup: setup
+    return {name: change(Setup.of(name, noise_seed)) for name in PAPER_DATASETS}
+
+
+def _identity(request: Request, setups: Mapping[str, Setup]) -> dict[str, object]:
+    return {
+        "experiment": request.experiment,
+        "setting": request.setting,
+        "seed": request.seed,
+        "noise_seed": request.noise_seed,
+        "setups": {name: setup.shown() for name, setup in setups.items()},
+    }
+
+
+def _note_provenance(request: Request, seconds: float) -> None:
+    session = Provenance(
+        command=request.command,
+        created=now(),
+        seed=request.seed,
+        seconds=seconds,
+        jobs=request.jobs,
+        versions=versions(),
+        noise="OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private",
+    )
+    note_provenance(request.out, request.name, session)

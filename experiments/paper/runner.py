@@ -1,0 +1,134 @@
+"""Runs an experiment over data sets and runs, in several processes, and keeps every finished cell."""
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from threadpoolctl import threadpool_limits
+
+from curator_node.dataset import StewardWarning
+from experiments.campaign.store import Store
+from experiments.campaign.workers import FailedRunsError, Progress, computed_by
+from experiments.paper.experiments import EXPERIMENTS, Setup
+from experiments.paper.finished import Finished
+from experiments.paper.lockstep import run_together
+from learner_node.strategies.base import Trainer
+
+STACKED_PARAMETERS = 40_000
+"""Networks of more parameters gain nothing from being stacked by the dozen, and are trained with few runs at a time."""
+MANY_RUNS, FEW_RUNS = 20, 5
+MANY_NETWORKS = 100
+"""Runs of so many networks are computed a fifth as many at a time, so that little is lost where one is killed."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Runs of one data set that are computed together."""
+
+    experiment: str
+    dataset: str
+    setup: Setup
+    runs: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a chunk gave: finished cells, and run -> why it failed. Errors travel as text: not all can be rebuilt."""
+
+    cells: list[Finished]
+    failures: dict[int, str]
+
+
+def compute(chunk: Chunk) -> Computed:
+    """All runs of a chunk, their networks trained together."""
+    warnings.simplefilter("ignore", StewardWarning)  # a CTG attribute that is constant, values outside the bounds
+    measure = EXPERIMENTS[chunk.experiment].measure
+
+    def work(run: int, train: Trainer) -> dict[str, float]:
+        return measure(chunk.setup.laboratory(run, chunk.seed, train), chunk.setup)
+
+    start = time.monotonic()
+    with threadpool_limits(1):
+        found, failed = run_together(chunk.runs, work)
+    seconds = (time.monotonic() - start) / len(chunk.runs)
+    cells = [
+        Finished(chunk.dataset, chunk.runs[place], {name: _stored(x) for name, x in values.items()}, round(seconds, 3))
+        for place, values in sorted(found.items())
+    ]
+    return Computed(cells, {chunk.runs[place]: f"{type(error).__name__}: {error}" for place, error in failed.items()})
+
+
+def run_experiment(
+    experiment: str,
+    setups: Mapping[str, Setup],
+    *,
+    runs: int,
+    seed: int,
+    jobs: int,
+    store: Store[Finished],
+    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+) -> None:
+    """Compute what the store lacks.
+
+    Args:
+        experiment: key of `EXPERIMENTS`.
+        setups: data set -> setup.
+        runs: per data set.
+        seed: of the first run's records and networks; run r takes `seed + r`.
+        jobs: processes; with 1, everything happens in this one.
+        store: where finished cells are, and are added.
+        progress: called with (data set, finished work, all work), in units of estimated time.
+
+    Raises:
+        FailedRunsError: some runs failed; all others are finished and kept.
+    """
+    chunks = [
+        Chunk(experiment, name, setup, part, seed)
+        for name, setup in setups.items()
+        for part in _parts(
+            [run for run in range(runs) if (name, run) not in store.finished],
+            setup,
+            EXPERIMENTS[experiment].networks(setup),
+        )
+    ]
+    total = sum(_work(chunk) for chunk in chunks)
+    done = 0.0
+    progress("", done, total)
+    # The dearest first, so that no process is left with a long one at the end.
+    failures = []
+    for chunk, computed in computed_by(compute, sorted(chunks, key=_work, reverse=True), jobs):
+        for cell in computed.cells:
+            store.add(cell)
+        failures += [f"run {run} of {chunk.dataset}: {why}" for run, why in sorted(computed.failures.items())]
+        done += _work(chunk)
+        progress(chunk.dataset, done, total)
+    if failures:
+        raise FailedRunsError(failures)
+
+
+def _parts(runs: Sequence[int], setup: Setup, networks: int) -> list[tuple[int, ...]]:
+    """Runs that are computed together; the same whatever the number of processes."""
+    size = MANY_RUNS if _parameters(setup) <= STACKED_PARAMETERS else FEW_RUNS
+    if networks > MANY_NETWORKS:
+        size //= 5
+    return [tuple(runs[start : start + size]) for start in range(0, len(runs), size)]
+
+
+def _parameters(setup: Setup) -> int:
+    sizes = [setup.problem.dimensions, *setup.problem.hidden, 1]
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
+
+
+def _work(chunk: Chunk) -> float:
+    """Roughly proportional to time: training steps times parameters, and a constant for all else of a network."""
+    problem = chunk.setup.problem
+    trained = problem.training.epochs * problem.target_size * (_parameters(chunk.setup) + 2000)
+    return len(chunk.runs) * EXPERIMENTS[chunk.experiment].networks(chunk.setup) * float(trained)
+
+
+def _stored(value: float) -> float | str:
+    return "inf" if math.isinf(value) else round(value, 6)

@@ -1,0 +1,1 @@
+"""Synthetic data sets side by side: ours, the peers', and the real records."""

@@ -1,0 +1,627 @@
+"""Edited, cut and rolled-back ledgers: what is found, by whom, and what the steward's act restores."""
+
+import dataclasses
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_ledger import (
+    CURATOR,
+    LEARNERS,
+    THIRTIETH,
+    WIDE,
+    key_of,
+    kinds,
+    new_ledger,
+    opened_on,
+    request_of,
+    signed,
+    spend,
+    study,
+    wanted,
+)
+
+from curator_fakes import key
+from curator_node.ledger import Account, Ledger, create_ledger
+from curator_node.ledger.branches import POSITION_BYTES, last_common, pack, position_at, precedes, unpack
+from curator_node.ledger.checks import check, load
+from curator_node.ledger.entries import Entry, EntryKind, LedgerCorruptError, Suspect, decode_entry, encode_entry
+from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file, open_mark
+from curator_node.ledger.marks import SLOT, MemoryMark
+from curator_node.ledger.sealing import Sealer
+from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, read_only_url, sqlite_url
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
+from protocol.messages import SEALED_BYTES
+
+TERMS = "each record"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "a.ledger"
+
+
+def edit(file, *statements):
+    with closing(sqlite3.connect(file)) as connection, connection:
+        for statement, values in statements:
+            connection.execute(statement, values)
+
+
+def bodies(file):
+    with closing(sqlite3.connect(file)) as connection:
+        return [row[0] for row in connection.execute("SELECT body FROM entries ORDER BY entry_index")]
+
+
+def written(file, studies=3):
+    """A ledger on disk with a few studies."""
+    create_ledger_file(file, CURATOR, now=0)
+    ledger = open_ledger_file(file, CURATOR)
+    ledger.begin(TERMS, 1)
+    for number in range(1, studies + 1):
+        spend(ledger, number)
+    ledger.settle()
+    ledger.close()
+
+
+def reopened(file):
+    """The next process: it holds the ledger against its mark."""
+    ledger = open_ledger_file(file, CURATOR)
+    ledger.begin(TERMS, 2)
+    return ledger
+
+
+def load_file(file):
+    store = DatabaseStore(read_only_url(file))
+    try:
+        return load(store)
+    finally:
+        store.close()
+
+
+def checked(file, curator=None):
+    store = DatabaseStore(read_only_url(file))
+    try:
+        return check(store, curator)
+    finally:
+        store.close()
+
+
+# edited
+
+
+def _edited(body):
+    """The same entry with a smaller amount."""
+    entry = decode_entry(body)
+    return msgspec.msgpack.encode(msgspec.structs.replace(entry, amount="1/31"))
+
+
+SET = "UPDATE entries SET body = ? WHERE entry_index = ?"
+TAMPERING = {
+    "edit": (lambda b: [(SET, (_edited(b[4]), 4))], 4),
+    "edit the newest": (lambda b: [(SET, (b[-1][:-1] + bytes([b[-1][-1] ^ 1]), len(b) - 1))], 13),
+    "garbage": (lambda b: [(SET, (b"\x00garbage", 2))], 2),
+    "nothing": (lambda b: [(SET, (b"", 2))], 2),
+    "text for bytes": (lambda b: [(SET, ("text", 2))], None),
+    "delete the first": (lambda b: [("DELETE FROM entries WHERE entry_index = ?", (0,))], 0),
+    "delete one within": (lambda b: [("DELETE FROM entries WHERE entry_index = ?", (3,))], 3),
+    "delete and close the gap": (
+        lambda b: [
+            ("DELETE FROM entries WHERE entry_index = ?", (3,)),
+            *[("UPDATE entries SET entry_index = ? WHERE entry_index = ?", (i - 1, i)) for i in range(4, len(b))],
+        ],
+        3,
+    ),
+    "insert a copy": (lambda b: [("INSERT INTO entries VALUES (?, ?, x'00')", (len(b), b[1]))], 14),
+    "swap": (lambda b: [(SET, (b[3], 2)), (SET, (b[2], 3))], 2),
+    "replace by another of this ledger": (lambda b: [(SET, (b[1], 3))], 3),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERING)
+def test_tampered_chain_does_not_open_and_the_place_is_named(how, file):
+    written(file)
+    change, place = TAMPERING[how]
+    edit(file, *change(bodies(file)))
+    with pytest.raises(LedgerCorruptError) as caught:
+        open_ledger_file(file, CURATOR)
+    if place is not None:
+        assert f"entry {place} " in str(caught.value)
+        assert place in [finding.index for finding in checked(file).findings]
+
+
+@pytest.mark.parametrize("column", ["body", "signature"])
+@pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_flipped_bit_of_every_entry_is_found_and_named(file, column, step):
+    written(file, studies=1)
+    with closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(f"SELECT entry_index, {column} FROM entries").fetchall()
+    store = MemoryStore()
+    disk = DatabaseStore(read_only_url(file))
+    whole = disk.rows(0)
+    for request in disk.replied():
+        store._replies[request] = disk.reply(request)
+    disk.close()
+    for index, value in rows:
+        for bit in range(index % step, 8 * len(value), step):
+            flipped = bytearray(value)
+            flipped[bit // 8] ^= 1 << bit % 8
+            changed = dataclasses.replace(whole[index], **{column: bytes(flipped)})
+            store._rows = [*whole[:index], changed, *whole[index + 1 :]]
+            assert index in [finding.index for finding in check(store).findings], (index, bit)
+
+
+def test_replies_are_held_against_the_chain(file):
+    written(file, studies=1)
+    assert checked(file).findings == ()
+    edit(file, ("UPDATE replies SET reply = ? WHERE request = ?", (b"forged", request_of(101))))
+    assert [f.text for f in checked(file).findings] == ["the reply of ledger entry 5 was changed"]
+    edit(file, ("DELETE FROM replies WHERE request = ?", (request_of(101),)))
+    assert [f.text for f in checked(file).findings] == ["the reply of ledger entry 5 is missing"]
+    edit(file, ("INSERT INTO replies VALUES (?, ?)", (request_of(7), b"stray")))
+    assert [f.index for f in checked(file).findings] == [5, -1]
+
+
+def test_a_ledger_under_another_key_is_named(file):
+    written(file, studies=1)
+    with pytest.raises(ConfigurationError, match="another curator"):
+        open_ledger_file(file, key("zurich"), mark=file.with_name("other"))
+    assert checked(file, CURATOR.public).findings == ()
+    assert "another key" in checked(file, key("zurich").public).findings[0].text
+
+
+def test_a_chain_that_somebody_else_went_on_with_does_not_open():
+    """Whoever holds the database, and not the key, can hash but not sign."""
+    store = MemoryStore()
+    ledger = new_ledger(store)
+    entry = _entry(ledger.account, EntryKind.RESUME, "0", learner=bytes(32), study=bytes(16), sequence=0)
+    store.append(signed(1, encode_entry(entry), key("zurich")))
+    with pytest.raises(LedgerCorruptError, match="not signed"):
+        ledger.refresh(0)
+    with pytest.raises(LedgerCorruptError):
+        opened_on(store)
+
+
+def _entry(account, kind, amount, **fields):
+    names = {"study": study(1), "learner": LEARNERS[0], "sequence": 1, "request": request_of(9), **fields}
+    index, head = account.next_index, account.head
+    return Entry(index=index, previous=head, nonce=bytes(16), kind=kind, at=0, amount=amount, **names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount", "fields"),
+    [
+        (EntryKind.CHARGE, "1/29", {}),
+        (EntryKind.CHARGE, "1/30", {"study": study(2)}),
+        (EntryKind.CHARGE, "1/30", {"learner": LEARNERS[1]}),
+        (EntryKind.CHARGE, "1/30", {"sequence": 2}),
+        (EntryKind.CHARGE, "1/30", {"sequence": 0}),
+        (EntryKind.CHARGE, "1/30", {"request": request_of(1)}),
+        (EntryKind.CLOSE, "1/29", {}),
+        (EntryKind.EXPIRE, "0", {}),
+        (EntryKind.RESERVE, "1/30", {}),
+        (EntryKind.RESERVE, "1/30", {"study": study(2)}),
+        (EntryKind.ANSWERED, "0", {}),
+        (EntryKind.ANSWERED, "0", {"request": request_of(1)}),
+        (EntryKind.EVICT, "0", {}),
+        (EntryKind.RESUME, "0", {}),
+        (EntryKind.OPEN, "0", {}),
+    ],
+)
+def test_entry_that_breaks_a_rule_does_not_open_even_in_a_valid_chain(kind, amount, fields):
+    store = MemoryStore()
+    ledger = new_ledger(store)
+    ledger.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), WIDE, 0)
+    store.append(signed(2, encode_entry(_entry(ledger.account, kind, amount, **fields))))
+    with pytest.raises(LedgerCorruptError):
+        load(store)
+    assert check(store).findings[0].index == 2
+
+
+def test_an_answer_enters_the_chain_once_even_if_it_is_signed():
+    store = MemoryStore()
+    ledger = new_ledger(store)
+    spend(ledger, 1)
+    again = _entry(ledger.account, EntryKind.ANSWERED, "0", request=request_of(101))
+    store.append(signed(5, encode_entry(again)))
+    with pytest.raises(LedgerCorruptError, match="answered before"):
+        load(store)
+
+
+@pytest.mark.parametrize("kind", [EntryKind.CHARGE, EntryKind.CLOSE, EntryKind.EXPIRE])
+def test_study_that_has_ended_cannot_go_on_even_in_a_valid_chain(kind):
+    store = MemoryStore()
+    ledger = new_ledger(store)
+    spend(ledger, 1)
+    ledger.close_study(key_of(1), 2, request_of(3), 0)
+    store.append(signed(6, encode_entry(_entry(ledger.account, kind, "0", sequence=3))))
+    with pytest.raises(LedgerCorruptError):
+        load(store)
+
+
+def test_account_of_the_chain_does_not_depend_on_the_process_that_reads_it():
+    store = MemoryStore()
+    writer, reader = new_ledger(store), opened_on(store)
+    for number in (1, 2, 3):
+        spend(writer, number, learner=LEARNERS[number % 2])
+        reader.refresh(0)
+    writer.halt(0, "stop")
+    reader.refresh(0)
+    assert reader.account == writer.account == load(store)
+    assert reader.account != Account()
+
+
+def test_a_damaged_file_is_an_error_of_ours_and_no_change_goes_unseen(file):
+    """One byte of the file at a time, header, pages and free space."""
+    written(file, studies=1)
+    whole = file.read_bytes()
+    rows = [(row.index, row.body, row.signature) for row in _rows(file)]
+    damaged = file.with_name("damaged")
+    outcomes = set()
+    for position in range(0, len(whole), 397):
+        damaged.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
+        try:
+            found = checked(damaged)
+        except ExprilError:
+            outcomes.add("refused")
+            continue
+        if found.findings:
+            outcomes.add("found")
+            continue
+        outcomes.add("unchanged")
+        assert [(row.index, row.body, row.signature) for row in _rows(damaged)] == rows
+    assert outcomes == {"refused", "found", "unchanged"}
+
+
+def _rows(file):
+    store = DatabaseStore(read_only_url(file))
+    try:
+        return store.rows(0)
+    finally:
+        store.close()
+
+
+# rolled back, found by the curator itself
+
+
+def test_a_ledger_put_back_to_an_older_state_halts_its_curator(file):
+    written(file, studies=1)
+    older = file.read_bytes()
+    ledger = reopened(file)
+    spend(ledger, 2)
+    ledger.settle()
+    ledger.close()
+    file.write_bytes(older)
+    ledger = reopened(file)
+    assert ledger.account.halted
+    assert ledger.account.suspects[0].position.index == 10
+    found = ledger.resume(3, note="restored the backup of Monday")
+    assert [item.total for item in found] == [THIRTIETH]
+    assert ledger.account.total_spent == 2 * THIRTIETH
+    ledger.settle()
+    ledger.close()
+    ledger = reopened(file)
+    assert not ledger.account.halted
+    ledger.close()
+
+
+def test_a_ledger_that_has_grown_under_another_process_is_fine(file):
+    written(file, studies=1)
+    other = open_ledger_file(file, CURATOR, mark=file.with_name("second.mark"))
+    other.begin(TERMS, 2)
+    assert other.account.halted  # a process without a mark cannot know
+    other.resume(2, note="a second process")
+    spend(other, 2)
+    other.settle()
+    other.close()
+    ledger = reopened(file)
+    assert not ledger.account.halted
+    ledger.close()
+
+
+@pytest.mark.parametrize("how", ["absent", "damaged", "of another ledger"])
+def test_a_missing_mark_needs_the_steward(file, how):
+    written(file, studies=1)
+    mark = mark_path(file)
+    if how == "absent":
+        mark.unlink()
+    elif how == "damaged":
+        mark.write_bytes(bytes(len(mark.read_bytes())))
+    else:
+        other = file.with_name("other.ledger")
+        written(other, studies=2)
+        mark.write_bytes(mark_path(other).read_bytes())
+    ledger = reopened(file)
+    assert ledger.account.halted
+    ledger.resume(3, note="the disk was replaced")
+    ledger.close()
+    ledger = reopened(file)
+    assert not ledger.account.halted
+    ledger.close()
+
+
+def test_an_absent_ledger_is_never_made_anew(file):
+    written(file, studies=1)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="not a SQLite ledger"):
+        open_ledger_file(file, CURATOR)
+    assert not file.exists()
+    with pytest.raises(ConfigurationError, match=r"a\.mark exists"):
+        create_ledger_file(file, CURATOR, now=0)
+
+
+def test_store_rolled_back_under_a_running_ledger_halts_it():
+    store = MemoryStore()
+    ledger = new_ledger(store)
+    spend(ledger, 1)
+    saved = list(store._rows)
+    spend(ledger, 2)
+    store._rows = saved
+    ledger.refresh(0)
+    assert ledger.account.halted
+    assert kinds(store)[-2:] == ["start", "halt"]
+    assert [item.total for item in ledger.resume(1)] == [THIRTIETH]
+    assert ledger.account.total_spent == 2 * THIRTIETH
+    assert load(store) == ledger.account
+
+
+def test_a_mark_survives_a_torn_write(file):
+    written(file, studies=1)
+    mark = open_mark(mark_path(file), CURATOR)
+    older = mark.read()
+    position = msgspec.structs.replace(older, index=older.index + 1)
+    mark.write(position)
+    serial = mark._serial
+    mark.close()
+    torn = bytearray(mark_path(file).read_bytes())
+    for at in range(SLOT * (serial % 2), SLOT * (serial % 2) + 50):
+        torn[at] ^= 0xFF
+    mark_path(file).write_bytes(bytes(torn))
+    mark = open_mark(mark_path(file), CURATOR)
+    assert mark.read() == older
+    mark.write(position)
+    assert mark.read() == position
+    mark.close()
+
+
+def test_a_mark_is_held_by_one_process_at_a_time(file):
+    written(file, studies=1)
+    first = open_ledger_file(file, CURATOR)
+    with pytest.raises(ConfigurationError, match="held by another process"):
+        open_ledger_file(file, CURATOR)
+    first.close()
+    open_ledger_file(file, CURATOR).close()
+
+
+def test_a_mark_of_another_key_is_none(file):
+    written(file, studies=1)
+    mark = open_mark(mark_path(file), key("zurich"))
+    assert mark.read() is None
+    mark.close()
+
+
+# branches
+
+
+def grown(*, first, lost, starts=()):
+    """A ledger with `first` studies, and a copy of it that went on for `lost` more; each of a thirtieth."""
+    store = MemoryStore()
+    create_ledger(store, CURATOR, MemoryMark(), now=0)
+    ledger = Ledger(store, key=CURATOR, mark=MemoryMark())
+    ledger.begin(TERMS, 0)
+    ledger.resume(0)
+    for number in range(1, first + 1):
+        spend(ledger, number)
+    kept = list(store._rows), dict(store._replies)
+    positions = []
+    for number in range(first + 1, first + lost + 1):
+        if number in starts:
+            ledger.begin(TERMS, 0)
+        spend(ledger, number)
+        positions.append(ledger.account.position(ledger.account.next_index - 1))
+    back = MemoryStore()
+    back._rows, back._replies = kept
+    return back, positions
+
+
+def halted_for(store, *suspects):
+    ledger = opened_on(store)
+    ledger.begin(TERMS, 0)
+    ledger.resume(0, note="a new process has no mark")
+    for suspect in suspects:
+        ledger.halt(0, "by a receipt", suspect=suspect)
+    return ledger
+
+
+def amounts(item):
+    return item.total, item.by_learner[LEARNERS[0]]
+
+
+def test_what_a_lost_branch_spent_is_restored_once():
+    store, positions = grown(first=5, lost=4)
+    newest, older = positions[-1], positions[1]
+    ledger = halted_for(store, Suspect(newest, LEARNERS[0], str(9 * THIRTIETH)))
+    assert amounts(ledger.resume(1)[0]) == (4 * THIRTIETH, 4 * THIRTIETH)
+    assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
+    assert all(ledger.account.knows(position) for position in (older, newest, *positions))
+
+
+def test_a_newer_receipt_of_the_same_branch_adds_only_what_is_new():
+    store, positions = grown(first=5, lost=4)
+    ledger = halted_for(store, Suspect(positions[0], LEARNERS[0], str(6 * THIRTIETH)))
+    ledger.resume(1)
+    assert ledger.account.total_spent == 6 * THIRTIETH
+    assert not ledger.account.knows(positions[3])
+    ledger.halt(1, "by a newer receipt", suspect=Suspect(positions[3], LEARNERS[0], str(9 * THIRTIETH)))
+    assert amounts(ledger.resume(2)[0]) == (3 * THIRTIETH, 3 * THIRTIETH)
+    assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
+
+
+def test_two_receipts_of_one_branch_at_once_are_not_added_up():
+    store, positions = grown(first=2, lost=6, starts=(5,))
+    suspects = [Suspect(positions[at], LEARNERS[0], str((3 + at) * THIRTIETH)) for at in (5, 1)]
+    ledger = halted_for(store, *suspects)
+    ledger.resume(1)
+    assert ledger.account.total_spent == 8 * THIRTIETH
+
+
+def test_a_receipt_of_a_process_before_the_acknowledged_one_is_known():
+    """The lost branch saw a restart; receipts from before and after it are of one branch."""
+    store, positions = grown(first=2, lost=6, starts=(4, 6))
+    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], str(8 * THIRTIETH)))
+    ledger.resume(1)
+    assert all(ledger.account.knows(position) for position in positions)
+
+
+def test_a_second_lost_branch_is_not_taken_for_the_first():
+    store, first = grown(first=3, lost=3)
+    kept = list(store._rows)
+    ledger = opened_on(store)
+    ledger.begin(TERMS, 0)
+    ledger.resume(0)
+    for number in (20, 21, 22, 23):
+        spend(ledger, number)
+    second = ledger.account.position(ledger.account.next_index - 1)
+    store._rows = kept
+    ledger = halted_for(store, Suspect(second, LEARNERS[0], str(7 * THIRTIETH)))
+    ledger.resume(1)
+    assert ledger.account.total_spent == 7 * THIRTIETH
+    assert not any(ledger.account.knows(position) for position in first)
+    ledger.halt(1, "by a receipt", suspect=Suspect(first[-1], LEARNERS[0], str(6 * THIRTIETH)))
+    ledger.resume(2)
+    assert ledger.account.total_spent == 10 * THIRTIETH
+
+
+def test_a_position_of_an_unknown_ledger_restores_the_whole():
+    _, positions = grown(first=5, lost=1)
+    other = MemoryStore()
+    new_ledger(other)
+    ledger = halted_for(other, Suspect(positions[0], LEARNERS[0], "1/10"))
+    assert amounts(ledger.resume(1)[0]) == (6 * THIRTIETH, Fraction(1, 10))
+
+
+def test_less_than_was_lost_cannot_be_restored_even_by_the_key():
+    store, positions = grown(first=5, lost=4)
+    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], "0"))
+    short = _entry(ledger.account, EntryKind.RESUME, "1/31", learner=bytes(32), study=bytes(16), sequence=0)
+    store.append(signed(ledger.account.next_index, encode_entry(short)))
+    with pytest.raises(LedgerCorruptError, match="less than was lost"):
+        load(store)
+
+
+@given(first=st.integers(0, 40), lost=st.integers(1, 40), data=st.data())
+def test_the_last_common_entry_is_never_beyond_the_fork_and_close_to_it(first, lost, data):
+    """Within twice the distance, whatever the lengths: a stub at every power of two."""
+    trunk = [bytes([1]) * 8 + n.to_bytes(24, "big") for n in range(first + 1)]
+    one = [*trunk, *(bytes([2]) + n.to_bytes(31, "big") for n in range(lost))]
+    other = [*trunk, *(bytes([3]) + n.to_bytes(31, "big") for n in range(data.draw(st.integers(0, 50))))]
+    one = [n.to_bytes(4, "big") + value[:28] for n, value in enumerate(one)]
+    other = [n.to_bytes(4, "big") + value[:28] for n, value in enumerate(other)]
+    position = position_at(len(one) - 1, one, [Fraction(0)] * len(one), [])
+    found = last_common(position, other)
+    distance = lost
+    if found is None:
+        assert distance > first + lost - 1 or 2 * distance > len(one) - 1
+    else:
+        assert found <= first
+        assert len(one) - 1 - found < 2 * distance
+
+
+def test_positions_have_one_length_and_come_back():
+    account = load(grown(first=30, lost=1, starts=range(20))[0])
+    for index in (0, 1, len(account.hashes) - 1):
+        position = account.position(index)
+        assert len(pack(position)) == POSITION_BYTES
+        assert unpack(pack(position)) == position
+    huge = [Fraction(10**9) + Fraction(1, 3**700)] * len(account.hashes)
+    starts = [(2**40 - n, b"12345678") for n in range(40)]
+    long = position_at(len(huge) - 1, account.hashes, huge, [(0, b"12345678")] * 40 or starts)
+    assert len(pack(long)) == POSITION_BYTES
+    assert Fraction(long.total) >= huge[0]
+    assert Fraction(long.total) - huge[0] < Fraction(1, 2**60)
+
+
+def test_a_sealed_position_tells_nothing_and_opens_for_its_curator_alone():
+    account = load(grown(first=3, lost=1)[0])
+    sealer = Sealer(CURATOR, bytes)
+    sealed = [sealer.seal(account.position(index), b"request") for index in range(4)]
+    assert {len(each) for each in sealed} == {SEALED_BYTES}
+    assert sealer.open(sealed[2], b"request") == account.position(2)
+    for data, context, opener in (
+        (sealed[2], b"another request", sealer),
+        (sealed[2][:-1] + b"\0", b"request", sealer),
+        (sealed[2], b"request", Sealer(key("zurich"), bytes)),
+    ):
+        with pytest.raises(RemoteProtocolError):
+            opener.open(data, context)
+
+
+def test_a_process_that_was_copied_while_it_ran_is_not_trusted_to_have_one_branch():
+    """A machine that is restored with its memory goes on under the same START: the ancestors contradict."""
+    store, positions = grown(first=4, lost=6)
+    twin = opened_on(store)
+    for number in range(30, 34):
+        spend(twin, number)
+    found = last_common(positions[-1], twin.account.hashes, twin.account.starts)
+    fork = len(store.rows(0)) - 4 * 4 - 1
+    assert found <= fork
+    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], "0"))
+    assert ledger.resume(1)[-1].total >= 6 * THIRTIETH
+
+
+def test_precedes_needs_the_same_start():
+    _, positions = grown(first=2, lost=6, starts=(5,))
+    assert precedes(positions[0], positions[5])
+    assert not precedes(positions[5], positions[0])
+    bare = msgspec.structs.replace(positions[0], starts=())
+    assert not precedes(bare, positions[5])
+
+
+# backups
+
+
+def test_a_backup_made_while_a_process_serves_is_whole_and_halts_when_it_is_served_from(file, tmp_path):
+    written(file, studies=1)
+    ledger = reopened(file)
+    spend(ledger, 2)
+    copy = tmp_path / "copy.ledger"
+    backup(file, copy)
+    spend(ledger, 3)
+    ledger.settle()
+    with pytest.raises(ConfigurationError, match="never overwritten"):
+        backup(file, copy)
+    ledger.close()
+    assert checked(copy).findings == ()
+    assert len(load_file(copy).owed) == 0
+    assert load_file(copy).total_spent == 2 * THIRTIETH
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    file.write_bytes(copy.read_bytes())
+    ledger = reopened(file)
+    assert ledger.account.halted
+    ledger.resume(3, note="the backup")
+    assert ledger.account.total_spent == 3 * THIRTIETH
+    ledger.close()
+
+
+def test_the_file_without_its_log_is_not_the_ledger(file, tmp_path):
+    """Why a copy of the file alone is no backup: what was written last is in the log beside it."""
+    written(file, studies=1)
+    ledger = reopened(file)
+    spend(ledger, 2)
+    alone = tmp_path / "alone.ledger"
+    alone.write_bytes(file.read_bytes())
+    assert len(_rows(alone)) < len(ledger.store.rows(0))
+    assert len(_rows(file)) == len(ledger.store.rows(0))
+    ledger.close()
+
+
+def test_reading_writes_nothing_beside_the_ledger(file):
+    written(file, studies=1)
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in file.parent.iterdir()}
+    assert checked(file).findings == ()
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in file.parent.iterdir()} == before
+    assert str(sqlite_url(file)) != str(read_only_url(file))

@@ -1,0 +1,478 @@
+"""Records reach the outside through the noise source alone.
+
+The noise source is the test's own: it returns numbers that it chose without looking at what it was given. Then the same
+requests against any two sets of records must bring the same bytes, the same ledger, the same remembered refusals and
+the same log lines. Nothing else of the proof in `docs/privacy-guarantee.md` needs the word "records".
+"""
+
+import hashlib
+import logging
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from curator_fakes import NOW
+from curator_node.answerers import ANSWERERS
+from curator_node.policy import Policy
+from curator_node.steward import StewardFile
+from generators import (
+    ATTRIBUTES,
+    HYPOTHESES,
+    PARTITIONS,
+    QUERIES,
+    any_number,
+    any_text,
+    queries_of,
+)
+from protocol.envelopes import open_envelope
+from protocol.hypotheses import HYPOTHESIS_KINDS
+from protocol.messages import Release
+from protocol.partitions import PARTITION_KINDS
+from protocol.plans import PlannedQuery
+from protocol.queries import QUERY_KINDS
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
+from protocol.refusals import RefusalCode
+from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from served import TIGHT, Served, Told, rules
+
+LABELS = (
+    {"classes": ("no", "yes")},
+    {"classes": ("a", "b", "é")},
+    {"label_bounds": (-1.0, 9.0)},
+)
+"""Every release kind fits one of them."""
+PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
+NOT_PRIVATE = [name for name, kind in RELEASE_KINDS.items() if not kind.private]
+
+
+class Script:
+    """A noise source that never looks: numbers by the number of the draw alone. `failing` draws raise instead."""
+
+    seeded = False
+
+    def __init__(self):
+        self.asked, self.failing = [], False
+
+    def discrete_laplace(self, exact, l1, scale, stamp):
+        self._note(("discrete_laplace", exact.shape, exact.dtype.str, l1, scale, stamp))
+        drawn = self._generator().integers(-99, 99, exact.shape)
+        # What saturates an int64 may be drawn, too.
+        return np.where(drawn == 0, np.int64(2**63 - 1), drawn)
+
+    def laplace(self, size, scale, stamp):
+        self._note(("laplace", size, scale, stamp))
+        return self._generator().laplace(size=size)
+
+    def _note(self, asked):
+        self.asked.append(asked)
+        if self.failing:
+            self.failing = False
+            raise ArithmeticError("scripted")
+
+    def _generator(self):
+        return np.random.default_rng(list(hashlib.sha256(repr(self.asked[-1]).encode()).digest()))
+
+
+# records
+
+
+@st.composite
+def stewards(draw, label):
+    """What a steward declares, with or without units."""
+    attributes = draw(st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=3, unique=True))
+    most = draw(st.sampled_from([None, 1, 2]))
+    return StewardFile(
+        label="y",
+        attributes=tuple(attributes),
+        unit=None if most is None else "unit",
+        most_records_per_unit=most or 1,
+        round_size=draw(st.sampled_from([None, 10])),
+        **label,
+    )
+
+
+@st.composite
+def rows_of(draw, steward):
+    """One to four records of any value: missing, out of bounds, of unknown levels, infinite, of few units."""
+    labels = st.sampled_from([*steward.classes]) if steward.classes else st.sampled_from([-1.0, 0.0, 1 / 3, 9.0, 77.0])
+    one = {a.name: any_number if isinstance(a, NumericAttribute) else any_text for a in steward.attributes} | {
+        "y": labels,
+        "unit": st.sampled_from(["p", "q", " q ", "r"]),
+    }
+    return draw(st.lists(st.fixed_dictionaries(one), min_size=1, max_size=4))
+
+
+def frame_of(rows, steward):
+    types = {a.name: pl.String if isinstance(a, CategoricalAttribute) else pl.Float64 for a in steward.attributes}
+    label = pl.String if steward.classes else pl.Float64
+    return pl.DataFrame(rows, schema={**types, "y": label, "unit": pl.String}, orient="row")
+
+
+@st.composite
+def pairs_of_records(draw, steward):
+    """Two data sets: neighbours, strangers, or a few rows and hundreds."""
+    rows = draw(rows_of(steward))
+    how = draw(st.sampled_from(["neighbours", "strangers", "many", "one class"]))
+    if how == "neighbours":
+        gone = draw(st.sampled_from(rows))
+        others = [r for r in rows if (r["unit"] != gone["unit"] if steward.unit else r is not gone)] or rows[:1]
+    elif how == "many":
+        others = rows * 150
+    elif how == "one class":
+        others = [{**row, "y": rows[0]["y"]} for row in rows[:1] * 3]
+    else:
+        others = draw(rows_of(steward))
+    return frame_of(rows, steward), frame_of(others, steward)
+
+
+# scripts
+
+SLOTS = st.integers(0, 2)
+OPERATIONS = st.one_of(
+    st.tuples(st.just("propose"), st.sampled_from(["ann", "bob"]), st.lists(st.integers(0, 9), min_size=1, max_size=3)),
+    *[st.tuples(st.just("ask"), SLOTS, st.just(""))] * 3,
+    st.tuples(st.just("hostile"), SLOTS, st.sampled_from(["cut", "empty", "kind", "sequence", "answers", "late"])),
+    st.tuples(st.just("close"), SLOTS, st.just("")),
+    st.tuples(st.just("again"), st.integers(0, 20), st.just("")),
+    st.tuples(st.just("flip"), st.integers(0, 20), st.integers(0, 10**4)),
+    st.tuples(st.just("greedy"), st.sampled_from(["ann", "bob"]), st.sampled_from(["over", "stale", "receipt"])),
+    st.tuples(st.just("card"), st.sampled_from(["ann", "eve"]), st.just("")),
+    st.tuples(st.just("wait"), st.just(0), st.sampled_from([1, 200, 700, 90_000])),
+    st.tuples(st.just("restart"), st.just(0), st.just("")),
+    st.tuples(st.just("halt"), st.just(0), st.just("")),
+    st.tuples(st.just("resume"), st.just(0), st.just("")),
+    st.tuples(st.just("store"), st.just(0), st.lists(st.sampled_from(["", "before", "after"]), max_size=3)),
+    st.tuples(st.just("noise"), st.just(0), st.just("")),
+)
+
+
+def act(served, asked, operation):
+    """One step of a script; what it does depends on what the curator said before, as an adversary's steps may."""
+    what, where, how = operation
+    if what == "propose":
+        served.asker(where).propose([asked[number % len(asked)] for number in how])
+    elif what == "greedy":
+        planned, body = asked[0]
+        costly = PlannedQuery(
+            kind=planned.kind,
+            release=planned.release,
+            partitions=planned.partitions,
+            scale=Rational(1, 9),
+            steps=planned.steps,
+        )
+        receipt = next((asker.receipt for asker in served.askers if asker.receipt), b"x") if how == "receipt" else b""
+        study = served.asker(where)
+        study.propose(
+            [(costly if how == "over" else planned, body)],
+            receipt=receipt,
+            **({"expires_at": NOW - 1} if how == "stale" else {}),
+        )
+    elif what == "card":
+        served.asker(where).card()
+    elif what in ("again", "flip") and served.sent:
+        data = bytearray(served.sent[where % len(served.sent)])
+        if what == "flip":
+            data[how % len(data)] ^= 1
+        served.send(bytes(data))
+    elif what in ("ask", "hostile", "close"):
+        studies = [asker for asker in served.askers if asker.open or asker.pending]
+        if studies:
+            study = studies[where % len(studies)]
+            CALLS[what](study, how)
+    elif what == "wait":
+        served.clock.advance(how)
+    elif what == "restart":
+        served.start()
+    elif what == "halt":
+        served.ledger.halt(served.clock(), "a test")
+    elif what == "resume":
+        served.ledger.resume(served.clock(), restored=Fraction(1, 7), note="a test")
+    elif what == "store":
+        served.faults.failures[:] = how
+    elif what == "noise":
+        served.noise.failing = True
+
+
+def hostile(study, how):
+    body = study.plan[min(study.sequence, len(study.plan) - 1)][1]
+    changes = {
+        "cut": {"body": body[:-1]},
+        "empty": {"body": b""},
+        "kind": {"kind": "no such kind"},
+        "sequence": {"sequence": study.sequence + 2},
+        "answers": {"answers": b"\x01" * 32},
+        "late": {"expires_at": NOW - 1},
+    }[how]
+    study.pending = b""
+    study.ask(**changes)
+
+
+CALLS = {
+    "ask": lambda study, _: study.ask() if study.plan else None,
+    "hostile": hostile,
+    "close": lambda study, _: study.finish() if not study.pending else study.resend(),
+}
+
+
+def quiet(store, operation):
+    """A failing store may stop a halt or a restart; the steward would try again."""
+    if operation[0] in ("halt", "resume", "restart"):
+        store.failures.clear()
+
+
+def witnessed(script, asked, frame, steward, path=None):
+    """All that anybody can see of one run: bytes in and out, what is kept, log lines, what the noise was asked."""
+    told = Told()
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(told)
+    root.setLevel(logging.DEBUG)
+    served = Served(frame, steward, Script(), rules(**TIGHT), path=path)
+    try:
+        for operation in script:
+            quiet(served.faults, operation)
+            act(served, asked, operation)
+        return {
+            "sent": served.sent,
+            "got": served.got,
+            **dict(zip(("entries", "replies", "refusals", "mark"), served.kept(), strict=True)),
+            "log": told.lines,
+            "noise": served.noise.asked,
+        }
+    finally:
+        served.close()
+        root.removeHandler(told)
+        root.setLevel(level)
+
+
+def assert_same(first, second):
+    for what, seen in first.items():
+        assert seen == second[what], f"the records show in: {what}"
+
+
+@st.composite
+def cases(draw, label, told):
+    """(two data sets, their steward's file, queries to choose from, a script)."""
+    steward = draw(stewards(label))
+    asked = draw(st.lists(queries_of(steward.schema, **told(steward.schema)), min_size=1, max_size=3))
+    script = draw(st.lists(OPERATIONS, min_size=1, max_size=12))
+    # Whatever is drawn, the first question is answered.
+    script = [("propose", "ann", list(range(len(asked)))), ("ask", 0, ""), ("ask", 0, ""), *script]
+    return draw(pairs_of_records(steward)), steward, asked, script
+
+
+def check(case, *, both_stores):
+    frames, steward, asked, script = case
+    first, second = (witnessed(script, asked, frame, steward) for frame in frames)
+    assert_same(first, second)
+    if both_stores:
+        folder = Path(mkdtemp())
+        try:
+            runs = [witnessed(script, asked, f, steward, folder / f"{n}.sqlite") for n, f in enumerate(frames)]
+            assert_same(*runs)
+        finally:
+            shutil.rmtree(folder)
+        assert runs[0]["got"] == first["got"], "both stores serve alike"
+    return first
+
+
+def label_for(release):
+    """Labels that a release kind can be asked of."""
+    fitting = [
+        label for label in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES, label="y", **label))
+    ]
+    assert fitting, f"no label of this test fits {release}: add one to LABELS"
+    return st.sampled_from(fitting)
+
+
+def given_release(release):
+    return label_for(release).flatmap(lambda label: cases(label, lambda _: {"release": release}))
+
+
+def given_partition(kind):
+    told = lambda schema: {"partitions": PARTITIONS[kind](schema)}  # noqa: E731
+    return st.sampled_from(LABELS).flatmap(lambda label: cases(label, told))
+
+
+def given_hypothesis(kind):
+    told = lambda schema: {"release": "error_correct", "hypotheses": HYPOTHESES[kind](schema)}  # noqa: E731
+    return cases(LABELS[0], told)
+
+
+def test_every_registered_kind_has_a_generator():
+    """A new kind is tested here without being named; it only has to be drawn by `generators.py`."""
+    for registered, drawn in ((QUERY_KINDS, QUERIES), (PARTITION_KINDS, PARTITIONS), (HYPOTHESIS_KINDS, HYPOTHESES)):
+        assert registered.keys() == drawn.keys()
+    assert ANSWERERS.keys() == QUERY_KINDS.keys()
+
+
+FEW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def explore(strategy, how, *, both_stores):
+    answered = 0
+
+    @how
+    @given(strategy)
+    def explored(case):
+        nonlocal answered
+        seen = check(case, both_stores=both_stores)
+        answered += sum(isinstance(open_envelope(reply)[1], Release) for reply in seen["got"])
+
+    explored()
+    assert answered, "no question of this kind was answered: the test would be empty"
+
+
+@pytest.mark.parametrize("release", PRIVATE)
+def test_records_show_in_the_noise_alone(release):
+    explore(given_release(release), FEW, both_stores=False)
+
+
+@pytest.mark.parametrize("kind", PARTITION_KINDS)
+def test_records_show_in_the_noise_alone_whatever_the_partition(kind):
+    explore(given_partition(kind), FEW, both_stores=False)
+
+
+@pytest.mark.parametrize("kind", HYPOTHESIS_KINDS)
+def test_records_show_in_the_noise_alone_whatever_the_hypothesis(kind):
+    explore(given_hypothesis(kind), FEW, both_stores=False)
+
+
+def test_records_show_in_the_noise_alone_over_both_stores():
+    explore(st.sampled_from(PRIVATE).flatmap(given_release), FEW, both_stores=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", PRIVATE)
+def test_records_show_in_the_noise_alone_over_both_stores_at_length(release):
+    explore(given_release(release), MANY, both_stores=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PARTITION_KINDS)
+def test_records_show_in_the_noise_alone_whatever_the_partition_at_length(kind):
+    explore(given_partition(kind), MANY, both_stores=False)
+
+
+# kinds that are not private
+
+
+@pytest.mark.parametrize("release", NOT_PRIVATE)
+def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
+    """The only kinds that the tests above leave out."""
+    with pytest.raises(ValueError, match="not private"):
+        Policy(name="basel", cap=1, limits=Limits(release_kinds=(release,)))
+    label = next(
+        label for label in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES, label="y", **label))
+    )
+    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], **label)
+    frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
+    served = Served(frame, steward, Script(), rules())
+    for kind in QUERY_KINDS:
+        planned = PlannedQuery(kind=kind, release=release, partitions=1, scale=Rational(30, 1))
+        refusal = served.asker("ann").propose([(planned, b"")])
+        assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
+    assert served.noise.asked == []
+
+
+# power
+
+
+def leaking(how):
+    """An answerer that lets the number of records out, in one of the ways that a mistake might."""
+
+    def answer(body, planned, dataset, noise, stamp):
+        size = len(dataset._records)
+        if how == "an error" and size > 2:
+            raise ValueError
+        if how == "a log line":
+            logging.getLogger("curator_node").debug("%d records", size)
+        if how == "a draw that is not made" and size > 2:
+            return ANSWERERS_BEFORE(body, planned, dataset, Script(), stamp)
+        released = ANSWERERS_BEFORE(body, planned, dataset, noise, stamp)
+        if how == "the length of a reply":
+            return released + bytes(size)
+        if how == "the exact counts":
+            exact = dataset.exact(body, planned).ravel().astype("<i8").tobytes()
+            return released[: -len(exact)] + exact
+        return released
+
+    return answer
+
+
+ANSWERERS_BEFORE = ANSWERERS["counts"]
+LEAKS = ["an error", "a log line", "a draw that is not made", "the length of a reply", "the exact counts"]
+
+
+@pytest.mark.parametrize("how", LEAKS)
+def test_what_lets_a_record_out_is_noticed(how, monkeypatch):
+    monkeypatch.setitem(ANSWERERS, "counts", leaking(how))
+    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
+    rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
+    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(4, 1))
+    asked = [(planned, whole_body())]
+    script = [("propose", "ann", [0]), ("ask", 0, "")]
+    runs = [witnessed(script, asked, frame_of(r, steward), steward) for r in (rows, rows[:2])]
+    with pytest.raises(AssertionError, match="the records show in"):
+        assert_same(*runs)
+
+
+def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
+    """Power: what is compared is not one refusal over and over."""
+    codes = set()
+    steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"), round_size=10)
+    frame = frame_of([{"x": 1.0, "y": "no", "unit": "p"}] * 3, steward)
+    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(4, 1))
+    script = [
+        ("propose", "ann", [0, 0]),
+        *[("hostile", 0, how) for how in ("cut", "empty", "kind", "answers")],
+        ("propose", "bob", [0, 0]),
+        ("hostile", 1, "sequence"),
+        ("hostile", 1, "late"),
+        ("noise", 0, ""),
+        ("ask", 1, ""),
+        ("ask", 1, ""),
+        ("greedy", "bob", "over"),
+        ("greedy", "bob", "receipt"),
+        ("card", "eve", ""),
+        ("flip", 0, 60),
+        ("halt", 0, ""),
+        ("greedy", "bob", ""),
+        ("resume", 0, ""),
+        ("wait", 0, 700),
+        ("ask", 1, ""),
+    ]
+    seen = witnessed(script, [(planned, whole_body())], frame, steward)
+    codes = {getattr(open_envelope(reply)[1], "code", "") for reply in seen["got"]}
+    assert codes >= {
+        "",
+        "malformed",
+        "unknown_kind",
+        "out_of_order",
+        "too_many_requests",
+        "expired",
+        "unavailable",
+        "over_budget",
+        "unknown_sender",
+        "halted",
+        "study_expired",
+    }, codes
+    assert len(seen["log"]) >= len(codes) - 1
+
+
+def whole_body():
+    from protocol.codec import encode
+    from protocol.partitions import FeatureBins
+    from protocol.queries.counts import CountsBody
+
+    return encode(CountsBody((FeatureBins("x", (0.0,)),), None))

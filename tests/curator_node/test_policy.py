@@ -1,0 +1,213 @@
+"""The steward's two files: every slip is named, with the word that was meant."""
+
+from fractions import Fraction
+
+import pytest
+
+from curator_fakes import key
+from curator_node.policy import LearnerPolicy, Policy, read_policy
+from curator_node.steward import read_steward_file
+from protocol.errors import ConfigurationError
+
+ANN = key("ann").public.hex()
+BOB = key("bob").public.hex()
+GOOD = f"""
+name = "basel"
+cap = 2
+
+[limits]
+cells = 500
+
+[[learners]]
+name = "ann"
+key = "{ANN}"
+cap = "1/3"
+
+[[learners]]
+name = "bob"
+key = "{BOB}"
+cap = 0.3
+"""
+
+SCHEMA = """
+label = "sick"
+classes = ["no", "yes"]
+unit = "patient"
+most_records_per_unit = 3
+round_size = 500
+
+[[attributes]]
+kind = "numeric"
+name = "age"
+lower = 0
+upper = 120
+
+[[attributes]]
+kind = "categorical"
+name = "sex"
+levels = ["f", "m"]
+"""
+
+
+def test_good_policy_is_read_exactly():
+    policy = read_policy(GOOD)
+    assert policy.total_cap == 2
+    assert policy.cap_of(key("ann").public) == Fraction(1, 3)
+    assert policy.cap_of(key("bob").public) == Fraction(3, 10)
+    assert policy.least == Fraction(1, 1000)
+    assert policy.limits.cells == 500
+    assert policy.learner(key("bob").public).name == "bob"
+    assert not policy.simulation
+
+
+def test_stranger_has_no_entry_and_no_cap():
+    policy = read_policy(GOOD)
+    assert policy.learner(key("eve").public) is None
+    assert policy.learner(b"") is None
+    assert policy.cap_of(key("eve").public) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("cap = 2", "cup = 2", r"unknown key 'cup'; did you mean 'cap'\?"),
+        ("cells", "cels", r"limits: unknown key 'cels'; did you mean 'cells'\?"),
+        ('name = "bob"', 'nam = "bob"', r"learners\[1\]: unknown key 'nam'; did you mean 'name'\?"),
+        ("cap = 2", "cap = 2\nzzz = 1", "unknown key 'zzz'; known: .*simulation"),
+        ("[limits]", "[limits]\nquery_kinds = ['count']", "unknown query kind 'count'; did you mean 'counts'"),
+        ("[limits]", "[limits]\nrelease_kinds = ['masses']", "unknown release kind 'masses'; did you mean 'mass'"),
+        ("[limits]", "[limits]\nrelease_kinds = ['paper_ratio']", "needs simulation = true"),
+    ],
+)
+def test_typo_is_named_with_what_was_meant(old, new, match):
+    with pytest.raises(ConfigurationError, match=match):
+        read_policy(GOOD.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "cap", ["0", "-1", '"0"', '"-1/3"', '"1/0"', '"0/5"', "inf", "nan", '"one"', '"1e9"', '""', '"1/3/3"']
+)
+@pytest.mark.parametrize("where", ["cap = 2", 'cap = "1/3"', 'name = "basel"'])
+def test_cap_that_is_no_positive_rational_is_refused(cap, where):
+    new = f"{where}\nleast_cost = {cap}" if where.startswith("name") else f"cap = {cap}"
+    with pytest.raises(ConfigurationError, match="positive"):
+        read_policy(GOOD.replace(where, new, 1))
+
+
+@pytest.mark.parametrize("cap", ["true", "[1]", "2020-01-01"])
+def test_cap_of_another_type_is_refused(cap):
+    with pytest.raises(ConfigurationError, match="cap"):
+        read_policy(GOOD.replace("cap = 2", f"cap = {cap}"))
+
+
+@pytest.mark.parametrize("bad", ["", "ab", ANN[:-1], ANN + "0", ANN.upper(), "g" * 64, f"0x{ANN[2:]}", f" {ANN[1:]}"])
+def test_bad_key_is_refused(bad):
+    with pytest.raises(ConfigurationError, match=r"learners\[0\]|learners\[\.\.\.\]"):
+        read_policy(GOOD.replace(ANN, bad))
+
+
+def test_duplicate_learners_are_refused():
+    with pytest.raises(ConfigurationError, match="two learners have the same key"):
+        read_policy(GOOD.replace(BOB, ANN))
+    with pytest.raises(ConfigurationError, match="two learners have the same name"):
+        read_policy(GOOD.replace('"bob"', '"ann"'))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open_studies = 0",
+        "reservation_seconds = 0",
+        "message_seconds = -1",
+        "cache_bytes = -1",
+        "simulation = 1",
+        "simulation = 'true'",
+        "name = ''",
+        "open_studies = 2.5",
+    ],
+)
+def test_value_out_of_range_names_its_key(line):
+    text = GOOD if not line.startswith("name") else GOOD.replace('name = "basel"\n', "", 1)
+    with pytest.raises(ConfigurationError, match=line.split()[0]):
+        read_policy(f"{line}\n{text}")
+
+
+@pytest.mark.parametrize("limit", ["cells", "partitions", "parameters", "multiply_adds", "message_bytes"])
+def test_limit_of_zero_is_refused(limit):
+    text = GOOD.replace("cells = 500", f"{limit} = 0")
+    with pytest.raises(ConfigurationError, match=limit):
+        read_policy(text)
+
+
+def test_missing_key_and_broken_toml_are_told():
+    with pytest.raises(ConfigurationError, match="missing required field `cap`"):
+        read_policy('name = "basel"')
+    with pytest.raises(ConfigurationError, match=r"policy basel\.toml is not valid TOML"):
+        read_policy("cap = ", where="policy basel.toml")
+
+
+def test_policy_made_in_code_obeys_the_same_rules():
+    with pytest.raises(ValueError, match="positive"):
+        Policy(name="basel", cap=0)
+    with pytest.raises(ValueError, match="positive"):
+        Policy(name="basel", cap=1, learners=(LearnerPolicy(name="ann", key=ANN, cap="-1"),))
+    with pytest.raises(ValueError, match="simulation = true"):
+        Policy(name="basel", cap=1, limits=read_limits("paper_ratio"))
+    assert Policy(name="basel", cap=1, limits=read_limits("paper_ratio"), simulation=True).simulation
+
+
+def read_limits(kind):
+    return read_policy(f'name = "x"\ncap = 1\nsimulation = true\n[limits]\nrelease_kinds = ["{kind}"]').limits
+
+
+# the schema file
+
+
+def test_good_schema_file_is_read():
+    steward = read_steward_file(SCHEMA)
+    assert [a.name for a in steward.schema.attributes] == ["age", "sex"]
+    assert (steward.most_records_per_unit, steward.round_size) == (3, 500)
+
+
+def test_a_label_may_have_up_to_256_classes_or_be_a_number():
+    many = tuple(f"class {n}" for n in range(256))
+    assert read_steward_file(SCHEMA.replace('["no", "yes"]', str(list(many)))).schema.classes == many
+    schema = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 200]")).schema
+    assert (schema.classes, schema.label_bounds) == ((), (-1.0, 200.0))
+    assert schema.differences(read_steward_file(SCHEMA).schema) == ["sick"]
+    wider = read_steward_file(SCHEMA.replace('classes = ["no", "yes"]', "label_bounds = [-1, 201]")).schema
+    assert schema.differences(wider) == ["sick"]
+    assert schema.differences(schema) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("round_size", "round_sise", r"unknown key 'round_sise'; did you mean 'round_size'\?"),
+        ("lower", "lowest", r"attributes\[0\]: unknown key 'lowest'; did you mean 'lower'\?"),
+        ("levels", "level", r"attributes\[1\]: unknown key 'level'; did you mean 'levels'\?"),
+        ("upper = 120", "upper = 0", "'age' needs lower < upper"),
+        ("upper = 120", "upper = inf", "'age' needs lower < upper"),
+        ("upper = 120", "upper = nan", "'age' needs lower < upper"),
+        ('["f", "m"]', '["f", "f"]', "'sex' declares a level twice"),
+        ('name = "sex"', 'name = "age"', "two attributes have the same name"),
+        ('name = "sex"', 'name = "sick"', "the label is also listed as an attribute"),
+        ('name = "sex"', 'name = "patient"', "unit column is also the label or an attribute"),
+        ('["no", "yes"]', '["no", "no"]', "two classes have the same name"),
+        ('["no", "yes"]', '["no"]', "classes"),
+        ('["no", "yes"]', "[]", "either classes or label_bounds"),
+        ('["no", "yes"]', str([f"c{n}" for n in range(257)]), "classes"),
+        ('classes = ["no", "yes"]', "label_bounds = [1, 0]", "'sick' needs lower < upper"),
+        ('classes = ["no", "yes"]', "label_bounds = [0, inf]", "'sick' needs lower < upper"),
+        ('classes = ["no", "yes"]', "label_bounds = [0]", "label_bounds"),
+        ('classes = ["no", "yes"]', "", "either classes or label_bounds"),
+        ('classes = ["no", "yes"]', 'classes = ["no", "yes"]\nlabel_bounds = [0, 1]', "one of the two"),
+        ('unit = "patient"\n', "", "needs a unit column"),
+        ("most_records_per_unit = 3", "most_records_per_unit = 0", "most_records_per_unit"),
+        ("round_size = 500", "round_size = 0", "round_size"),
+        ('kind = "numeric"', 'kind = "number"', "number"),
+    ],
+)
+def test_slip_in_a_schema_file_is_named(old, new, match):
+    with pytest.raises(ConfigurationError, match=match):
+        read_steward_file(SCHEMA.replace(old, new, 1))

@@ -1,0 +1,441 @@
+"""Private records from files: what is wrong is said by file, column and row, and never by value."""
+
+import csv
+import io
+import itertools
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from curator_fakes import (
+    UNIT_KEY,
+    Learner,
+    error_body,
+    mass_body,
+    open_curator,
+    plan_of,
+    steward_file,
+)
+from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.record_files import read_records
+from protocol.errors import ConfigurationError
+from protocol.messages import Card, Release, StudyAccepted, StudyClosed
+from protocol.partitions import FeatureBins
+
+# five records: a single undeclared level is more than a tenth
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:more than a tenth:curator_node.dataset.StewardWarning"),
+    pytest.mark.filterwarnings("ignore:the declared round_size:curator_node.dataset.StewardWarning"),
+]
+
+CANARY = "canary-7f3a"
+HEADER = "patient,age,dose,sex,sick"
+CSV = f"""{HEADER}
+1,20,-1.5,f,no
+1,44.0,0,m,yes
+2,,?,m,yes
+3, 71 ,4.9,,no
+4,NA,2,other,no
+"""
+
+
+def write(tmp_path, text, name="records.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def load(path, steward=None, **options):
+    return PrivateDataset(read_records(path), steward or steward_file(**options), unit_key=UNIT_KEY, cache_bytes=10**6)
+
+
+def fails(path, match, **options):
+    with pytest.raises(ConfigurationError, match=match) as caught:
+        load(path, **options)
+    assert CANARY not in str(caught.value)
+    assert CANARY not in repr(caught.value.__cause__)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def counts(data):
+    workload = tuple(
+        FeatureBins(attribute=name, edges=edges) for name, edges in (("age", (30.0,)), ("dose", (0.0,)), ("sex", ()))
+    )
+    return [part.tolist() for part in data.count(workload, None)]
+
+
+# what is wrong with a file
+
+
+def test_absent_file_and_folder(tmp_path):
+    fails(tmp_path / "none.csv", "no file")
+    fails(tmp_path, "no file")
+
+
+@pytest.mark.parametrize("name", ["records.xlsx", "records", "records.csv.gz", "records.json"])
+def test_wrong_suffix(tmp_path, name):
+    fails(write(tmp_path, CSV, name), r"read from \.csv or \.parquet")
+
+
+@pytest.mark.parametrize("text", [HEADER, f"{HEADER}\n", f"\n\n{HEADER}\n"])
+def test_no_rows(tmp_path, text):
+    fails(write(tmp_path, text), "no rows")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\n\r\n", b"\xef\xbb\xbf"])
+def test_empty_csv_is_called_empty(tmp_path, text):
+    fails(write(tmp_path, text), r"records\.csv is empty")
+
+
+def test_empty_parquet_is_called_empty(tmp_path):
+    fails(write(tmp_path, b"", "records.parquet"), r"records\.parquet is empty")
+
+
+@pytest.mark.parametrize(("sign", "named"), [(";", "semicolon"), ("\t", "tab")])
+def test_another_separator_than_the_comma_is_named(tmp_path, sign, named):
+    text = CSV.replace(",", sign).replace("other", CANARY)
+    for start in ("", "\n", "\ufeff"):
+        fails(write(tmp_path, start + text), f"holds a {named}: separate columns by commas")
+    fails(write(tmp_path, f"{CANARY}{sign}1\n2{sign}3\n"), f"holds a {named}")
+
+
+def test_separators_within_a_column_of_several_are_nobody_s_business(tmp_path):
+    text = "\n".join(f"{line},1" for line in CSV.replace("other", "a;b").strip().splitlines())
+    assert counts(load(write(tmp_path, text.replace("sick,1", "sick,dose;mg\tdaily")))) == counts(
+        load(write(tmp_path, CSV))
+    )
+
+
+def test_no_rows_in_parquet(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV)).clear().write_parquet(path)
+    fails(path, "no rows")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"PAR1", b"PAR1" + b"\x00" * 100 + b"PAR1", CSV.encode(), b"PAR1" + CANARY.encode() * 50],
+    ids=["magic", "framed", "csv", "canary"],
+)
+def test_broken_parquet(tmp_path, data):
+    fails(write(tmp_path, data, "records.parquet"), "cannot be read as parquet")
+
+
+def test_truncated_parquet(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV)).write_parquet(path)
+    whole = path.read_bytes()
+    for end in range(1, len(whole), 97):
+        fails(write(tmp_path, whole[:end], "records.parquet"), "cannot be read as parquet")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        f"{HEADER}\n1,2,3,f,no,{CANARY},7\n",
+        f"{HEADER}\n1,2,3,f\xff,{CANARY}\n".encode("latin-1"),
+        HEADER.encode("utf-16"),
+        f"{HEADER},{'x' * 200_000}{CANARY}\n1,2,3,f,no,1\n",
+    ],
+    ids=["ragged", "latin", "utf-16", "a very long name"],
+)
+def test_broken_csv(tmp_path, data):
+    fails(write(tmp_path, data), "cannot be read as csv")
+
+
+def test_duplicated_columns_are_named(tmp_path):
+    fails(write(tmp_path, "age,dose,sex,sick,age,dose\n1,2,f,no,3,4\n"), r"'age', 'dose' more than once")
+
+
+def test_header_behind_a_byte_order_mark_is_read(tmp_path):
+    text = CSV.replace("patient,age", "age,patient")
+    marked = write(tmp_path, b"\xef\xbb\xbf" + CSV.encode())
+    assert counts(load(marked)) == counts(load(write(tmp_path, CSV)))
+    twice = write(tmp_path, b"\xef\xbb\xbf" + text.replace("patient", "age").encode())
+    fails(twice, "'age' more than once")
+
+
+# rows never vanish
+
+QUOTED = "a quoted field that does not end on its line"
+WITHIN = "a quote within a field that does not begin with one"
+AFTER = "text after a closing quote"
+RAGGED = "another number of fields than in the header"
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (f'3,"{CANARY},0,m,yes', QUOTED),
+        (f'3,20,0,"{CANARY}""', QUOTED),
+        (f'3,20,0,{CANARY}","yes"', WITHIN),
+        (f'3,20,0, "{CANARY}",yes', WITHIN),
+        (f'3,20,0,"m"{CANARY},yes', AFTER),
+        (f'3,20,0,"m" ,{CANARY}', AFTER),
+        (f"3,20,0,{CANARY}", RAGGED),
+        (f"3,20,0,m,yes,{CANARY}", RAGGED),
+        (f'3,20,0,m,"yes,{CANARY}"\n', "a blank line"),
+        (f"3,20,0,m,yes\n  \n{CANARY}", RAGGED),
+        (f"3,20,0,{CANARY}\0,yes", "a NUL byte"),
+        (f"3,20,0,{CANARY}\r4,20,0,m,yes", "a carriage return that ends no line"),
+        (b"3,20,0,caf\xe9,yes", "text that is not UTF-8"),
+        (f"3,20,0,{CANARY * 20_000},yes", "a field of more than 131072 characters"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_broken_row_is_refused_by_its_number(tmp_path, row, fault, end):
+    row = row if isinstance(row, bytes) else row.encode()
+    number = 5 if fault == "a blank line" or b"\n  " in row else 4
+    for start in ("", "\n\n", "\ufeff", "\ufeff\n"):
+        text = start + HEADER + "\n1,20,-1.5,f,no" * 3 + "\n"
+        lines = (text.encode() + row + b"\n5,20,0,m,no\n").replace(b"\n", end.encode())
+        fails(write(tmp_path, lines), rf"csv: {fault}.*, in row {number}, header not counted$")
+
+
+@pytest.mark.parametrize(("header", "fault"), [(HEADER.replace("age", 'a"ge'), WITHIN), (f'"{HEADER}', QUOTED)])
+def test_a_broken_header_is_refused(tmp_path, header, fault):
+    fails(write(tmp_path, CSV.replace(HEADER, header)), rf"csv: {fault}.*, in the header$")
+
+
+def test_blank_lines_at_the_end_are_refused_too(tmp_path):
+    fails(write(tmp_path, CSV + "\n"), "a blank line, in row 6, header not counted")
+    assert read_records(write(tmp_path, CSV.rstrip())).height == 5
+
+
+def test_a_break_within_quotes_is_refused_as_two_stray_quotes_are(tmp_path):
+    fails(write(tmp_path, CSV.replace("3, 71 ", '3,"7\n1"')), f"{QUOTED}.*, in row 4,")
+    stray = [f"{number},{number % 90},0,m,no" for number in range(50)]
+    stray[9], stray[39] = '9,9,0,"m,no', '39,39,0,m",no'
+    fails(write(tmp_path, "\n".join([HEADER, *stray])), f"{QUOTED}.*, in row 10,")
+    stray[39] = '39,39,0,"m",no'
+    fails(write(tmp_path, "\n".join([HEADER, *stray])), f"{QUOTED}.*, in row 10,")
+
+
+def test_names_and_values_in_quotes_are_those_that_python_reads(tmp_path):
+    path = write(tmp_path, '"a ""b""","c,d",""\r\n"x ""y""",",",""\n1, 2 ,"3"\r\n')
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file, strict=True)
+    frame = read_records(path)
+    assert frame.columns == header == ['a "b"', "c,d", ""]
+    assert list(map(list, frame.rows())) == rows
+
+
+def strict_fields(line):
+    """The fields of one line by RFC 4180, one character at a time, or None: the oracle of the tests below."""
+    fields, state = [""], "start"
+    for sign in line:
+        if state == "quoted":
+            if sign == '"':
+                state = "closed"
+            else:
+                fields[-1] += sign
+        elif sign == ",":
+            fields.append("")
+            state = "start"
+        elif sign == '"':
+            if state == "plain":
+                return None
+            if state == "closed":
+                fields[-1] += sign
+            state = "quoted"
+        else:
+            if state == "closed":
+                return None
+            fields[-1] += sign
+            state = "plain"
+    return None if state == "quoted" else fields
+
+
+def strict_rows(lines, width):
+    rows = [strict_fields(line) for line in lines]
+    whole = all(row is not None and len(row) == width for row in rows)
+    return rows if whole and all(lines) and not any("\r" in line for line in lines) else None
+
+
+def read_rows(text):
+    """What `read_records` makes of a text; None where it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            frame = read_records(write(Path(folder), text))
+        except ConfigurationError:
+            return None
+    return [[value or "" for value in row] for row in frame.rows()]
+
+
+@st.composite
+def broken_tables(draw):
+    """Width, end of line, and the lines after the header, in which quotes may have come and gone."""
+    width, end = draw(st.integers(1, 3)), draw(st.sampled_from(["\n", "\r\n"]))
+    values = st.text(alphabet='a1", ;\u2028\x0bé', max_size=4)
+    if draw(st.integers(0, 3)) == 0:
+        values |= st.sampled_from(["a\nb", "a\r\nb", "a\rb"])
+    table = draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1, max_size=5))
+    text = io.StringIO()
+    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    csv.writer(text, lineterminator=end, quoting=quoting).writerows(table)
+    text = text.getvalue()
+    for place in draw(st.lists(st.integers(0, len(text) - len(end)), max_size=3)):
+        text = text[:place] + draw(st.sampled_from(['"' + text[place : place + 1], ""])) + text[place + 1 :]
+    return width, end, text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+@given(broken_tables())
+@example((2, "\n", ['a,"b', 'c,d"']))
+@example((2, "\r\n", ["a,b", '"",""', ',"c,""d"""']))
+@example((1, "\n", ['""', "a", '""']))
+def test_a_file_is_refused_or_read_as_line_by_line(table):
+    width, end, lines = table
+    header = ",".join(f"c{column}" for column in range(width))
+    assert read_rows(end.join([header, *lines, ""])) == strict_rows(lines, width)
+
+
+@given(broken_tables())
+def test_a_line_less_changes_no_other_row(table):
+    width, end, lines = table
+    header = ",".join(f"c{column}" for column in range(width))
+    rows = read_rows(end.join([header, *lines, ""]))
+    for number in range(len(lines)):
+        others = read_rows(end.join([header, *lines[:number], *lines[number + 1 :], ""]))
+        if rows is not None and others is not None:
+            assert others == rows[:number] + rows[number + 1 :]
+
+
+def test_lines_with_stray_quotes_move_counts_by_their_own_record_only(tmp_path):
+    """Any two odd lines of fifty, one of them removed: both files are read, or one is refused."""
+    forms = ['"m', 'm"', '"m"', 'say ""m""', '"', '""', '"""', '"m","f"', 'm"f', '"m" f']
+    read = 0
+    for first, second in itertools.product(forms, forms):
+        lines = [f"{number},{number},0,m,no" for number in range(50)]
+        lines[10], lines[40] = f"10,10,0,{first},no", f"40,40,0,{second},no"
+        rows = read_rows("\n".join([HEADER, *lines]))
+        without = read_rows("\n".join([HEADER, *lines[:40], *lines[41:]]))
+        if rows is not None and without is not None:
+            read += 1
+            assert (len(rows), len(without)) == (50, 49)
+            assert rows[:40] + rows[41:] == without
+    assert read == 4  # '"m"' and '""', each beside each
+
+
+# what is wrong with the records
+
+
+@pytest.mark.parametrize("column", ["age", "dose", "sex", "sick"])
+def test_absent_column_is_named(tmp_path, column):
+    fails(
+        write(tmp_path, CSV.replace(column, "zzzz").replace("other", CANARY)),
+        f"lack the declared column.*'{column}'; the columns are .*'zzzz'",
+    )
+
+
+def test_every_absent_column_is_named_with_the_nearest_that_is_there(tmp_path):
+    text = CSV.replace(HEADER, "patients,Age,doze,sex, sick").replace("other", CANARY)
+    fails(
+        write(tmp_path, text),
+        r"'sick' \(did you mean ' sick'\?\), 'patient' \(did you mean 'patients'\?\), 'age' \(did you mean 'Age'\?\), "
+        r"'dose' \(did you mean 'doze'\?\); the columns are 'patients', 'Age', 'doze', 'sex', ' sick'$",
+        unit=True,
+    )
+
+
+def test_first_record_of_a_file_without_header_is_not_shown(tmp_path):
+    fails(write(tmp_path, f"1,{CANARY},-1.5,f,no\n2,20,1,m,yes\n"), "does the first row hold the column names")
+    with pytest.raises(ConfigurationError) as caught:
+        load(write(tmp_path, "sicker,20,dosed,f,no\n2,20,1,m,yes\n"))
+    assert not any(value in str(caught.value) for value in ("sicker", "20", "dosed", "'f'", "'no'"))
+
+
+def test_absent_unit_is_named(tmp_path):
+    fails(write(tmp_path, CSV.replace("patient", "person")), "'patient'", unit=True)
+
+
+def test_missing_label_is_told_by_row(tmp_path):
+    for blank in ("", "?", "NA", "  "):
+        fails(
+            write(tmp_path, CSV.replace("2,,?,m,yes", f"2,,?,m,{blank}")),
+            "'sick' is empty in row 3, header not counted",
+        )
+
+
+def test_unknown_label_is_told_by_row_and_not_by_value(tmp_path):
+    text = CSV.replace("2,,?,m,yes", f"2,,?,m,{CANARY}")
+    fails(write(tmp_path, text), "other than the declared classes 'no' and 'yes' in row 3, header not counted")
+
+
+def test_text_in_a_number_is_told_by_row_and_not_by_value(tmp_path):
+    fails(write(tmp_path, CSV.replace("44.0", CANARY)), "'age' is declared numeric but holds text in row 2, header")
+    fails(write(tmp_path, CSV.replace("44.0", '"1,5"')), "holds text in row 2, header not counted")
+
+
+def test_number_of_another_type_is_told(tmp_path):
+    path = tmp_path / "records.parquet"
+    pl.read_csv(io.StringIO(CSV), infer_schema=False).with_columns(age=pl.date(2020, 1, 1)).write_parquet(path)
+    fails(path, "'age' is declared numeric but has type Date")
+
+
+def test_empty_unit_is_told(tmp_path):
+    fails(write(tmp_path, CSV.replace("3, 71", ", 71")), "unit column 'patient' is empty in row 4, header", unit=True)
+
+
+# what two files of the same records share
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_csv_and_parquet_of_the_same_records_are_the_same(tmp_path, unit, typed):
+    from_csv = load(write(tmp_path, CSV), unit=unit)
+    frame = pl.read_csv(io.StringIO(CSV), infer_schema=False)
+    if typed:
+        frame = frame.with_columns(
+            pl.col("patient").cast(pl.Int64),
+            pl.col("age").str.strip_chars().cast(pl.Float64, strict=False),
+            pl.col("dose").cast(pl.Float64, strict=False),
+            pl.col("sex").cast(pl.Categorical),
+        )
+    for name in ("records.parquet", "records.pq", "RECORDS.PARQUET"):
+        frame.write_parquet(tmp_path / name)
+        other = load(tmp_path / name, unit=unit)
+        assert np.array_equal(other._records.numeric, from_csv._records.numeric, equal_nan=True)
+        assert np.array_equal(other._records.categorical, from_csv._records.categorical)
+        assert np.array_equal(other._labels, from_csv._labels)
+        assert counts(other) == counts(from_csv)
+    assert len(from_csv._labels) == (4 if unit else 5)
+
+
+def test_labels_as_numbers_are_read_from_both(tmp_path):
+    import msgspec
+
+    steward = msgspec.structs.replace(steward_file(), classes=("0", "1"))
+    text = CSV.replace(",no", ",0").replace(",yes", ",1")
+    path = tmp_path / "records.parquet"
+    for kind in (pl.Int8, pl.Float64, pl.String):
+        pl.read_csv(io.StringIO(text), infer_schema=False).with_columns(pl.col("sick").cast(kind)).write_parquet(path)
+        assert np.array_equal(load(path, steward)._labels, load(write(tmp_path, text), steward)._labels)
+
+
+def test_columns_that_nobody_declared_are_ignored(tmp_path):
+    text = "\n".join(f"{line},{CANARY}" for line in CSV.strip().splitlines())
+    assert counts(load(write(tmp_path, text))) == counts(load(write(tmp_path, CSV)))
+
+
+def test_one_class_warns_the_steward_only_and_the_curator_serves(tmp_path):
+    path = write(tmp_path, CSV.replace("yes", "no"))
+    with pytest.warns(StewardWarning, match="one class; the curator serves normally"):
+        records = load(path)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        learner = Learner(open_curator(records=records))
+        assert isinstance(learner.card(), Card)
+        assert isinstance(learner.propose(plan_of(30, 30, release="error_correct")), StudyAccepted)
+        assert isinstance(learner.query(error_body()), Release)
+        assert isinstance(learner.query(error_body()), Release)
+        assert isinstance(learner.close(), StudyClosed)
+        learner = Learner(open_curator(records=records))
+        learner.propose(plan_of(30))
+        assert isinstance(learner.query(mass_body()), Release)
+    assert heard == []

@@ -1,0 +1,210 @@
+"""The command line, as a person and as a machine use it."""
+
+import json
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from curator_node.key_files import read_key
+from expril.command import app
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    base = tmp_path_factory.mktemp("runs")
+    result = run("simulate", "wdbc-faults", "--repeats", 2, "--out", base, "--json")
+    return json.loads(result.stdout)
+
+
+def test_json_has_the_documented_shape(finished):
+    assert finished.keys() == {"run", "learners", "measure", "further", "seeded_noise", "notes"}
+    assert (finished["measure"], finished["further"]) == ("accuracy", "")
+    assert finished["seeded_noise"] is False
+    assert any("east dropped out at question 2" in note for note in finished["notes"])
+    assert any("north answered only when asked again" in note for note in finished["notes"])
+    ada, grace = finished["learners"]
+    assert {"learner", "strategy", "epsilon_claimed", "epsilon_spent", "pooled", "sites"} <= ada.keys()
+    assert grace["outcomes"]["west"] == ["refusal:over_budget"]
+    assert ada["left_out"] == {}
+    assert {name: why.split(";")[0] for name, why in grace["left_out"].items()} == {
+        "east": "no reply",
+        "west": "the plan costs more than is left",
+    }
+    assert (ada["learner"], ada["strategy"], ada["epsilon_claimed"], ada["epsilon_spent"]) == (
+        "ada",
+        "cells",
+        "1/2",
+        "1/2",
+    )
+    assert [site["curator"] for site in grace["sites"]] == ["north", "east", "south", "west"]
+    for learner in finished["learners"]:
+        assert Fraction(learner["epsilon_spent"]) <= Fraction(learner["epsilon_claimed"])
+        for score in (learner["pooled"], *learner["sites"]):
+            assert {"accuracy", "accuracy_se", "majority", "ceiling"} <= score.keys()
+            assert all(0 <= score[key] <= 1 for key in ("accuracy", "accuracy_se", "majority", "ceiling"))
+    assert ada["pooled"]["accuracy"] > ada["pooled"]["majority"] + 0.1
+
+
+LIARS = """
+title = "liars"
+repeats = 1
+seed = 2
+[data]
+name = "wdbc"
+sites = { how = "random", fractions = { north = 0.4, east = 0.3, west = 0.3 } }
+[[curators]]
+name = "east"
+round_size = 1_000_000_000
+[[curators]]
+name = "west"
+limits = { cells = 1 }
+[[learners]]
+name = "ada"
+"""
+
+
+def test_a_run_names_who_was_left_out_and_why_wherever_it_is_read(tmp_path):
+    (tmp_path / "liars.toml").write_text(LIARS)
+    found = json.loads(run("simulate", tmp_path / "liars.toml", "--out", tmp_path, "--json").stdout)
+    (ada,) = found["learners"]
+    assert ada["outcomes"] == {"north": ["release"], "east": ["left out"], "west": ["left out"]}
+    assert ada["left_out"].keys() == {"east", "west"}
+    assert "declares 1000000000 records" in ada["left_out"]["east"]
+    assert "its limit of 1 cells" in ada["left_out"]["west"]
+    told = [f"First repeat, ada: {name} was {reason}." for name, reason in ada["left_out"].items()]
+    assert [note for note in found["notes"] if "left out" in note] == told
+    page = (Path(found["run"]) / "report.html").read_text()
+    assert all(note in page for note in told)
+    assert "1 of 1 question was answered with a release." in page
+    assert "The learner went on without east, west; the notes say why." in page
+    printed = run("simulate", tmp_path / "liars.toml", "--out", tmp_path).stdout
+    assert all(note in printed for note in told)
+    assert "or was left out; its answers are not in the model" in printed
+    assert "not proven" not in run("verify", found["run"]).output.lower()
+
+
+def test_a_run_leaves_its_folder(finished, tmp_path):
+    folder = Path(finished["run"])
+    assert {path.name for path in folder.iterdir()} == {
+        "scenario.toml",
+        "metrics.parquet",
+        "report.json",
+        "report.html",
+        "transcripts",
+        "ledgers",
+    }
+    metrics = pl.read_parquet(folder / "metrics.parquet")
+    final = metrics.filter((pl.col("learner") == "ada") & (pl.col("curator") == ""))
+    assert final["accuracy"].mean() == pytest.approx(finished["learners"][0]["pooled"]["accuracy"])
+    page = (folder / "report.html").read_text()
+    (folder / "report.html").unlink()
+    assert str(folder) in run("report", folder).output
+    assert (folder / "report.html").read_text() == page
+
+
+def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
+    folder = Path(finished["run"])
+    assert "not proven" not in run("verify", folder).output.lower()
+    file = min((folder / "transcripts").glob("*.msgpack"))
+    kept = file.read_bytes()
+    try:
+        file.write_bytes(kept[:-10] + bytes([kept[-10] ^ 1]) + kept[-9:])
+        assert "not proven" in run("verify", folder, code=1).output
+        file.unlink()
+        assert "missing" in run("verify", folder, code=1).output
+    finally:
+        file.write_bytes(kept)
+
+
+def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
+    folder = Path(finished["run"])
+    ledgers = folder / "ledgers"
+    kept = (ledgers / "north.ledger").read_bytes()
+    try:
+        (ledgers / "north.ledger").write_bytes((ledgers / "south.ledger").read_bytes())
+        assert "opened by another key" in run("verify", folder, code=1).output
+    finally:
+        (ledgers / "north.ledger").write_bytes(kept)
+    assert "not proven" not in run("verify", folder, folder).output.lower()
+
+
+def test_noise_from_a_seed_is_never_just_proven(tmp_path):
+    text = run("scenarios", "wdbc").output.replace("repeats = 12", "repeats = 1\nnoise_seed = 7")
+    (tmp_path / "seeded.toml").write_text(text)
+    told = json.loads(run("simulate", tmp_path / "seeded.toml", "--out", tmp_path, "--json").stdout)
+    assert told["seeded_noise"] is True
+    output = run("verify", told["run"]).output
+    assert "3 proven, NOT PRIVATE" in output
+    assert "3 proven\n" not in output
+
+
+def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
+    def fail(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulations.harness.run_repeat", fail)
+    assert "interrupted" in run("simulate", "wdbc", "--out", tmp_path, code=130).output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["--repeats", 0], ["--seed", -1]])
+def test_an_option_out_of_range_is_refused(option):
+    output = run("simulate", *option, code=2).output
+    assert "Traceback" not in output
+    assert option[0] in output
+
+
+def test_help_and_version():
+    assert run("--version").output.startswith("expril ")
+    assert "built-in scenario" in run("simulate", "-h").output
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_a_table_keeps_its_columns_whatever_the_width(columns, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", columns)
+    output = run("simulate", "wdbc", "--repeats", 1, "--out", tmp_path).output
+    assert all(word in output for word in ("ada (cells)", "north", "accuracy ± se", "claimed"))
+
+
+def test_keys_are_private_and_never_overwritten(tmp_path):
+    path = tmp_path / "deep" / "ada.pem"
+    printed = run("keys", path).output.strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_key(path).public.hex() == printed
+    assert "never overwritten" in run("keys", path, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate", "wdbcc"], "did you mean 'wdbc'"),
+        (["report", "nowhere"], "not the folder of a run"),
+        (["verify", "nowhere"], "holds no run"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(arguments, message):
+    output = run(*arguments, code=2).output
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_missing_data_files_are_a_clear_message(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRIL_DATA_DIR", str(tmp_path))
+    output = run("simulate", "heart", "--out", tmp_path, code=2).output
+    assert "EXPRIL_DATA_DIR" in output
+    assert "processed.cleveland.data" in output
+
+
+def test_scenarios_lists_the_built_in_ones():
+    output = run("scenarios").output
+    assert all(name in output for name in ("wdbc", "heart", "ctg"))

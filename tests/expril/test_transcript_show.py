@@ -1,0 +1,127 @@
+"""`expril transcript show`: every message of a study, with all that it takes to redo its arithmetic by hand."""
+
+import json
+import re
+from fractions import Fraction
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from expril.command import app
+from protocol.envelopes import digest, open_envelope
+from run_forger import make_run
+from simulations.run_index import TRANSCRIPTS
+from simulations.verification import verify_run
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def show(*arguments, code=0):
+    result = CliRunner().invoke(app, ["transcript", "show", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("shown"), repeats=1)[0]
+
+
+def messages(folder, *options):
+    return json.loads(show(folder, *options, "--json"))["messages"]
+
+
+def test_every_message_is_shown_in_order(folder):
+    told = messages(folder, "--learner", "grace", "--curator", "south")
+    assert [one["type"] for one in told] == [
+        "card_request",
+        "card",
+        "study_proposal",
+        "study_accepted",
+        *["query", "release"] * 3,
+        "study_close",
+        "study_closed",
+    ]
+    assert [one["from"] for one in told] == ["learner", "curator"] * 6
+    (line,) = [one for one in verify_run(folder).index.transcripts if (one.learner, one.curator) == ("grace", "south")]
+    envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
+    assert [one["digest"] for one in told] == [digest(data).hex() for data in envelopes]
+    assert [one["sequence"] for one in told] == [open_envelope(data)[1].sequence for data in envelopes]
+
+
+def test_the_arithmetic_can_be_redone_from_what_is_printed(folder):
+    """From the text alone: costs from c m S / scale, the sum of the plan, charges, totals and the refund."""
+    text = show(folder, "--learner", "grace", "--curator", "south")
+    c = int(re.search(r"^ +c: (\d+)$", text, re.MULTILINE)[1])
+    formulas = re.findall(r"cost c m S / scale = (\d+) \* (\d+) \* (\d+) / \(([\d/]+)\) = ([\d/]+)", text)
+    assert len(formulas) == 6  # the plan's three, and each again with its query
+    costs = []
+    for most, m, steps, scale, cost in formulas:
+        assert int(most) == c
+        assert Fraction(int(most) * int(m) * int(steps)) / Fraction(scale) == Fraction(cost)
+        costs.append(Fraction(cost))
+    assert costs[:3] == costs[3:]
+    assert Fraction(re.search(r"plan_cost: ([\d/]+)", text)[1]) == sum(costs[:3]) == 1
+    charged = [Fraction(one) for one in re.findall(r"receipt, charged: ([\d/]+)", text)]
+    totals = [Fraction(one) for one in re.findall(r"receipt, spent_by_study: ([\d/]+)", text)]
+    assert charged == [0, *costs[:3], 0]
+    assert totals == [sum(charged[: n + 1]) for n in range(5)]
+    assert Fraction(re.search(r"refunded: ([\d/]+)", text)[1]) == 1 - totals[-1]
+    assert len(re.findall(r"receipt, ledger_head: [0-9a-f]{64}", text)) == 5
+
+
+def test_a_refusal_says_whether_it_may_pass(folder):
+    text = show(folder, "--learner", "grace", "--curator", "west")
+    assert "code: over_budget" in text
+    assert "\n     final" in text
+    (refusal,) = [
+        one for one in messages(folder, "--learner", "grace", "--curator", "west") if one["type"] == "refusal"
+    ]
+    assert refusal["final"] is True
+    assert refusal["limit"].startswith("a cost of at most")
+
+
+def test_values_are_printed_only_where_they_are_asked_for(folder):
+    plain = [one for one in messages(folder) if one["type"] == "release"]
+    assert all("values" not in one and one["numbers"] > 0 for one in plain)
+    full = [one for one in messages(folder, "--values") if one["type"] == "release"]
+    assert all(len(one["values"]) == one["numbers"] for one in full)
+    assert all(re.fullmatch(r"-?\d+", value) for one in full for value in one["values"])
+
+
+def test_a_file_is_shown_without_its_run(folder, tmp_path):
+    kept = min((folder / TRANSCRIPTS).glob("*.msgpack"))
+    (tmp_path / "alone.msgpack").write_bytes(kept.read_bytes())
+    assert "study_proposal" in show(tmp_path / "alone.msgpack")
+
+
+def test_what_is_not_there_is_one_clear_line(folder, tmp_path):
+    assert "learners: ada, grace" in show(folder, "--learner", "alan", code=2)
+    assert "curators: north" in show(folder, "--repeat", 7, code=2)
+    assert "holds no run" in show(tmp_path, code=2)
+    assert "cannot read" in show(tmp_path / "absent", code=2)
+    (tmp_path / "junk").write_bytes(b"junk")
+    assert "no list of envelopes" in show(tmp_path / "junk", code=2)
+    (tmp_path / "bad.msgpack").write_bytes(msgspec.msgpack.encode([b"junk"]))
+    assert "envelope 1" in show(tmp_path / "bad.msgpack", code=2)
+    envelope = {"label": "expril/1", "type": "card_request", "payload": b"", "signature": bytes(64)}
+    (tmp_path / "old.msgpack").write_bytes(msgspec.msgpack.encode([msgspec.msgpack.encode(envelope)]))
+    assert "ExPriL 0.1" in show(tmp_path / "old.msgpack", code=2)
+
+
+def test_what_a_peer_wrote_cannot_drive_the_terminal(folder, tmp_path):
+    """A purpose, a name or a refusal's text may hold any letters; control characters are not printed."""
+    line = verify_run(folder).index.transcripts[0]
+    envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
+    parts = msgspec.msgpack.decode(envelopes[2])
+    payload = msgspec.msgpack.decode(parts["payload"])
+    payload["purpose"] = "\x1b[2J\x07 hello"
+    parts["payload"] = msgspec.msgpack.encode(payload)
+    envelopes[2] = msgspec.msgpack.encode(parts)
+    (tmp_path / "x.msgpack").write_bytes(msgspec.msgpack.encode(envelopes))
+    text = show(tmp_path / "x.msgpack")
+    assert "hello" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text

@@ -1,0 +1,225 @@
+"""Strategies: exact cost, what they ask, and that they learn where there is no noise."""
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+from learner_fakes import NoNoise, federate, open_curator, ring, steward
+from learner_node.learn import learn
+from learner_node.source import even_bins
+from learner_node.strategies import STRATEGIES, Problem, make_strategy
+from learner_node.strategies import paper as paper_module
+from learner_node.study import NoCuratorError
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant, Mlp
+from protocol.queries import plan_cost
+from protocol.queries.limits import Limits
+from protocol.records import encode_frame, encode_labels
+from protocol.release_kinds import RELEASE_KINDS
+
+SETTINGS = [
+    ("cells", {}),
+    ("cells", {"cells": 9}),
+    ("cells", {"same_population": True}),
+    ("cells", {"networks": False, "mass_share": "1/4"}),
+    ("cells", {"networks": False, "mass_share": 0}),
+    ("paper-c", {}),
+    ("paper-c", {"rounds": 1}),
+    ("paper-i", {"rounds": 5}),
+    ("paper-c", {"rounds": 3, "reweight": False}),
+    ("paper-i", {"printed": True}),
+    ("random-subsets", {}),
+    ("random-subsets", {"rounds": 3, "features": 1, "shares": [1, 2, "1/3"]}),
+    ("informative", {}),
+    ("informative", {"pairs": 2, "shares": [1, 1]}),
+    ("varying-bins", {}),
+    ("varying-bins", {"cells": True, "rounds": 3}),
+    ("new-features", {}),
+    ("new-features", {"score": True, "hidden": [4], "shares": [2, 1]}),
+    ("adaptive-cells", {}),
+    ("adaptive-cells", {"tree": True, "rounds": 3, "shares": [3, 2, 1]}),
+]
+EPSILONS = [Fraction(1), Fraction(1, 3), Fraction(7, 10), Fraction(355, 113), Fraction(1, 1000)]
+
+
+def problem(source=None, **changes):
+    known = {
+        "source": encode_frame(ring(80) if source is None else source, steward().schema),
+        "epsilon": Fraction(1),
+        "sites": 1,
+        "target_size": 500,
+        "most_records_per_unit": 1,
+        "seed": 0,
+    }
+    return Problem(**known | changes)
+
+
+def test_every_registered_strategy_is_tested_here():
+    assert {name for name, _ in SETTINGS} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
+@pytest.mark.parametrize("most", [1, 6])
+@pytest.mark.parametrize(("name", "options"), SETTINGS)
+def test_a_plan_costs_exactly_epsilon(name, options, most, epsilon):
+    plan = make_strategy(name, options).plan(problem(epsilon=epsilon, most_records_per_unit=most))
+    assert plan_cost(plan, most) == epsilon
+
+
+@pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])
+def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, options):
+    curators = {"basel": open_curator("basel", most=6)}
+    learned = learn(
+        federate(curators), ring(60, seed=3).drop("sick"), strategy=name, options=options, epsilon=Fraction(7, 10)
+    )
+    study = learned.study
+    assert study.outcomes["basel"] == ["release"] * len(study.plan.queries)
+    assert study.spent("basel") == learned.epsilon_claimed == Fraction(7, 10)
+    for planned, done in zip(study.plan.queries, study.rounds, strict=True):
+        body = done.bodies["basel"]
+        assert len(body.partitions) == planned.partitions
+        assert RELEASE_KINDS[planned.release].wants_hypothesis == (body.hypothesis is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cells", {"cells": 60}),
+        ("paper-c", {"rounds": 3, "bins": 12}),
+        ("random-subsets", {"rounds": 2, "features": 1}),
+        ("informative", {}),
+        ("varying-bins", {}),
+        ("varying-bins", {"cells": True}),
+        ("new-features", {}),
+        ("new-features", {"score": True, "projections": 0}),
+        ("adaptive-cells", {}),
+        ("adaptive-cells", {"tree": True}),
+    ],
+)
+def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
+    private = {"basel": ring(1500, seed=1), "bern": ring(1500, seed=2)}
+    curators = {site: open_curator(site, frame, noise=NoNoise()) for site, frame in private.items()}
+    learned = learn(
+        federate(curators), ring(600, seed=3).drop("sick"), strategy=name, options=options, epsilon=Fraction(1)
+    )
+    test = ring(1000, seed=4)
+    truth = encode_labels(test["sick"], ("no", "yes"))
+    probability = learned.model().probability(encode_frame(test, learned.schema))
+    assert probability.min() >= 0
+    assert probability.max() <= 1
+    accuracy = np.mean((probability > 0.5) == truth)
+    majority = max(truth.mean(), 1 - truth.mean())
+    assert accuracy > majority + 0.15
+
+
+def test_the_source_estimate_says_how_many_records_each_stands_for():
+    for name in ("cells", "paper-c", "random-subsets", "informative", "adaptive-cells"):
+        curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
+        learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), strategy=name, epsilon=Fraction(1, 2))
+        estimate = learned.estimates[""]
+        assert estimate.weights.shape == estimate.probability.shape == (200,)
+        assert (estimate.weights >= 0).all()
+        assert estimate.weights.sum() == pytest.approx(800, rel=0.1)
+        assert ((estimate.probability >= 0) & (estimate.probability <= 1)).all()
+
+
+@pytest.mark.parametrize(("name", "used"), [("paper-i", [1, 1, 1]), ("paper-c", [1, 2, 3])])
+def test_instantaneous_uses_the_newest_system_and_cumulative_all(name, used, monkeypatch):
+    systems = []
+    solve = paper_module.solve_labels
+
+    def spying(chosen, **options):
+        systems.append(chosen)
+        return solve(chosen, **options)
+
+    monkeypatch.setattr(paper_module, "solve_labels", spying)
+    curators = {"basel": open_curator("basel", noise=NoNoise())}
+    learned = learn(
+        federate(curators), ring(60, seed=3).drop("sick"), strategy=name, options={"rounds": 3}, epsilon=Fraction(1)
+    )
+    assert [len(chosen) for chosen in systems] == used
+    kinds = [type(done.bodies["basel"].hypothesis) for done in learned.study.rounds]
+    assert kinds == [type(None), Constant, Mlp, Mlp]
+    models = learned.models[""]
+    assert models[0] is None
+    # each asked hypothesis is the model of the round before
+    assert [done.bodies["basel"].hypothesis for done in learned.study.rounds[2:]] == [
+        model.hypothesis for model in models[1:3]
+    ]
+
+
+def test_errors_are_asked_in_bins_of_even_mass_of_the_weighted_source():
+    curators = {"basel": open_curator("basel", ring(1200, seed=1).filter(pl.col("x") > -0.5), noise=NoNoise())}
+    source = ring(300, seed=3).drop("sick")
+    learned = learn(
+        federate(curators), source, strategy="paper-c", options={"rounds": 2, "bins": 5}, epsilon=Fraction(1)
+    )
+    masses, *errors = [done.bodies["basel"].partitions for done in learned.study.rounds]
+    weights = learned.estimates[""].weights
+    assert masses == tuple(even_bins(learned.source, 5))
+    assert errors[0] == errors[1] == tuple(even_bins(learned.source, 5, weights))
+    assert errors[0] != masses
+
+
+@pytest.mark.parametrize(("reweight", "share"), [(True, 0.25), (False, 0.5)])
+def test_labels_are_regularised_by_the_variance_of_a_bins_errors(reweight, share, monkeypatch):
+    """Errors are (n - S) / 2: a quarter of the noise variance of S, and S of a pair has twice that of a count."""
+    alphas = []
+    solve = paper_module.solve_labels
+
+    def spying(chosen, *, alpha, **options):
+        alphas.append(alpha)
+        return solve(chosen, alpha=alpha, **options)
+
+    monkeypatch.setattr(paper_module, "solve_labels", spying)
+    options = {"rounds": 1, "bins": 4, "reweight": reweight}
+    curators = {"basel": open_curator("basel", noise=NoNoise())}
+    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    scale = float(learned.study.plan.queries[-1].scale.fraction)
+    decay = np.exp(-1 / scale)
+    size = learned.study.sessions["basel"].card.round_size or 60
+    assert alphas == [pytest.approx(0.1 * (share * 2 * decay / (1 - decay) ** 2 + size / 16))]
+    options |= {"label_alpha": 7.0}
+    learn(federate(curators), ring(60, seed=3).drop("sick"), strategy="paper-c", options=options, epsilon=1)
+    assert alphas[1:] == [7.0]
+
+
+@pytest.mark.parametrize("name", ["paper-c", "paper-i"])
+def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
+    ring_source = ring(60, seed=3).drop("sick")
+    options = {"printed": True, "rounds": 1}
+    with pytest.raises(ConfigurationError, match="paper_ratio"):
+        learn(
+            federate({"basel": open_curator("basel")}),
+            ring_source,
+            strategy=name,
+            options=options,
+            epsilon=Fraction(1),
+        )
+    with pytest.raises(ValueError, match="simulation"):
+        open_curator("basel", limits=Limits(release_kinds=("paper_ratio",)))
+    simulated = open_curator("basel", limits=Limits(release_kinds=("paper_ratio",)), simulation=True)
+    with pytest.raises(NoCuratorError):
+        learn(federate({"basel": simulated}), ring_source, strategy=name, options=options, epsilon=Fraction(1))
+    trusting = federate({"basel": simulated}, allow_not_private=True)
+    learned = learn(trusting, ring_source, strategy=name, options=options, epsilon=Fraction(1))
+    assert learned.model().probability(learned.source).shape == (60,)
+
+
+def test_the_same_seed_gives_the_same_questions():
+    bodies = []
+    for seed in (4, 4, 5):
+        curators = {"basel": open_curator("basel", noise=NoNoise())}
+        learned = learn(
+            federate(curators), ring(60, seed=3).drop("sick"), strategy="cells", epsilon=Fraction(1), seed=seed
+        )
+        bodies.append(learned.study.rounds[0].bodies["basel"])
+    assert bodies[0] == bodies[1] != bodies[2]
+
+
+def test_nothing_is_estimated_before_an_answer():
+    for name in STRATEGIES:
+        with pytest.raises(RuntimeError, match="nothing was answered"):
+            make_strategy(name, {}).source_estimate()

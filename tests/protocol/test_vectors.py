@@ -1,0 +1,147 @@
+"""Known answers: bytes on the wire, digests and signatures never drift, and bad bytes keep their refusal code."""
+
+import importlib.util
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from protocol.codec import decode, encode
+from protocol.envelopes import (
+    LABEL,
+    NOT_PRIVATE_LABEL,
+    SigningKey,
+    digest,
+    open_envelope,
+    request_digest,
+    seal,
+    verify,
+)
+from protocol.errors import RemoteProtocolError
+from protocol.messages import MESSAGE_TYPES
+from protocol.partitions import PARTITION_KINDS
+from protocol.plans import PlannedQuery
+from protocol.queries import query_cost
+from protocol.queries.counts import CountsBody, CountsRelease, read_body
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
+from protocol.schema import Schema
+from protocol.transcript import Transcript, replay
+
+pytestmark = pytest.mark.numerical
+
+FOLDER = Path(__file__).parent / "vectors"
+GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
+BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
+CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
+LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
+ENVELOPES = [bytes.fromhex(vector["envelope"]) for vector in GOOD["envelopes"]]
+
+
+def test_the_labels_and_public_keys_are_as_recorded():
+    assert (GOOD["label"], GOOD["seeded_label"]) == (LABEL, NOT_PRIVATE_LABEL)
+    assert CURATOR.public.hex() == GOOD["curator"]["public"]
+    assert LEARNER.public.hex() == GOOD["learner"]["public"]
+    assert CURATOR.derive(GOOD["derived"]["purpose"]).hex() == GOOD["derived"]["secret"]
+
+
+def test_there_is_a_vector_for_every_message_type():
+    assert {vector["type"] for vector in GOOD["envelopes"]} == set(MESSAGE_TYPES)
+
+
+def test_there_is_a_vector_for_every_kind_of_partition():
+    bodies = [decode(bytes.fromhex(data), CountsBody) for data in GOOD["bodies"].values()]
+    assert {type(partition) for body in bodies for partition in body.partitions} == set(PARTITION_KINDS.values())
+
+
+@pytest.mark.parametrize("vector", GOOD["envelopes"], ids=lambda vector: vector["type"])
+def test_an_envelope_verifies_and_is_written_again_byte_for_byte(vector):
+    data, signer = bytes.fromhex(vector["envelope"]), bytes.fromhex(vector["signer"])
+    envelope, message = open_envelope(data)
+    verify(envelope, signer)
+    assert envelope.type == vector["type"]
+    assert envelope.payload.hex() == vector["payload"]
+    assert digest(data).hex() == vector["digest"]
+    assert request_digest(signer, envelope.type, envelope.payload).hex() == vector["request_digest"]
+    key = CURATOR if signer == CURATOR.public else LEARNER
+    assert seal(message, key) == data
+
+
+def test_a_seeded_envelope_is_written_again_byte_for_byte():
+    data = bytes.fromhex(GOOD["seeded_envelope"])
+    envelope, message = open_envelope(data)
+    verify(envelope, CURATOR.public, label=NOT_PRIVATE_LABEL)
+    assert seal(message, CURATOR, label=NOT_PRIVATE_LABEL) == data
+
+
+def test_the_transcript_has_its_recorded_head_and_epsilon():
+    transcript = Transcript()
+    for data in ENVELOPES:
+        transcript.append(data)
+    assert transcript.head.hex() == GOOD["transcript_head"]
+    proof = replay(ENVELOPES, CURATOR.public, LEARNER.public)
+    assert proof.epsilon_claimed == Fraction(GOOD["epsilon_claimed"])
+    assert proof.epsilon_spent == Fraction(GOOD["epsilon_spent"])
+    assert proof.refusals == ["halted"]
+
+
+@pytest.mark.parametrize("name", GOOD["bodies"])
+def test_a_body_is_read_and_written_again_byte_for_byte(name):
+    data = bytes.fromhex(GOOD["bodies"][name])
+    body = decode(data, CountsBody)
+    assert encode(body) == data
+    schema = open_envelope(ENVELOPES[1])[1].schema
+    release = "mass" if body.hypothesis is None else "signed_error"
+    planned = PlannedQuery(kind="counts", release=release, partitions=len(body.partitions), scale=Rational(1, 1))
+    assert read_body(data, planned, schema, Limits()) == body
+
+
+@pytest.mark.parametrize("release", GOOD["other_queries"])
+def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(release):
+    case = GOOD["other_queries"][release]
+    data = {what: bytes.fromhex(case[what]) for what in ("planned", "body")}
+    schema_data = bytes.fromhex(GOOD["other_schemas"][case["schema"]])
+    schema = decode(schema_data, Schema)
+    planned, body = decode(data["planned"], PlannedQuery), decode(data["body"], CountsBody)
+    assert (encode(schema), encode(planned), encode(body)) == (schema_data, data["planned"], data["body"])
+    assert planned.release == release
+    assert read_body(data["body"], planned, schema, Limits()) == body
+    assert query_cost(planned, 1) == {"class_counts": 1, "label_total": 1, "squared_error": Fraction(1, 10)}[release]
+
+
+def test_a_release_is_read_and_written_again_byte_for_byte():
+    data = bytes.fromhex(GOOD["release"])
+    release = decode(data, CountsRelease)
+    assert encode(release) == data
+    assert release.counts[:16] == bytes([7, *[0] * 7, 0xFD, *[0xFF] * 7])
+    assert len(release.counts) == 8 * 8
+
+
+def read_envelope(data):
+    envelope, _ = open_envelope(data)
+    verify(envelope, LEARNER.public)
+
+
+def read_first_body(data):
+    proposal, card = open_envelope(ENVELOPES[2])[1], open_envelope(ENVELOPES[1])[1]
+    read_body(data, proposal.plan.queries[0], card.schema, card.limits)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_vector_is_refused_with_its_code(name):
+    vector = BAD[name]
+    read = {"envelope": read_envelope, "body": read_first_body}[vector["reads"]]
+    with pytest.raises(RemoteProtocolError) as caught:
+        read(bytes.fromhex(vector["bytes"]))
+    assert caught.value.code == vector["code"]
+
+
+def test_the_files_are_what_the_generator_writes():
+    spec = importlib.util.spec_from_file_location("generate_vectors", FOLDER / "generate.py")
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    for name, content in generator.vectors().items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == generator.text(content), (
+            "run tests/protocol/vectors/generate.py"
+        )

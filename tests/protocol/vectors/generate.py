@@ -1,0 +1,387 @@
+"""Writes the known-answer vectors beside this file: `python tests/protocol/vectors/generate.py`.
+
+They pin the wire format. A change of any of them is a change of the protocol: raise the version and the labels.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from protocol.codec import encode
+from protocol.envelopes import (
+    LABEL,
+    NOT_PRIVATE_LABEL,
+    Envelope,
+    SigningKey,
+    digest,
+    open_envelope,
+    request_digest,
+    seal,
+    seal_receipt,
+)
+from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
+from protocol.hypotheses import Constant, Mlp
+from protocol.messages import (
+    NO_DIGEST,
+    SEALED_BYTES,
+    TYPE_NAMES,
+    Card,
+    CardRequest,
+    Query,
+    Receipt,
+    Refusal,
+    Release,
+    StudyAccepted,
+    StudyClose,
+    StudyClosed,
+    StudyProposal,
+)
+from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
+from protocol.plans import Plan, PlannedQuery
+from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.queries.limits import Limits
+from protocol.rationals import Rational
+from protocol.refusals import EXPLANATIONS, RefusalCode
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.transcript import Transcript
+
+HERE = Path(__file__).parent
+CURATOR_SEED, LEARNER_SEED = b"\x01" * 32, b"\x02" * 32
+CURATOR, LEARNER = SigningKey.from_seed(CURATOR_SEED), SigningKey.from_seed(LEARNER_SEED)
+STUDY = bytes(range(16))
+SCHEMA = Schema(
+    (NumericAttribute("age", 0.0, 120.0, "years"), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes")
+)
+MAP = FeatureMap((NumericFeature("age", 50.0, 0.0625, 40.0), CategoricalFeature("sex", ("f", "m"), 1.0, "f")))
+SHORT_MAP = FeatureMap(MAP.features[:1])
+PLAN = Plan(
+    (
+        PlannedQuery(kind="counts", release="mass", partitions=2, scale=Rational(30, 1)),
+        PlannedQuery(kind="counts", release="signed_error", partitions=1, scale=Rational(1000, 3)),
+    )
+)
+# 0.weight (1, 4) and 0.bias (1,), written out: the safetensors writer may order or pad a header as it likes.
+WEIGHTS_HEADER = (
+    b'{"0.bias":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+    b'"0.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[4,20]}}'
+)
+WEIGHTS = (
+    len(WEIGHTS_HEADER).to_bytes(8, "little")
+    + WEIGHTS_HEADER
+    + bytes.fromhex("0000003f" + "0000803f" + "000080bf" + "00000040" + "000000c0")
+)
+
+
+def int32s(*numbers):
+    """Little-endian int32, written out."""
+    return b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
+
+
+TREE = TreeLeaves(MAP, int32s(0, -2560, -1, 1) + int32s(1, 1, -3, -2))
+"""Younger than 40; then women, and the others."""
+BODIES = {
+    "mass": CountsBody((FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())), None),
+    "signed_error": CountsBody(
+        (NearestCentre(MAP, bytes(16) + b"\x00\x10\x00\x00" * 4),), Mlp(features=MAP, weights=WEIGHTS)
+    ),
+    "constant": CountsBody((FeatureBins("age", ()),), Constant(1)),
+    "product_bins": CountsBody((ProductBins(FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())),), None),
+    "score_bins": CountsBody((ScoreBins(Mlp(features=MAP, weights=WEIGHTS), (-1.5, 2.0**-24)),), None),
+    "projection_bins": CountsBody(
+        (ProjectionBins(MAP, int32s(4096, 0, 0, 0) + int32s(1, -2, 3, -262144), ((-0.25, 0.5), ())),), None
+    ),
+    "tree_leaves": CountsBody((TREE,), None),
+}
+OTHER_LABELS = {
+    "classes": Schema(SCHEMA.attributes, "stage", ("i", "ii", "iii")),
+    "number": Schema(SCHEMA.attributes, "days", label_bounds=(0.0, 365.0)),
+}
+OTHER_QUERIES = {
+    "class_counts": (
+        "classes",
+        PlannedQuery(kind="counts", release="class_counts", partitions=1, scale=Rational(1, 1)),
+        CountsBody((FeatureBins("age", (30.0,)),), None),
+    ),
+    "label_total": (
+        "number",
+        PlannedQuery(kind="counts", release="label_total", partitions=1, scale=Rational(1000, 1), steps=1000),
+        CountsBody((FeatureBins("age", (30.0,)),), None),
+    ),
+    "squared_error": (
+        "number",
+        PlannedQuery(kind="counts", release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
+        CountsBody((FeatureBins("age", ()),), Constant(0), most_squared_error=2**20),
+    ),
+}
+NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
+RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
+
+
+class Exchange:
+    """Both sides of one study, in order."""
+
+    def __init__(self):
+        self.transcript = Transcript()
+        self.last_reply = NO_DIGEST
+        self.spent = "0"
+        self.messages = []
+
+    def ask(self, kind, sequence, /, **fields):
+        message = kind(
+            study=STUDY,
+            sender=LEARNER.public,
+            recipient=CURATOR.public,
+            sequence=sequence,
+            answers=self.last_reply,
+            expires_at=1_800_000_600,
+            **fields,
+        )
+        self._append(message, LEARNER)
+        self.asked = message
+
+    def answer(self, kind, /, **fields):
+        header = {
+            "study": STUDY,
+            "sender": CURATOR.public,
+            "recipient": LEARNER.public,
+            "sequence": self.asked.sequence,
+            "answers": digest(self.transcript.envelopes[-1]),
+            "expires_at": 1_800_000_600,
+        }
+        if kind in (StudyAccepted, Release, StudyClosed):
+            fields["receipt"] = seal_receipt(self.receipt(kind, fields), CURATOR)
+        self._append(kind(**header, **fields), CURATOR)
+        if kind not in (Card, Refusal):
+            self.last_reply = digest(self.transcript.envelopes[-1])
+
+    def receipt(self, kind, fields):
+        released = kind is Release
+        self.spent = "1/15" if released else self.spent
+        return Receipt(
+            curator=CURATOR.public,
+            learner=LEARNER.public,
+            study=STUDY,
+            sequence=self.asked.sequence,
+            request=request_digest(LEARNER.public, TYPE_NAMES[type(self.asked)], encode(self.asked)),
+            release=digest(fields["body"]) if released else NO_DIGEST,
+            charged="1/15" if released else "0",
+            spent_by_study=self.spent,
+            spent_by_learner=self.spent,
+            ledger_head=digest(b"head"),
+            position=b"\x07" * SEALED_BYTES,
+            issued_at=1_800_000_000,
+        )
+
+    def _append(self, message, key):
+        self.messages.append(message)
+        self.transcript.append(seal(message, key))
+
+
+def study():
+    exchange = Exchange()
+    exchange.ask(CardRequest, 0)
+    exchange.answer(
+        Card,
+        name="basel",
+        schema=SCHEMA,
+        unit=None,
+        most_records_per_unit=1,
+        relation="add or remove one privacy unit",
+        round_size=1000,
+        limits=Limits(),
+        cap="1",
+        least_cost="1/1000",
+    )
+    exchange.ask(StudyProposal, 0, plan=PLAN, purpose="known answer", newest_receipt=b"")
+    exchange.answer(StudyAccepted, cost="209/3000", reserved_until=1_800_086_400)
+    exchange.ask(Query, 1, kind="counts", body=encode(BODIES["mass"]))
+    exchange.answer(Release, kind="counts", body=encode(RELEASE))
+    exchange.ask(Query, 2, kind="counts", body=encode(BODIES["signed_error"]))
+    exchange.answer(
+        Refusal,
+        code=RefusalCode.HALTED.value,
+        explanation=EXPLANATIONS[RefusalCode.HALTED],
+        field="",
+        limit="",
+        remaining="2791/3000",
+        scale_factor="",
+    )
+    exchange.ask(StudyClose, 3)
+    exchange.answer(StudyClosed, refunded="3/1000")
+    return exchange
+
+
+def good():
+    exchange = study()
+    envelopes = []
+    for message, data in zip(exchange.messages, exchange.transcript.envelopes, strict=True):
+        envelope, _ = open_envelope(data)
+        envelopes.append(
+            {
+                "type": envelope.type,
+                "signer": message.sender.hex(),
+                "envelope": data.hex(),
+                "payload": envelope.payload.hex(),
+                "digest": digest(data).hex(),
+                "request_digest": request_digest(message.sender, envelope.type, envelope.payload).hex(),
+            }
+        )
+    return {
+        "label": LABEL,
+        "curator": {"seed": CURATOR_SEED.hex(), "public": CURATOR.public.hex()},
+        "learner": {"seed": LEARNER_SEED.hex(), "public": LEARNER.public.hex()},
+        "envelopes": envelopes,
+        "transcript_head": exchange.transcript.head.hex(),
+        "epsilon_claimed": "209/3000",
+        "epsilon_spent": "1/15",
+        "bodies": {name: encode(body).hex() for name, body in BODIES.items()},
+        "other_schemas": {name: encode(schema).hex() for name, schema in OTHER_LABELS.items()},
+        "other_queries": {
+            release: {"schema": label, "planned": encode(planned).hex(), "body": encode(body).hex()}
+            for release, (label, planned, body) in OTHER_QUERIES.items()
+        },
+        "release": encode(RELEASE).hex(),
+        "seeded_label": NOT_PRIVATE_LABEL,
+        "seeded_envelope": seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL).hex(),
+        "derived": {"purpose": "units", "secret": CURATOR.derive("units").hex()},
+    }
+
+
+def bad():
+    """Bytes, what reads them, and the code with which they are refused."""
+    exchange = study()
+    request = exchange.transcript.envelopes[0]
+    envelope, message = open_envelope(request)
+    payload = envelope.payload
+
+    def sealed(**changes):
+        parts = {"label": envelope.label, "type": envelope.type, "payload": payload, "signature": envelope.signature}
+        return encode(Envelope(**(parts | changes)))
+
+    body = encode(BODIES["mass"])
+    cases = {
+        "empty": ("envelope", b"", RefusalCode.MALFORMED),
+        "truncated": ("envelope", request[:-1], RefusalCode.MALFORMED),
+        "trailing byte": ("envelope", request + b"\x00", RefusalCode.MALFORMED),
+        "unknown type": ("envelope", sealed(type="hello"), RefusalCode.MALFORMED),
+        "receipt as a message": ("envelope", sealed(type="receipt"), RefusalCode.MALFORMED),
+        "short signature": ("envelope", sealed(signature=bytes(63)), RefusalCode.MALFORMED),
+        "payload of another type": ("envelope", sealed(type="card"), RefusalCode.MALFORMED),
+        "wider integer": (
+            "envelope",
+            sealed(payload=payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")),
+            RefusalCode.MALFORMED,
+        ),
+        "unknown field": ("envelope", sealed(payload=b"\x88" + payload[1:] + b"\xa1x\x00"), RefusalCode.MALFORMED),
+        "duplicated field": (
+            "envelope",
+            sealed(payload=b"\x88" + payload[1:] + b"\xa8sequence\x00"),
+            RefusalCode.MALFORMED,
+        ),
+        "other version": (
+            "envelope",
+            sealed(payload=payload.replace(b"\xa7version\x02", b"\xa7version\x01")),
+            RefusalCode.MALFORMED,
+        ),
+        "version 1": ("envelope", seal(message, LEARNER, label="expril/1"), RefusalCode.MALFORMED),
+        "version 1, not private": (
+            "envelope",
+            seal(message, LEARNER, label="expril/1 simulation, not private"),
+            RefusalCode.MALFORMED,
+        ),
+        "forged signature": ("envelope", sealed(signature=bytes(64)), RefusalCode.BAD_SIGNATURE),
+        "changed payload": ("envelope", sealed(payload=payload[:-1] + b"\x59"), RefusalCode.BAD_SIGNATURE),
+        "changed type": ("envelope", sealed(type="study_close"), RefusalCode.BAD_SIGNATURE),
+        "seeded label": ("envelope", seal(message, LEARNER, label=NOT_PRIVATE_LABEL), RefusalCode.BAD_SIGNATURE),
+        "seeded signature relabelled": (
+            "envelope",
+            sealed(signature=open_envelope(seal(message, LEARNER, label=NOT_PRIVATE_LABEL))[0].signature),
+            RefusalCode.BAD_SIGNATURE,
+        ),
+        "body truncated": ("body", body[:-1], RefusalCode.MALFORMED),
+        "body with a 32-bit edge": (
+            "body",
+            body.replace(bytes.fromhex("cb403e000000000000"), bytes.fromhex("ca41f00000")),
+            RefusalCode.MALFORMED,
+        ),
+        "body with falling edges": (
+            "body",
+            encode(CountsBody((FeatureBins("age", (2.0, 1.0)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with another attribute": (
+            "body",
+            encode(CountsBody((FeatureBins("sick", ()), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a hypothesis for masses": (
+            "body",
+            encode(CountsBody(BODIES["mass"].partitions, Constant(0))),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a score of another width": (
+            "body",
+            encode(CountsBody((ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with score edges closer than a step": (
+            "body",
+            encode(CountsBody((ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with half a direction": (
+            "body",
+            encode(CountsBody((ProjectionBins(MAP, bytes(8), ((),)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a leaf that no node leads to": (
+            "body",
+            encode(CountsBody((TreeLeaves(MAP, int32s(0, 0, -1, -1)), FeatureBins("sex", ())), None)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with nodes that lead to each other": (
+            "body",
+            encode(
+                CountsBody(
+                    (
+                        TreeLeaves(MAP, int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)),
+                        FeatureBins("sex", ()),
+                    ),
+                    None,
+                )
+            ),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a range of errors for masses": (
+            "body",
+            encode(CountsBody(BODIES["mass"].partitions, None, most_squared_error=1)),
+            RefusalCode.BAD_QUERY,
+        ),
+        "body with a written default": (
+            "body",
+            b"\x83" + body[1:] + b"\xb2most_squared_error\xc0",
+            RefusalCode.MALFORMED,
+        ),
+        "body of another size": (
+            "body",
+            encode(CountsBody(BODIES["mass"].partitions[:1], None)),
+            RefusalCode.NOT_IN_PLAN,
+        ),
+    }
+    return {
+        name: {"reads": reads, "bytes": data.hex(), "code": code.value} for name, (reads, data, code) in cases.items()
+    }
+
+
+def vectors():
+    return {"good.json": good(), "bad.json": bad()}
+
+
+def text(content):
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for name, content in vectors().items():
+        (HERE / name).write_text(text(content), encoding="utf-8")
+        sys.stdout.write(f"{HERE / name}\n")

@@ -1,0 +1,338 @@
+"""Learning several classes and numbers: models, strategies, estimators, and how they are scored."""
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import r2_score, roc_auc_score
+
+from learner_fakes import NoNoise, federate, open_curator
+from learner_node.distillation import distil
+from learner_node.estimator import ExPriLClassifier
+from learner_node.label_model.likelihood import MassPrior, site_table
+from learner_node.label_model.number_model import fit_number_model
+from learner_node.label_model.one_against_rest import fit_classes_label_model
+from learner_node.readers.counts import CountsAnswer
+from learner_node.regressor import ExPriLRegressor
+from learner_node.source import coordinates, standardising_map
+from learner_node.strategies import NumberModel, make_strategy
+from learner_node.strategies.base import NumberEstimate, SourceEstimate, class_probabilities
+from learner_node.strategies.cells_number import mean_squared_error, sums_of_labels
+from learner_node.synthetic import pooled_estimate
+from protocol.errors import ConfigurationError
+from protocol.records import encode_frame
+from protocol.release_kinds import MOST_SQUARED_ERROR
+from simulations.local import SimulatedExPriLClassifier
+from simulations.scoring import Answers, further_score, score
+
+pytestmark = pytest.mark.numerical
+
+CLASSES = ("left", "middle", "right")
+BOUNDS = (-10.0, 30.0)
+
+
+def thirds(n, seed=0):
+    """Three classes by x."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-2, 2, (n, 2))
+    names = np.array(CLASSES)[np.digitize(points[:, 0], [-0.7, 0.7])]
+    return pl.DataFrame({"x": points[:, 0], "y": points[:, 1], "sick": names})
+
+
+def slope(n, seed=0):
+    """A number between 0 and 20 that a plane explains but for a bend."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-2, 2, (n, 2))
+    value = 10 + 4 * np.sin(points[:, 0]) + 2 * points[:, 1] + rng.normal(0, 0.3, n)
+    return pl.DataFrame({"x": points[:, 0], "y": points[:, 1], "sick": value})
+
+
+# the likelihood of columns with different numbers of noises
+
+
+def test_a_pair_of_equal_numbers_of_noises_is_the_one_number():
+    counts, prior = np.array([[3.0, 9.0], [-2.0, 40.0]]), MassPrior(np.array([10.0, 30.0]), np.array([2.0, 3.0]))
+    one, two = (site_table(counts, prior, scale=2.0, sites=sites) for sites in (3, (3, 3)))
+    assert np.array_equal(one.log_likelihood, two.log_likelihood)
+    assert np.array_equal(one.mass, two.mass)
+
+
+def test_swapping_columns_and_their_noises_mirrors_the_signal():
+    counts, prior = np.array([[3.0, 9.0], [-2.0, 40.0]]), MassPrior(np.array([10.0, 30.0]), np.array([2.0, 3.0]))
+    table = site_table(counts, prior, scale=2.0, sites=(4, 1))
+    mirrored = site_table(counts[:, ::-1], prior, scale=2.0, sites=(1, 4))
+    assert np.allclose(table.log_likelihood, mirrored.log_likelihood[:, ::-1], atol=1e-9)
+    same = site_table(counts, prior, scale=2.0, sites=(1, 4))
+    assert np.abs(table.log_likelihood - same.log_likelihood).max() > 0.1
+
+
+# label models
+
+
+def grid_cells(points):
+    """Twenty-five squares."""
+    edges = [-1.2, -0.4, 0.4, 1.2]
+    return np.digitize(points[:, 0], edges) * 5 + np.digitize(points[:, 1], edges)
+
+
+def test_exact_class_counts_are_learnt():
+    frame, test = thirds(2000, 1), thirds(500, 2)
+    points = frame.select("x", "y").to_numpy()
+    cells = grid_cells(points)
+    truth = np.array([CLASSES.index(name) for name in frame["sick"]])
+    counts = np.zeros((25, 3))
+    np.add.at(counts, (cells, truth), 1)
+    model = fit_classes_label_model(points, cells, counts, scale=0.0, sites=1, seed=0)
+    probabilities = model.probabilities(test.select("x", "y").to_numpy())
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    assert (probabilities > 0).all()
+    found = np.array(CLASSES)[probabilities.argmax(axis=1)]
+    assert np.mean(found == test["sick"].to_numpy()) > 0.9
+    assert model.source_mass.sum() == pytest.approx(2000, rel=0.05)
+
+
+@pytest.mark.parametrize("counts", [np.zeros((4, 1)), np.zeros(4), np.full((4, 3), np.nan)])
+def test_unfit_class_counts_are_refused(counts):
+    with pytest.raises(ValueError, match=r"shape|finite"):
+        fit_classes_label_model(np.eye(4), np.arange(4), counts, scale=1.0, sites=1, seed=0)
+
+
+def sums_of(frame, bounds=(0.0, 20.0)):
+    points = frame.select("x", "y").to_numpy()
+    cells = grid_cells(points)
+    share = np.clip((frame["sick"].to_numpy() - bounds[0]) / (bounds[1] - bounds[0]), 0, 1)
+    sums = np.zeros((25, 2))
+    np.add.at(sums, (cells, 0), share)
+    np.add.at(sums, (cells, 1), 1 - share)
+    return points, cells, sums
+
+
+def test_exact_sums_give_the_function_and_the_masses():
+    frame, test = slope(2000, 1), slope(500, 2)
+    points, cells, sums = sums_of(frame)
+    model = fit_number_model(points, cells, sums, scale=0.0, sites=1, seed=0)
+    predicted = 20 * model.predict(test.select("x", "y").to_numpy())
+    assert r2_score(test["sick"], predicted) > 0.95
+    assert model.source_mass.sum() == pytest.approx(2000, rel=0.02)
+    again = fit_number_model(points, cells, sums, scale=0.0, sites=1, seed=0)
+    assert np.array_equal(again.predict(points), model.predict(points))
+
+
+def test_noise_alone_gives_nearly_a_constant():
+    """With noise a thousand times the counts nothing can be known: the prior mean of all cells is left."""
+    points, cells, sums = sums_of(slope(300, 1))
+    noisy = sums + np.random.default_rng(0).laplace(0, 1000, sums.shape)
+    model = fit_number_model(points, cells, noisy, scale=1000.0, sites=1, seed=0)
+    assert np.ptp(model.predict(points)) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"sums": np.zeros((4, 3))}, "shape"),
+        ({"sums": np.full((4, 2), np.inf)}, "finite"),
+        ({"scale": -1.0}, "scale"),
+        ({"sites": 0}, "sites"),
+        ({"cells": np.array([0, 1, 2, 4])}, "lie in"),
+        ({"cells": np.array([0.0, 1, 2, 3])}, "integers"),
+    ],
+)
+def test_unfit_sums_are_refused(change, match):
+    fields = {
+        "features": np.eye(4),
+        "cells": np.arange(4),
+        "sums": np.ones((4, 2)),
+        "scale": 1.0,
+        "sites": 1,
+    }
+    with pytest.raises(ValueError, match=match):
+        fit_number_model(**(fields | change), seed=0)
+
+
+def test_a_distilled_network_is_near_its_function_and_lawful():
+    frame = slope(500, 3)
+    schema = open_curator("basel", slope(50), classes=(), label_bounds=BOUNDS)._dataset.schema
+    records = encode_frame(frame, schema)
+    features = standardising_map(records)
+    points = coordinates(features, records)
+
+    def function(rows):
+        return 0.5 + 0.2 * np.sin(rows[:, 0]) + 0.05 * rows[:, 1]
+
+    network = distil(function, features, points, most_parameters=10**6, seed=0)
+    network.check(schema, "hypothesis")
+    assert np.abs(network.predict_number(records) / 4096 - function(points)).max() < 0.02
+    small = distil(function, features, points, most_parameters=1500, seed=0)
+    assert small.parameter_count() <= 1500
+
+
+# the two questions of regression
+
+
+def answer_of(values, release, scale=1):
+    return CountsAnswer(np.array(values, float), (len(values),), release, Fraction(scale), sites=1, steps=10)
+
+
+def test_squared_errors_of_both_bounds_give_the_sum_of_labels():
+    labels = np.array([0.0, 0.2, 1.0, 0.7])
+    lower, upper = (labels**2).sum(), ((1 - labels) ** 2).sum()
+    answers = [answer_of([[10 * e, 10 * (4 - e)]], "squared_error") for e in (lower, upper)]
+    sums, scale = sums_of_labels(answers)
+    assert sums[0] == pytest.approx([labels.sum(), 4 - labels.sum()])
+    assert scale == pytest.approx(np.sqrt(3) / 2 / 10)
+
+
+def test_an_interval_covers_the_true_error_nineteen_times_in_twenty():
+    """2,000 draws, seeded, of a mean of 400 errors plus noise; 93.5 % is three deviations below 95 %."""
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(2000):
+        errors = rng.beta(0.5, 4.5, 400)
+        noise = rng.laplace(0, 5, 2)
+        steps = 1000
+        answer = CountsAnswer(
+            np.array([[errors.sum() + noise[0], (1 - errors).sum() + noise[1]]]) * steps,
+            (1,),
+            "squared_error",
+            Fraction(5 * steps),
+            steps=steps,
+        )
+        found = mean_squared_error(answer, MOST_SQUARED_ERROR, (0.0, 1.0))
+        assert found.low <= found.value <= found.high
+        inside += found.low <= 0.1 <= found.high
+    assert inside > 0.935 * 2000
+
+
+# whole studies
+
+
+@pytest.mark.parametrize("question", ["label_total", "squared_error"])
+def test_a_number_is_learnt_and_its_error_is_that_of_the_private_records(question):
+    """Without noise the curators' answer about the model is the truth to within rounding."""
+    asked = {
+        name: open_curator(name, slope(600, seed=seed), noise=NoNoise(), classes=(), label_bounds=BOUNDS)
+        for seed, name in enumerate(("basel", "bern"))
+    }
+    source, test = slope(300, 8), slope(400, 9)
+    model = ExPriLRegressor(federate(asked), epsilon=1, options={"question": question}, random_state=0).fit(
+        source.drop("sick")
+    )
+    predicted = model.predict(test.drop("sick"))
+    assert model.score(test.drop("sick"), test["sick"].to_numpy()) == pytest.approx(r2_score(test["sick"], predicted))
+    assert r2_score(test["sick"], predicted) > 0.8
+    assert model.epsilon_claimed_ == 1
+    assert set(model.epsilon_spent_.values()) == {Fraction(1)}
+    private = pl.concat([slope(600, seed=seed) for seed in (0, 1)])
+    squares = (model.predict(private.drop("sick")) - private["sick"].to_numpy()) ** 2
+    error = model.errors_[""]
+    assert error.value == pytest.approx(np.minimum(squares, error.most).mean(), rel=0.01)
+    assert error.low < error.value < error.high
+    synthetic = model.synthetic_data()
+    assert synthetic.columns == ["x", "y", "weight", "sick"]
+    assert synthetic["sick"].is_between(*BOUNDS).all()
+
+
+def test_the_error_need_not_be_asked():
+    asked = {"basel": open_curator("basel", slope(300), classes=(), label_bounds=BOUNDS)}
+    model = ExPriLRegressor(federate(asked), options={"error_share": 0}, random_state=0).fit(slope(100, 5))
+    assert model.errors_ == {}
+    assert len(model.study_.rounds) == 1
+    assert isinstance(model.models_[""], NumberModel)
+    with pytest.raises(TypeError, match="number"):
+        class_probabilities(model.models_[""], model._records(slope(5)))
+
+
+@pytest.mark.parametrize("pooling", ["sum", "site"])
+def test_three_classes_are_learnt(pooling):
+    asked = {name: open_curator(name, thirds(600, seed=i), classes=CLASSES) for i, name in enumerate(("basel", "bern"))}
+    model = ExPriLClassifier(federate(asked), epsilon=1, pooling=pooling, random_state=0).fit(thirds(400, 8))
+    test = thirds(500, 9)
+    probabilities = model.predict_proba(test)
+    assert probabilities.shape == (500, 3)
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    assert model.score(test, test["sick"].to_numpy()) > 0.8
+    assert model.classes_.tolist() == list(CLASSES)
+    assert set(model.epsilon_spent_.values()) == {Fraction(1)}
+    synthetic = model.synthetic_data()
+    assert set(synthetic["sick"]) <= set(CLASSES)
+    assert synthetic["sick_probability"].min() >= 1 / 3
+
+
+def test_three_classes_are_simulated_on_records_of_ones_own():
+    frame = thirds(600)
+    y = frame["sick"].to_numpy()
+    model = SimulatedExPriLClassifier(bounds=(-2, 2), random_state=0).fit(frame.select("x", "y").to_numpy(), y)
+    assert model.score(frame.select("x", "y").to_numpy(), y) > 0.8
+    with pytest.raises(ValueError, match="Only binary"):
+        SimulatedExPriLClassifier(strategy="paper-c").fit(frame.select("x", "y").to_numpy(), y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "label", "match"),
+    [
+        (ExPriLClassifier, {"classes": (), "label_bounds": BOUNDS}, "is a number: use ExPriLRegressor"),
+        (ExPriLRegressor, {}, "has classes: use ExPriLClassifier"),
+    ],
+)
+def test_the_wrong_estimator_is_told_before_anything_is_asked(estimator, label, match):
+    frame = slope(50) if label else None
+    asked = {"basel": open_curator("basel", frame, **label)}
+    with pytest.raises(ConfigurationError, match=match):
+        estimator(federate(asked)).fit(slope(20).drop("sick"))
+    assert asked["basel"]._ledger.account.total_spent == 0
+    assert asked["basel"]._ledger.account.studies == {}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "match"),
+    [
+        (
+            "paper-c",
+            {},
+            "would refuse this study: signed_error needs a label of two classes; this one is 3 classes",
+        ),
+        ("cells", {"error_share": "1/5"}, "takes no option 'error_share' where the label is more than two classes"),
+    ],
+)
+def test_a_strategy_or_option_for_another_label_is_told_before_anything_is_asked(strategy, options, match):
+    asked = {"basel": open_curator("basel", thirds(60), classes=CLASSES)}
+    with pytest.raises(ConfigurationError, match=match):
+        ExPriLClassifier(federate(asked), strategy=strategy, options=options).fit(thirds(60))
+    assert asked["basel"]._ledger.account.studies == {}
+
+
+@pytest.mark.parametrize(
+    "options", [{"error_share": 1}, {"error_share": "x"}, {"error_share": -1}, {"question": "mass"}, {"cels": 3}]
+)
+def test_an_unlawful_option_is_an_error_at_once(options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        make_strategy("cells", options)
+
+
+def test_estimates_of_several_sites_mix_by_weight():
+    one, two = np.array([1.0, 3.0]), np.array([3.0, 0.0])
+    pooled = pooled_estimate([NumberEstimate(one, np.array([4.0, 8.0])), NumberEstimate(two, np.array([0.0, 99.0]))])
+    assert pooled.weights.tolist() == [4.0, 3.0]
+    assert pooled.value.tolist() == [1.0, 8.0]
+    old = pooled_estimate([SourceEstimate(one, np.array([1.0, 0.5])), SourceEstimate(two, np.array([0.0, 0.0]))])
+    assert old.probability.tolist() == [0.25, 0.5]
+
+
+# scores
+
+
+def test_scores_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200).astype(np.uint8)
+    rows = rng.dirichlet(np.ones(3), 200)
+    likeliest = rows.argmax(1)
+    parts = {name: Answers(truth[s], likeliest[s], rows[s]) for name, s in (("a", slice(50)), ("b", slice(50, None)))}
+    assert score(parts) == np.mean(likeliest == truth)
+    assert further_score(parts) == pytest.approx(roc_auc_score(truth, rows, multi_class="ovr", average="macro"))
+    numbers = rng.normal(size=200)
+    guess = numbers + rng.normal(size=200)
+    assert score({"a": Answers(numbers, guess)}) == pytest.approx(r2_score(numbers, guess))
+    assert further_score({"a": Answers(numbers, guess)}) == pytest.approx(np.sqrt(np.mean((guess - numbers) ** 2)))
+    assert score({}) is further_score({}) is None
+    assert further_score({"a": Answers(truth[truth > 0], truth[truth > 0], rows[truth > 0])}) is None

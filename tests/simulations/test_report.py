@@ -1,0 +1,536 @@
+"""The page of a run: complete, inert, alone, the same every time, and alive in a real browser."""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from html import unescape
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from page_outline import Outline
+from simulations.report import (
+    BudgetPoint,
+    CuratorReport,
+    CurvePoint,
+    Expected,
+    LearnerReport,
+    RunReport,
+    Score,
+    SiteAnswers,
+    SiteScore,
+    build_page,
+    decode_report,
+    encode_report,
+    load_report,
+    page,
+    plots,
+    save_report,
+    write_page,
+)
+from simulations.report.model import exact
+from simulations.tables import result_table
+
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"
+LONG = "University Hospital of Both Basels, Department of Cardiology and Internal Medicine"
+
+
+def make_learner(name="cells", *, curators=("basel", "geneva", "zurich"), rounds=1, outcome="release", **fields):
+    """Return a learner whose accuracies are distinct and can be looked for on the page."""
+    accuracy = None if outcome.startswith("refusal") else 0.937
+    values = {
+        "learner": name,
+        "strategy": "one k-means partition",
+        "pooling": "sum",
+        "epsilon_claimed": "1",
+        "epsilon_spent": "1" if accuracy else "0",
+        "pooled": Score(accuracy=accuracy, accuracy_se=accuracy and 0.004, majority=0.63, ceiling=0.978),
+        "sites": tuple(
+            SiteScore(
+                curator=curator,
+                accuracy=accuracy and 0.9 + (n % 40) / 1000,
+                accuracy_se=accuracy and 0.011,
+                majority=0.6 + (n % 40) / 1000,
+                ceiling=None if n == 1 else 0.97,
+            )
+            for n, curator in enumerate(curators)
+        ),
+        "curve": tuple(CurvePoint(t, 0.937 - 0.3 * 0.5**t, 0.004) for t in range(1, rounds + 1)) if accuracy else (),
+        "rounds_answered": tuple(SiteAnswers(curator, (outcome,) * rounds) for curator in curators),
+    }
+    return LearnerReport(**(values | fields))
+
+
+def make_report(*learners, cap="2", curators=("basel", "geneva", "zurich"), **fields):
+    """Return a report; every learner spends a tenth of its epsilon a round at every curator."""
+    learners = learners or (make_learner(),)
+    values = {
+        "title": "wdbc",
+        "description": "Three hospitals.",
+        "created": "2026-05-09T12:30:00Z",
+        "version": "0.1.0",
+        "seeded_noise": False,
+        "repeats": 20,
+        "command": "expril simulate scenarios/wdbc.toml",
+        "config_toml": '[scenario]\nname = "wdbc"\n',
+        "learners": learners,
+        "curators": tuple(
+            CuratorReport(
+                name=curator,
+                cap=cap,
+                private_unit="record",
+                spent_by_round=tuple(
+                    BudgetPoint(x.learner, t, str(Fraction(t, 3 * len(x.curve))))
+                    for x in learners
+                    for t in range(1, len(x.curve) + 1)
+                ),
+            )
+            for curator in curators
+        ),
+    }
+    return RunReport(**(values | fields))
+
+
+def one_round():
+    return make_report()
+
+
+def three_learners():
+    names = ("basel", "geneva", "zurich", LONG)
+    return make_report(
+        make_learner("cells", curators=names),
+        make_learner("feature bins", curators=names, rounds=10, pooling="site", epsilon_claimed="1/3"),
+        make_learner("score bins", curators=names, rounds=10),
+        curators=names,
+        seeded_noise=True,
+        notes=("curator basel vanished in round 2",),
+    )
+
+
+def hundred_curators():
+    names = tuple(f"hospital-{n:03d}" for n in range(100))
+    return make_report(make_learner(curators=names, rounds=3), curators=names)
+
+
+def all_refused():
+    return make_report(make_learner(outcome="refusal:over_cap"), repeats=1)
+
+
+def hostile():
+    names = (HOSTILE, "geneva")
+    return make_report(
+        make_learner(HOSTILE, curators=names, outcome=f"refusal:{HOSTILE}", strategy=HOSTILE),
+        make_learner("cells", curators=names, rounds=3),
+        curators=names,
+        title=HOSTILE,
+        description=HOSTILE,
+        created=HOSTILE,
+        version=HOSTILE,
+        command=HOSTILE,
+        config_toml="</code></pre></details>" + HOSTILE,
+        notes=(HOSTILE,),
+    )
+
+
+REPORTS = [one_round, three_learners, hundred_curators, all_refused, hostile]
+
+
+@pytest.mark.parametrize("make", REPORTS)
+def test_every_learner_curator_and_number_is_on_the_page(make):
+    report = make()
+    text = Outline(build_page(report)).text
+
+    def shown(value):
+        return re.sub(r"\s+", " ", value) in text
+
+    assert shown(page.headline(report))
+    for learner in report.learners:
+        assert shown(learner.learner)
+        assert shown(learner.strategy)
+        for score in (learner.pooled, *learner.sites, *learner.curve):
+            for value in msgspec.structs.asdict(score).values():
+                assert not isinstance(value, float) or f"{value:.3f}" in text
+    for curator in report.curators:
+        assert shown(curator.name)
+        for point in curator.spent_by_round:
+            assert point.spent in text
+    for extra in (report.title, report.description, report.command, report.config_toml, report.version, *report.notes):
+        assert shown(extra)
+
+
+@pytest.mark.parametrize("make", REPORTS)
+def test_same_report_gives_same_page(make):
+    report = make()
+    assert build_page(report) == build_page(decode_report(encode_report(report)))
+
+
+@pytest.mark.parametrize("make", REPORTS)
+def test_json_round_trip_is_lossless(make, tmp_path):
+    report = make()
+    assert decode_report(encode_report(report)) == report
+    save_report(report, tmp_path / "report.json")
+    assert load_report(tmp_path / "report.json") == report
+    write_page(report, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes() == build_page(report).encode()
+
+
+@pytest.mark.parametrize("make", REPORTS)
+def test_page_loads_nothing(make):
+    text = build_page(make())
+    assert not re.search(r"https?://", text)
+    loading = {"src", "srcset", "data", "action", "poster", "background", "ping", "formaction"}
+    for tag, attributes in Outline(text).elements:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "audio", "video", "image"}
+        assert not loading & attributes.keys()
+        for name in ("href", "xlink:href"):
+            assert attributes.get(name, "#").startswith("#")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+
+
+def test_hostile_text_is_inert():
+    text = build_page(hostile())
+    outline = Outline(text)
+    assert outline.count("script") == 1  # our own
+    assert outline.count("img") == 0
+    assert not any(name.startswith("on") for _, attributes in outline.elements for name in attributes)
+    assert outline.text.count(re.sub(r"\s+", " ", HOSTILE)) > 10  # shown, as text
+    assert "alert('x')" not in text  # quotes are escaped, too
+    assert "alert('x')" in unescape(text)
+
+
+def test_seeded_noise_shows_a_banner_first():
+    body = build_page(three_learners()).split("<body>")[1]
+    assert body.lstrip().startswith('<aside class="banner"')
+    assert "Not private." in body
+    assert 'class="banner"' not in build_page(one_round())
+
+
+def test_headline_and_summary():
+    assert page.headline(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
+    assert page.summary(one_round()) == (
+        "Majority 0.630; in-site ceiling 0.978.",
+        "The learner came 88 % of the way from majority to ceiling.",
+    )
+    assert page.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
+    assert page.headline(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "ceiling", "words"),
+    [
+        (None, 0.9, "learned nothing"),
+        (0.5, 0.9, "did no better than the majority class"),
+        (0.6, None, "beat the majority class"),
+        (0.6, 0.502, "beat the majority class"),
+        (0.6, 0.9, "came 25 % of the way from majority to ceiling"),
+        (0.91, 0.9, "reached the ceiling"),
+    ],
+)
+def test_verdict(accuracy, ceiling, words):
+    score = Score(accuracy=accuracy, accuracy_se=None, majority=0.5, ceiling=ceiling)
+    assert page.verdict(score) == words
+
+
+def test_one_round_has_no_curve_and_ten_rounds_have_one():
+    assert plots.curve_plot(one_round().learners) is None
+    assert "so there is no learning curve" in build_page(one_round())
+    curve = plots.curve_plot(three_learners().learners)
+    assert [(line.alone, bool(line.line), bool(line.band)) for line in curve.curves] == [
+        (True, False, False),
+        (False, True, True),
+        (False, True, True),
+    ]
+    assert [tick.label for tick in curve.rounds] == [str(n) for n in range(1, 11)]
+
+
+def test_many_curators_are_drawn_sorted_and_not_named_one_by_one():
+    outline = Outline(build_page(hundred_curators()))
+    classes = [attributes.get("class", "") for _, attributes in outline.elements]
+    assert classes.count("dot") == 100
+    assert classes.count("learner") == 1
+    assert "legend" in classes  # of the curve: one entry
+    assert classes.count("plot") < 30  # rows of the dot plot and of the ledgers that are alike
+    assert "100 curators alike" in outline.text
+
+
+def test_rank_plot_goes_up():
+    sites = hundred_curators().learners[0].sites
+    ranks = plots.rank_plot(sites, plots.accuracy_axis(sites)).ranks
+    assert [rank.y for rank in ranks] == sorted((rank.y for rank in ranks), reverse=True)
+
+
+def test_refused_late_and_vanished_curators_are_visible():
+    answers = (
+        SiteAnswers("basel", ("release", "release")),
+        SiteAnswers("geneva", ("release", "refusal:over_cap")),
+        SiteAnswers("zurich", ("late", "vanished")),
+    )
+    outline = Outline(build_page(make_report(make_learner(rounds=2, rounds_answered=answers))))
+    assert "3 of 6 questions were answered with a release." in outline.text
+    assert "2 of 3 curators refused, came late or vanished at least once." in outline.text
+    assert "1 of 2 released; refused: over_cap" in outline.text
+    assert "0 of 2 released; late; vanished" in outline.text
+    used = [attributes["href"] for tag, attributes in outline.elements if tag == "use"]
+    assert {used.count("#o-" + kind) for kind in ("refusal", "late", "vanished")} == {2}  # the square and its key
+
+
+def test_budget_overrun_is_an_alarm():
+    text = build_page(make_report(make_learner(epsilon_spent="1.5"), cap="0.25"))
+    assert text.count("Budget exceeded.") == 4  # the learner, and three curators that spent 1/3 of 0.25
+    assert "cells spent epsilon 1.5, more than the 1 that it claimed." in text
+    assert "basel spent epsilon 1/3, more than its cap of 0.25." in text
+    assert "Budget exceeded." not in build_page(one_round())
+
+
+def test_budget_bar_adds_up_exactly_and_knows_learners_that_the_report_does_not():
+    points = (BudgetPoint("b", 1, "1/3"), BudgetPoint("a", 2, "0.3"), BudgetPoint("a", 1, "0.1"))
+    curator = CuratorReport(name="basel", cap="1", private_unit="exam", spent_by_round=points)
+    bar = plots.budget_bar(curator, {"a": 0, "b": 1}, plots.budget_axis([curator]))
+    assert [(block.learner, block.round, block.spent) for block in bar.blocks] == [
+        ("a", 1, Fraction(1, 10)),
+        ("a", 2, Fraction(1, 5)),
+        ("b", 1, Fraction(1, 3)),
+    ]
+    assert bar.spent == Fraction(19, 30)
+    text = Outline(build_page(make_report(curators=("basel",)))).text
+    assert "1/3 of 2" in text
+    stranger = msgspec.structs.replace(one_round(), curators=(curator,))
+    assert "≈ 0.6333 of 1" in Outline(build_page(stranger)).text
+
+
+def test_many_different_ledgers_show_the_fullest_and_say_so():
+    ledgers = tuple(
+        CuratorReport(
+            name=f"hospital-{n:03d}",
+            cap="1",
+            private_unit="record",
+            spent_by_round=(BudgetPoint("cells", 1, f"{n}/100"),),
+        )
+        for n in range(60)
+    )
+    report = msgspec.structs.replace(one_round(), curators=ledgers)
+    shown = build_page(report).split("How to read this page")[0]
+    assert "The 20 fullest ledgers; 40 more under" in shown
+    assert "hospital-059" in shown
+    assert "hospital-039" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("1", "1"), ("0.10", "0.1"), ("1/3", "1/3"), ("29/15", "≈ 1.933"), ("1234567/7654321", "≈ 0.1613"), ("0", "0")],
+)
+def test_budgets_are_shown_exactly_or_marked(text, shown):
+    assert page.number(exact(text)) == shown
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.978), (0.93, 0.931), (0.0, 0.0), (1.0, 1.0)])
+def test_accuracy_axis_covers_its_values_with_few_ticks(low, high):
+    axis = plots.accuracy_axis([Score(accuracy=high, accuracy_se=None, majority=low, ceiling=None)])
+    assert 0 <= axis.low <= low + 1e-9
+    assert high - 1e-9 <= axis.high <= 1 + 1e-9
+    assert 2 <= len(axis.ticks) <= 6
+    assert axis.place(low) <= axis.place(high) <= 100
+
+
+@pytest.mark.parametrize("cap", ["0.003", "1", "1/3", "7", "1000", "0"])
+def test_budget_axis_covers_the_cap(cap):
+    axis = plots.budget_axis([CuratorReport(name="basel", cap=cap, private_unit="record")])
+    assert axis.low == 0
+    assert axis.high >= float(exact(cap))
+    assert 2 <= len({tick.label for tick in axis.ticks}) <= 6
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "nan", "inf", "1/0", "1 ", "1_0", "٣", "1.", ".5", "1" * 400])
+def test_unlawful_budgets_are_refused(text):
+    with pytest.raises(ValueError, match=r"not a non-negative|division by zero"):
+        exact(text)
+    with pytest.raises(ValueError, match=r"not a non-negative|division by zero"):
+        BudgetPoint("cells", 1, text)
+    with pytest.raises(ValueError, match=r"not a non-negative|division by zero"):
+        make_learner(epsilon_spent=text)
+
+
+@pytest.mark.parametrize("value", [-1e7, 1e7, float("nan"), float("inf")])
+def test_unlawful_accuracies_are_refused(value):
+    for name in ("accuracy", "accuracy_se", "majority", "ceiling"):
+        fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None, name: value}
+        with pytest.raises(ValueError, match=f"{name} must lie between"):
+            Score(**fields)
+        with pytest.raises(ValueError, match=f"{name} must lie between"):
+            SiteScore(curator="basel", **fields)
+    with pytest.raises(ValueError, match="accuracy must lie between"):
+        CurvePoint(1, value, None)
+
+
+def test_an_accuracy_is_no_less_than_nothing_but_an_explained_share_of_variance_may_be():
+    fields = {"accuracy": 0.5, "accuracy_se": None, "majority": 0.5, "ceiling": None}
+    for name in ("accuracy", "majority", "ceiling"):
+        report = make_report(learners=(make_learner(pooled=Score(**fields | {name: -0.25})),), measure="R²")
+        assert getattr(decode_report(encode_report(report)).learners[0].pooled, name) == -0.25
+        with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
+            make_report(learners=report.learners)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: SiteAnswers("basel", ("error",)), "unknown outcome"),
+        (lambda: SiteAnswers("basel", ("refusal:",)), "unknown outcome"),
+        (lambda: make_report(make_learner(), make_learner(), curators=()), "learner named twice"),
+        (lambda: make_report(curators=("basel", "basel")), "curator named twice"),
+        (lambda: make_learner(curators=("basel", "basel")), "curator named twice"),
+        (lambda: make_report(learners=()), "needs a learner"),
+        (lambda: make_report(repeats=0), "at least 1"),
+        (lambda: make_learner(curve=(CurvePoint(2, 0.5, None), CurvePoint(1, 0.5, None))), "must increase"),
+        (
+            lambda: CuratorReport(
+                name="basel",
+                cap="1",
+                private_unit="record",
+                spent_by_round=(BudgetPoint("cells", 1, "1"), BudgetPoint("cells", 2, "0.5")),
+            ),
+            "cumulative",
+        ),
+    ],
+)
+def test_unlawful_reports_are_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_unlawful_json_is_refused():
+    data = encode_report(one_round())
+    for old, new in [(b'"wdbc"', b"7"), (b'"title"', b'"tilte"'), (b'"sum"', b'"mean"'), (b"0.63", b"63"), (b"}", b"")]:
+        assert old in data
+        with pytest.raises(msgspec.DecodeError):
+            decode_report(data.replace(old, new, 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    dom: str
+    log: str
+    screenshot: Path
+
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--v=0",
+    "--window-size=1280,1600",
+)
+
+
+def look_at(browser, html, folder):
+    """Open a page in the browser twice: for its DOM and its log, and for its picture."""
+    path = folder / "page.html"
+    path.write_text(html, encoding="utf-8")
+    picture = folder / "page.png"
+    outputs = []
+    for n, task in enumerate(("--dump-dom", f"--screenshot={picture}")):
+        command = [browser, *FLAGS, f"--user-data-dir={folder / f'profile-{n}'}", task, path.as_uri()]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=90)
+        outputs.append((done.stdout.decode(), done.stderr.decode(errors="replace")))
+    return Seen(outputs[0][0], outputs[0][1] + outputs[1][1], picture)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no chromium, chromium-browser or google-chrome on PATH")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("make", [three_learners, hostile])
+def test_page_lives_in_a_real_browser(make, browser, tmp_path):
+    from PIL import Image
+
+    seen = look_at(browser, build_page(make()), tmp_path)
+    assert "CONSOLE" not in seen.log
+    outline = Outline(seen.dom)
+    assert page.headline(make()) in outline.text
+    assert outline.count("svg") > 50
+    assert outline.count("script") == 1
+    assert outline.count("img") == 0
+    assert outline.count("button") > 10  # made by the page's own script: the policy lets it run
+    with Image.open(seen.screenshot) as picture:
+        assert picture.size == (1280, 1600)
+        colours = picture.convert("RGB").getcolors(maxcolors=1 << 22)
+    assert len(colours) > 200
+
+
+@pytest.mark.browser
+def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
+    """The control of the test above: its log is not empty by chance, and the second line of defence holds."""
+    html = build_page(one_round()).replace("<main>", "<main><script>document.title = 'broken in'</script>")
+    seen = look_at(browser, html, tmp_path)
+    assert "CONSOLE" in seen.log
+    assert "<title>broken in" not in seen.dom
+
+
+def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other():
+    expected = Expected(accuracy=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
+    score = Score(
+        accuracy=0.937,
+        accuracy_se=0.004,
+        majority=0.63,
+        ceiling=0.978,
+        expected=expected,
+        further=0.945,
+        further_ceiling=0.966,
+    )
+    report = make_report(make_learner(pooled=score), further="macro AUC")
+    assert report.expects
+    assert decode_report(encode_report(report)) == report
+    assert "expected 0.921 (95 % interval 0.874 to 0.953)" in page.summary(report)[-1]
+    text = Outline(build_page(report)).text
+    for words in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
+        assert words in text
+    assert list(first_row(report).items()) == [
+        ("learner", "cells (one k-means partition)"),
+        ("site", "all"),
+        ("accuracy ± se", "0.937 ± 0.004"),
+        ("expected", "0.921\n0.87-0.95"),
+        ("majority", "0.630"),
+        ("ceiling", "0.978"),
+        ("macro AUC\n(ceiling)", "0.945 (0.966)"),
+        ("epsilon\nclaimed", "1"),
+        ("epsilon\nspent", "1"),
+    ]
+
+
+def test_a_learner_that_expected_nothing_and_one_score_take_no_room():
+    report = one_round()
+    assert not report.expects
+    assert "xpected by the learner" not in Outline(build_page(report)).text
+    assert not {"expected", "\n(ceiling)"} & set(first_row(report))
+
+
+def first_row(report):
+    """Column -> cell of the terminal's table."""
+    return {column.header: next(iter(column.cells)) for column in result_table(report).columns}
+
+
+def test_a_regression_is_worded_as_one():
+    score = Score(accuracy=-0.2, accuracy_se=0.3, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
+    assert page.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
+    assert page.verdict(score, page.WORDS["R²"]) == "did no better than the mean"
+    text = Outline(build_page(report)).text
+    for words in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
+        assert words in text
+    assert "ccuracy" not in text

@@ -1,0 +1,44 @@
+"""Made-up outcomes of a comparison, whose means are known."""
+
+import numpy as np
+
+from experiments.learning import entries
+from experiments.learning.entries import Entry
+from experiments.learning.measures import measure
+from experiments.learning.outcome import Outcome
+from experiments.learning.problems import PROBLEMS
+from experiments.learning.studies import Answer
+
+FAKE_PEERS = ("naive-bayes", "boosting-dp", "regression-dp")
+
+
+def guess(split, share, seed=0):
+    """Probabilities that are right for about that share of the test records."""
+    rng = np.random.default_rng([seed, len(split.test)])
+    right = rng.random(len(split.test)) < share
+    sure = rng.uniform(0.5, 1, len(split.test))
+    return np.where(split.test_labels == right, sure, 1 - sure)
+
+
+def fake_entry(name, share=0.9, group="ours", **changes):
+    """An entry that needs no curator and no library: right for that share of the records, less so at small epsilon."""
+
+    def solve(split, epsilon):
+        kept = share if epsilon is None else 0.5 + (share - 0.5) * float(epsilon) ** 0.1
+        return Answer(guess(split, kept, split.seed), epsilon if group == "ours" else None)
+
+    return Entry(name, f"title of {name}", group, solve, **changes)
+
+
+def add_fake_peers(monkeypatch):
+    for place, name in enumerate(FAKE_PEERS):
+        monkeypatch.setitem(entries.ENTRIES, name, fake_entry(name, 0.8 + place / 50, "peer"))
+
+
+def made_up(strategy, problem, epsilon, seed, share, **changes):
+    """An outcome whose accuracy is about that share."""
+    rng = np.random.default_rng([seed, len(strategy), list(PROBLEMS).index(problem)])
+    labels = rng.random(400) < 0.5
+    sure = rng.uniform(0.5, 1, 400)
+    probability = np.where(labels == (rng.random(400) < share), sure, 1 - sure)
+    return Outcome(problem, strategy, epsilon, seed, measure(probability, labels), 1.5, **changes)

@@ -1,0 +1,117 @@
+"""The layout is the architecture: which way imports point, where outside libraries live, what must never appear."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from curator_node.answerers import ANSWERERS
+from learner_node.readers import READERS
+from protocol.hypotheses import HYPOTHESIS_KINDS
+from protocol.partitions import PARTITION_KINDS
+from protocol.queries import QUERY_KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+ALLOWED = {
+    "protocol": {"protocol"},
+    "curator_node": {"protocol", "curator_node"},
+    "learner_node": {"protocol", "learner_node"},
+    "simulations": {"protocol", "curator_node", "learner_node", "simulations"},
+    "experiments": {"protocol", "curator_node", "learner_node", "simulations", "experiments"},
+    "expril": {"protocol", "curator_node", "learner_node", "simulations", "experiments", "expril"},
+}
+PINNED = {
+    "sqlalchemy": {"curator_node/ledger/store.py"},
+    "opendp": {"curator_node/mechanisms.py", "experiments/peers/marginals.py"},
+    "torch": {
+        "learner_node/label_model/cell_networks.py",
+        "learner_node/networks.py",
+        "experiments/peers/opacus_models.py",
+    },
+    "opacus": {"experiments/peers/opacus_models.py"},
+    "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
+    "cryptography": {"protocol/envelopes.py", "curator_node/ledger/sealing.py"},
+    "flwr": {
+        "curator_node/client_app.py",
+        "learner_node/server_app.py",
+        "simulations/carriers/in_process.py",
+    },
+    "pooch": {"simulations/datasets/files.py"},
+    "safetensors": {"protocol/hypotheses.py"},
+    "mbi": {"experiments/peers/marginals.py"},
+    "jinja2": {"simulations/report/templates.py"},
+}
+IMPURE = {"time", "datetime", "os", "random", "secrets", "socket", "pathlib", "subprocess", "requests", "uuid"}
+NEVER = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
+FILES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_the_right_way(path):
+    package = path.relative_to(ROOT).parts[0]
+    inside = imports(path) & ALLOWED.keys()
+    assert inside <= ALLOWED[package]
+
+
+@pytest.mark.parametrize("library", PINNED)
+def test_an_outside_library_lives_in_its_named_files(library):
+    users = {str(path.relative_to(ROOT)) for path in FILES if library in imports(path)}
+    assert users == PINNED[library]
+
+
+def test_the_protocol_reads_no_clock_disk_network_or_randomness():
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] == "protocol":
+            assert not imports(path) & IMPURE, path
+
+
+def test_no_code_can_come_from_bytes():
+    for path in FILES:
+        assert not imports(path) & NEVER, path
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        named = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+        assert not named & {"eval", "exec", "compile", "__import__"}, path
+
+
+def test_query_kinds_are_served_and_read_on_both_sides():
+    assert QUERY_KINDS.keys() == ANSWERERS.keys() == READERS.keys()
+
+
+def test_registered_kinds_carry_their_wire_name():
+    for table in (PARTITION_KINDS, HYPOTHESIS_KINDS):
+        for name, kind in table.items():
+            assert kind.__struct_config__.tag == name
+
+
+def test_the_curator_never_imports_torch():
+    import subprocess
+
+    code = "import curator_node.curator, curator_node.client_app, sys; print('torch' in sys.modules)"
+    # flwr itself may import torch lazily; ours must not.
+    ours = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("curator_node", "protocol")]
+    assert not any("torch" in imports(path) for path in ours)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "False"
+
+
+def test_files_stay_small_enough_to_read_in_one_go():
+    long = {str(path.relative_to(ROOT)): count for path in FILES if (count := len(path.read_text().splitlines())) > 500}
+    assert long == {}
+
+
+def test_the_seeded_and_idealised_noise_switches_stay_off():
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert "idealized-numerics" not in text, path

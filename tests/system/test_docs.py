@@ -1,0 +1,196 @@
+"""The references of the two kinds of files are complete, have the true defaults, and their examples load."""
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from curator_node.policy import LearnerPolicy, Policy, read_policy
+from curator_node.steward import StewardFile, read_steward_file
+from learner_node.strategies import STRATEGIES
+from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.paper import PaperOptions
+from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
+from protocol.partitions import PARTITION_KINDS
+from protocol.queries.limits import Limits
+from protocol.schema import CategoricalAttribute, NumericAttribute
+from protocol.strict_toml import convert
+from simulations.datasets import DATASETS
+from simulations.datasets.splits import SITE_SPLITS
+from simulations.federation import load_records, run_repeat
+from simulations.scenario import (
+    FAULTS,
+    CuratorScenario,
+    Data,
+    Fault,
+    LearnerScenario,
+    Parts,
+    Scenario,
+    Sites,
+    load_scenario,
+)
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
+POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
+REQUIRED, NESTED = "required", "its defaults"
+
+STRUCTS = [
+    (SCENARIOS, "Top level", Scenario),
+    (SCENARIOS, "`[data]`", Data),
+    (SCENARIOS, "`[data.sites]`", Sites),
+    (SCENARIOS, "`[data.parts]`", Parts),
+    (SCENARIOS, "`[[curators]]`", CuratorScenario),
+    (SCENARIOS, "`[curators.limits]`", Limits),
+    (SCENARIOS, "`[[learners]]`", LearnerScenario),
+    (SCENARIOS, "`[[faults]]`", Fault),
+    (POLICY, "The schema file", StewardFile),
+    (POLICY, "A numeric attribute", NumericAttribute),
+    (POLICY, "A categorical attribute", CategoricalAttribute),
+    (POLICY, "The policy file", Policy),
+    (POLICY, "A learner", LearnerPolicy),
+    (POLICY, "Limits of one question", Limits),
+]
+OPTIONS = [
+    (SCENARIOS, "`cells`", CellsStrategy),
+    (SCENARIOS, "`cells` with a numeric label", CellsNumberStrategy),
+    (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
+    (ASKED, "`adaptive-cells`", AdaptiveCellsStrategy),
+    (ASKED, "`new-features`", NewFeaturesStrategy),
+    (ASKED, "`varying-bins`", VaryingBinsStrategy),
+    (ASKED, "`random-subsets`", RandomSubsetsStrategy),
+    (ASKED, "`informative`", InformativeStrategy),
+]
+
+
+def section(page, title):
+    """The text under one heading, up to the next of any level."""
+    return re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", outside_blocks(page), re.DOTALL | re.MULTILINE)[1]
+
+
+def outside_blocks(page):
+    """The page without its code, whose comments look like headings."""
+    return re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+
+
+def rows(page, title):
+    """Key -> (type, default, meaning) of the section's table."""
+    lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section(page, title), re.MULTILINE)
+    assert len(dict(lines)) == len(lines)
+    return {key: [cell.strip() for cell in rest.split("|")] for key, rest in lines}
+
+
+def blocks(page):
+    return re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+
+
+def written(default):
+    """A default as the tables have it, from the code."""
+    if default in (inspect.Parameter.empty, msgspec.NODEFAULT):
+        return REQUIRED
+    if isinstance(default, msgspec.Struct):
+        return NESTED
+    return list(default) if isinstance(default, tuple) else default
+
+
+def read(cell):
+    """A default as the tables have it, from the page."""
+    if cell in (REQUIRED, NESTED):
+        return cell
+    return None if cell == "none" else tomllib.loads(f"x = {cell.strip('`')}")["x"]
+
+
+def default_of(field):
+    made = field.default_factory is not msgspec.NODEFAULT
+    return field.default_factory() if made else field.default
+
+
+@pytest.mark.parametrize(("page", "title", "struct"), STRUCTS, ids=lambda value: getattr(value, "__name__", None))
+def test_every_key_has_a_row_with_its_true_default(page, title, struct):
+    expected = {field.encode_name: written(default_of(field)) for field in msgspec.structs.fields(struct)}
+    if struct.__struct_config__.tag_field:
+        expected[struct.__struct_config__.tag_field] = REQUIRED
+    assert {key: read(cells[1]) for key, cells in rows(page, title).items()} == expected
+
+
+@pytest.mark.parametrize(("page", "title", "options"), OPTIONS, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_option_of_a_strategy_has_a_row_with_its_true_default(page, title, options):
+    parameters = inspect.signature(options).parameters.values()
+    expected = {item.name: written(item.default) for item in parameters}
+    assert {key: read(cells[1]) for key, cells in rows(page, title).items()} == expected
+
+
+def test_every_word_that_a_key_may_hold_is_in_its_row():
+    for title, key, words in (
+        ("`[[learners]]`", "strategy", STRATEGIES),
+        ("`[[faults]]`", "kind", FAULTS),
+        ("`[data.sites]`", "how", SITE_SPLITS),
+        ("`[data]`", "name", DATASETS),
+    ):
+        assert set(re.findall(r'"([\w-]+)"', rows(SCENARIOS, title)[key][0])) == set(words)
+
+
+def test_every_kind_of_partition_has_a_row_and_a_section():
+    page = (DOCS / "partitions.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == PARTITION_KINDS.keys()
+    for kind in PARTITION_KINDS:
+        assert len(section(page, f"`{kind}`").strip()) > 200
+
+
+@pytest.mark.parametrize("page", [SCENARIOS, POLICY], ids=["scenarios", "policy"])
+def test_every_key_is_in_an_example(page):
+    shown = set()
+
+    def walk(value):
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            walk(inner)
+        shown.update(value if isinstance(value, dict) else ())
+
+    for block in blocks(page):
+        walk(tomllib.loads(block))
+    for other, title, struct in STRUCTS:
+        if other is page:
+            missing = {field.encode_name for field in msgspec.structs.fields(struct)} - shown
+            assert not missing, f"{title}: no example of {missing}"
+
+
+def whole(page, *keys):
+    """The one example that has all of these keys at its top level."""
+    found = [block for block in blocks(page) if tomllib.loads(block).keys() >= set(keys)]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("block", blocks(SCENARIOS), ids=lambda text: text.splitlines()[0])
+def test_every_example_of_a_scenario_loads(block):
+    around = {"title": "x", "data": {"name": "heart", "sites": {"how": "site"}}, "learners": [{"name": "ada"}]}
+    assert isinstance(convert(around | tomllib.loads(block), Scenario, where="example"), Scenario)
+
+
+def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
+    path = tmp_path / "wards.toml"
+    path.write_text(whole(SCENARIOS, "title", "data", "learners"), encoding="utf-8")
+    scenario, _, _ = load_scenario(str(path))
+    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, carrier="direct")
+    found = {outcome.learner.name: outcome for outcome in repeat.outcomes}
+    assert {name: list(outcome.learned.models) for name, outcome in found.items()} == {
+        "ada": [""],
+        "grace": ["internal", "surgery"],
+        "kay": [""],
+    }
+    assert found["kay"].study.outcomes == {"internal": ["release"] * 3}
+    assert not any(outcome.failure for outcome in found.values())
+
+
+def test_the_stewards_whole_files_load():
+    policy = read_policy(whole(POLICY, "cap", "learners"))
+    assert [learner.name for learner in policy.learners] == ["ada", "grace"]
+    assert policy.private
+    assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
+    assert len(blocks(POLICY)) == 3
