@@ -1,6 +1,6 @@
 """What the code computes, as plain data: bytes on the wire, scores of scenarios, numbers of learners.
 
-`python tests/held_numbers.py [FILE ...]` writes it to tests/held, all files or those named. A change there is a change
+`python tests/support/held_numbers.py [FILE ...]` writes it to tests/system/held, all files or those named. A change there is a change
 of behaviour: say why in the commit.
 """
 
@@ -15,16 +15,21 @@ from pathlib import Path
 from unittest import mock
 from warnings import catch_warnings, simplefilter
 
-import learner_fakes
 import msgspec
 import numpy as np
 import polars as pl
-from curator_fakes import UNIT_KEY, Clock, CountingEntropy, key, ledger_over, policy, steward_file
-from learner_fakes import ring
 from threadpoolctl import threadpool_limits
 
+import learner_fakes
+from curator_fakes import UNIT_KEY, Clock, CountingEntropy, key, ledger_over, policy, steward_file
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
+from experiments.learning.runner import Task
+from experiments.learning.runner import compute as compute_comparison
+from experiments.paper.experiments import Setup
+from experiments.paper.runner import Chunk
+from experiments.paper.runner import compute as compute_reproduction
+from learner_fakes import ring
 from learner_node.estimator import ExPriLClassifier
 from learner_node.quote import quote
 from learner_node.regressor import ExPriLRegressor
@@ -43,19 +48,14 @@ from protocol.rationals import Rational
 from protocol.records import encode_frame
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay
-from simulations.comparison.runner import Task
-from simulations.comparison.runner import compute as compute_comparison
-from simulations.direct import DirectCarrier
+from simulations.carriers.direct import DirectCarrier
 from simulations.federation import load_records
 from simulations.harness import run_scenario, summary
 from simulations.local import SimulatedExPriLClassifier
-from simulations.reproduction.experiments import Setup
-from simulations.reproduction.runner import Chunk
-from simulations.reproduction.runner import compute as compute_reproduction
 from simulations.scenario import builtin_scenarios, load_scenario
 from simulations.seeded_noise import SeededNoise
 
-FOLDER = Path(__file__).parent / "held"
+FOLDER = Path(__file__).parents[1] / "system" / "held"
 NOISE_SEED = 7
 DIGITS = 10
 """Decimals that are kept of a float."""

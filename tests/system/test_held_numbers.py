@@ -1,4 +1,4 @@
-"""Behaviour held still: what the code computes is what tests/held says (see `held_numbers`, which writes it).
+"""Behaviour held still: what the code computes is what tests/system/held says (see `held_numbers`, which writes it).
 
 Exact: every byte of a counts study, every amount of epsilon, every outcome. Floats follow the kernels of the processor
 and of its BLAS, so they are held within tolerances, each some times what the kernels for SkylakeX, Haswell and Nehalem
@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from held_numbers import FITS, LEARNERS, STUDIES, held, learner, scenario, wire
 
+from held_numbers import FITS, LEARNERS, STUDIES, held, learner, scenario, wire
 from learner_node.strategies import STRATEGIES
 from protocol.release_kinds import RELEASE_KINDS
 from simulations.datasets.ctg import WORKBOOK
