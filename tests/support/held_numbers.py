@@ -1,7 +1,7 @@
 """What the code computes, as plain data: bytes on the wire, scores of scenarios, numbers of learners.
 
-`python tests/support/held_numbers.py [FILE ...]` writes it to tests/system/held, all files or those named. A change there is a change
-of behaviour: say why in the commit.
+`python tests/support/held_numbers.py [FILE ...]` writes it to tests/system/held, all files or those named.
+A change there is a change of behaviour: say why in the commit.
 """
 
 import hashlib
