@@ -11,13 +11,14 @@ import logging
 import math
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
+from curator_node.answering import Answerer, Question
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import (
     AnswerGoneError,
@@ -27,6 +28,7 @@ from curator_node.ledger import (
     Ledger,
     Owed,
     Reservation,
+    StateGoneError,
     StoreFullError,
     StudyAccount,
     StudyKey,
@@ -35,7 +37,7 @@ from curator_node.ledger import (
 from curator_node.ledger.sealing import Sealer
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import Meter
-from curator_node.policy import Policy
+from curator_node.policy import Policy, settled_limits
 from curator_node.receipts import Receipts
 from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
 from protocol.envelopes import (
@@ -50,6 +52,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from protocol.kinds import Kinds, Past, Turn
 from protocol.messages import (
     NO_STUDY,
     NOBODY,
@@ -64,8 +67,6 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.plans import PlannedQuery
-from protocol.queries import query_cost, query_kind
 from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
@@ -92,14 +93,15 @@ class Curator:
         clock: seconds since 1970 as an int.
         noise: where noise comes from.
         entropy: n -> n random bytes, for nonces; never for noise.
+        answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
 
     Attributes:
         policy: its steward's.
         label: under which it signs; not the production label where its releases are not private as claimed.
 
     Raises:
-        ConfigurationError: noise from a seed without `simulation = true` in the policy, or a ledger that was kept
-            for another privacy unit, or for releases that were not private.
+        ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
+            cannot be read, or a ledger that was kept for another privacy unit, or for releases that were not private.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Curator:
         clock: Callable[[], int],
         noise: NoiseSource,
         entropy: Callable[[int], bytes] = secrets.token_bytes,
+        answerers: Mapping[str, Answerer] = ANSWERERS,
     ) -> None:
         if noise.seeded and not policy.simulation:
             raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
@@ -121,7 +124,10 @@ class Curator:
         self.policy = policy
         self._clock = clock
         self._noise = noise
-        self.label = NOT_PRIVATE_LABEL if noise.seeded or not policy.private else LABEL
+        self._answerers = dict(answerers)
+        self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+        self._limits = settled_limits(policy, self._kinds)
+        self.label = NOT_PRIVATE_LABEL if noise.seeded or not self._kinds.private(self._limits) else LABEL
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
         self._receipts = Receipts(key, Sealer(key, entropy), self.label)
         self._meter = Meter()
@@ -229,9 +235,9 @@ class Curator:
             schema=steward.schema,
             unit=steward.unit,
             most_records_per_unit=steward.most_records_per_unit,
-            relation="; ".join(sorted({query_kind(kind).relation for kind in self.policy.limits.query_kinds})),
+            relation=self._kinds.relation(self._limits),
             round_size=steward.round_size,
-            limits=self.policy.limits,
+            limits=self._limits,
             cap=amount(self.policy.cap_of(message.sender)),
             least_cost=amount(self.policy.least),
         )
@@ -243,7 +249,7 @@ class Curator:
         if not self._ledger.known(identity):
             if key.study == NO_STUDY or key in self._ledger.account.studies:
                 raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-            costs = check_plan(message.plan, self.policy, self._dataset.steward)
+            costs = check_plan(message.plan, self._kinds, self.policy, self._dataset.steward)
             self._ledger.make_room(ENVELOPE_ROOM, self.policy.reply_bytes, now)
             wanted = Reservation(
                 key=key,
@@ -272,36 +278,63 @@ class Curator:
             study = self._study(message)
             if not self._ledger.known(identity):
                 check_next(message, study)
-        body, planned = check_query(message, study.plan, self._dataset.steward, self.policy)
+        body, turn = check_query(message, study.plan, self._kinds, self._dataset.steward, self.policy)
         with self._lock:
             now = self._clock()
-            self._charge(message, identity, planned, body, now)
-        learner = self.policy.learner(message.sender)
-        stamp = Stamp(learner.name if learner else "", study.ordinal, message.sequence)
+            question = self._charge(message, identity, turn, body, now)
         with self._counting, self._threads.limit(limits=1, user_api="blas"):
-            released = ANSWERERS[message.kind](body, planned, self._dataset, self._noise, stamp)
+            answered = self._answerers[message.kind].answer(question, self._dataset, self._noise)
 
         def release(owed: Owed) -> bytes:
             # Stamped with the time before the count: how long it took may depend on the records.
-            receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(released))
+            receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(answered.release))
             header = self._header(data, message, now)
-            return self._seal(Release(**header, kind=message.kind, body=released, receipt=receipt))
+            return self._seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
         with self._lock:
-            return self._settled(self._ledger.answer(identity, release, now))
+            state = None if answered.state is None else (message.kind, answered.state)
+            return self._settled(self._ledger.answer(identity, release, now, state=state))
 
-    def _charge(self, message: Query, identity: bytes, planned: PlannedQuery, body: Any, now: int) -> None:
+    def _charge(self, message: Query, identity: bytes, turn: Turn, body: Any, now: int) -> Question:
+        """Charge a question; all that its answerer needs beside the records is read before."""
         self._ledger.refresh(now)
         study = self._study(message)
-        cost = query_cost(planned, self._dataset.steward.most_records_per_unit)
-        if cost != study.costs[message.sequence - 1]:
+        kind, bound = self._kinds.kind(turn.planned.kind), self._dataset.steward.most_records_per_unit
+        if self._kinds.cost(turn.planned, bound) != study.costs[turn.query]:
             # The steward changed the unit bound: what was reserved, or already charged, is not the price.
             raise RemoteProtocolError(RefusalCode.TERMS_CHANGED)
-        if not self._ledger.known(identity):
+        known = self._ledger.known(identity)
+        if not known:
             check_next(message, study)
-            size = ENVELOPE_ROOM + query_kind(planned.kind).release_bytes(body, planned, self._dataset.schema)
+        learner = self.policy.learner(message.sender)
+        try:
+            question = Question(
+                body=body,
+                turn=turn,
+                past=self._past(study, message.sequence) if kind.charge else (),
+                state=self._ledger.state(study.key, kind.name) if kind.state_bytes else b"",
+                stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
+            )
+        except (StateGoneError, AnswerGoneError) as error:
+            log.error("what was kept of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
+            raise RemoteProtocolError(RefusalCode.ANSWER_GONE if known else RefusalCode.STATE_GONE) from None
+        if not known:
+            cost = self._kinds.charge(turn, question.past, bound)
+            size = ENVELOPE_ROOM + kind.release_bytes(body, turn, self._dataset.schema) + kind.state_bytes
             self._ledger.make_room(size, self.policy.reply_bytes, now)
             self._ledger.charge(study.key, message.sequence, cost, identity, now, self._caps(message.sender))
+        return question
+
+    def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
+        """The answered turns of a query's kind before it, from stored replies; AnswerGoneError where one is gone."""
+        turns = self._kinds.turns(study.plan)
+        name = turns[sequence - 1].planned.kind
+        past = []
+        for earlier, reply in self._ledger.replies(study.key):
+            message = open_envelope(reply)[1]
+            if isinstance(message, Release) and message.kind == name and earlier < sequence:
+                past.append(Past(turns[earlier - 1], message.body))
+        return tuple(past)
 
     def _close(self, data: bytes, message: StudyClose, identity: bytes) -> bytes:
         now = self._clock()

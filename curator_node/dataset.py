@@ -17,9 +17,8 @@ from curator_node.workloads import WorkloadCache
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition
-from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody
-from protocol.queries.limits import ASSUMED_ROUND_SIZE
+from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import (
     MISSING_CODE,
     Records,
@@ -86,7 +85,7 @@ class PrivateDataset:
         """As its steward wrote it."""
         return self.steward.schema
 
-    def exact(self, body: CountsBody, planned: PlannedQuery) -> NDArray[np.int64]:
+    def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
         """Exact numbers of a counted release kind; private, for an answerer's eyes only.
 
         Adding or removing one record moves the numbers of each partition by exactly `planned.steps` in all.

@@ -7,11 +7,11 @@ import msgspec
 
 from protocol.envelopes import check_public_key
 from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds
+from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
-from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
-from protocol.release_kinds import RELEASE_KINDS
-from protocol.strict_toml import read_toml, suggest
+from protocol.strict_toml import read_toml
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Written = str | int | float
@@ -77,14 +77,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for value in (self.cap, self.least_cost, self.least_query_cost, *(learner.cap for learner in self.learners)):
             _rational(value)
-        for kind in self.limits.query_kinds:
-            if kind not in QUERY_KINDS:
-                raise ValueError(f"unknown query kind {kind!r}{suggest(kind, list(QUERY_KINDS))}")
-        for kind in self.limits.release_kinds:
-            if kind not in RELEASE_KINDS:
-                raise ValueError(f"unknown release kind {kind!r}{suggest(kind, list(RELEASE_KINDS))}")
-            if not RELEASE_KINDS[kind].private and not self.simulation:
-                raise ValueError(f"{kind} is not private as claimed; it needs simulation = true")
         keys = [learner.key for learner in self.learners]
         for key in keys:
             try:
@@ -100,11 +92,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def learner(self, key: bytes) -> LearnerPolicy | None:
         """The entry of a public key, or None."""
         return next((learner for learner in self.learners if learner.key == key.hex()), None)
-
-    @property
-    def private(self) -> bool:
-        """Whether every allowed release kind is private as claimed."""
-        return all(RELEASE_KINDS[kind].private for kind in self.limits.release_kinds)
 
     @property
     def total_cap(self) -> Fraction:
@@ -127,9 +114,33 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return parse_rational(self.least_cost)
 
 
-def read_policy(text: str, *, where: str = "policy") -> Policy:
-    """Parse a policy file; ConfigurationError names the wrong key and suggests the right one."""
-    return read_toml(text, Policy, where=where)
+def read_policy(text: str, *, where: str = "policy", kinds: Kinds | None = QUERY_KINDS) -> Policy:
+    """Parse a policy file; ConfigurationError names the wrong key and suggests the right one.
+
+    Args:
+        text: the TOML.
+        where: what it is, for errors.
+        kinds: the query kinds that it may allow; None leaves what it says of them unread.
+    """
+    policy = read_toml(text, Policy, where=where)
+    if kinds is not None:
+        settled_limits(policy, kinds, where=where)
+    return policy
+
+
+def settled_limits(policy: Policy, kinds: Kinds, *, where: str = "policy") -> Limits:
+    """The policy's limits with every default written out, as its card shows them.
+
+    Raises:
+        ConfigurationError: it allows an unknown kind, limits one in a way that the kind does not know, or allows what
+            is not private as claimed outside a simulation.
+    """
+    limits = kinds.settle(policy.limits, where=where)
+    if not policy.simulation and not kinds.private(limits):
+        raise ConfigurationError(
+            f"{where}: it allows releases that are not private as claimed; that needs simulation = true"
+        )
+    return limits
 
 
 def _rational(value: Written) -> None:

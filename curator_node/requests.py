@@ -1,15 +1,15 @@
 """What a curator checks before anything is charged. Reads request, policy, schema file and ledger; never a record."""
 
 from fractions import Fraction
+from typing import Any
 
 from curator_node.ledger import StudyAccount
 from curator_node.policy import Policy
 from curator_node.steward import StewardFile
 from protocol.errors import RemoteProtocolError
 from protocol.messages import Message, Query
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_cost, query_kind
-from protocol.queries.counts import CountsBody
+from protocol.kinds import Kinds, Turn
+from protocol.plans import Plan
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
@@ -23,21 +23,21 @@ def check_time(message: Message, now: int, policy: Policy) -> None:
         raise RemoteProtocolError(RefusalCode.NOT_YET_VALID, "expires_at", limit)
 
 
-def check_plan(plan: Plan, policy: Policy, steward: StewardFile) -> tuple[Fraction, ...]:
-    """The exact cost of each of the plan's queries.
+def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: StewardFile) -> tuple[Fraction, ...]:
+    """The most that each of the plan's queries may cost, exact.
 
     Raises:
-        RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
+        RemoteProtocolError: UNKNOWN_KIND, MALFORMED, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
-    cost = plan_cost(plan, steward.most_records_per_unit)
-    for index, planned in enumerate(plan.queries):
-        check_planned(planned, policy, steward, f"plan.queries[{index}]")
+    cost = kinds.plan_cost(plan, steward.most_records_per_unit)
+    for index, (planned, head) in enumerate(zip(kinds.queries(plan), plan.heads, strict=True)):
+        check_planned(planned, head.turns, kinds, policy, steward, f"plan.queries[{index}]")
     if cost < policy.least:
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, "plan", f"a cost of at least {policy.least}")
-    return tuple(query_cost(planned, steward.most_records_per_unit) for planned in plan.queries)
+    return kinds.costs(plan, steward.most_records_per_unit)
 
 
-def check_planned(planned: PlannedQuery, policy: Policy, steward: StewardFile, field: str) -> None:
+def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: StewardFile, field: str) -> None:
     """Raise where the policy of today, or the label, rules a planned query out.
 
     Asked at the proposal and again at the query: a steward may have withdrawn a kind meanwhile.
@@ -45,19 +45,13 @@ def check_planned(planned: PlannedQuery, policy: Policy, steward: StewardFile, f
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
     """
-    limits = policy.limits
-    if planned.kind not in limits.query_kinds:
-        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(limits.query_kinds))
-    if planned.release not in limits.release_kinds:
-        allowed = ", ".join(limits.release_kinds)
-        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
-    if reason := query_kind(planned.kind).misfit(planned, steward.schema):
-        raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.release", reason)
-    if planned.partitions > limits.partitions:
-        limit = f"at most {limits.partitions} partitions"
-        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
-    if query_cost(planned, steward.most_records_per_unit) < policy.least_query:
-        limit = f"a cost of at least {policy.least_query}"
+    allowed = kinds.allowed(policy.limits)
+    if planned.kind not in allowed:
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.kind", ", ".join(allowed))
+    limits = kinds.limits(policy.limits, planned.kind)
+    kinds.kind(planned.kind).check_allowed(planned, steward.schema, limits, field)
+    if kinds.cost(planned, steward.most_records_per_unit) < turns * policy.least_query:
+        limit = f"a cost of at least {turns * policy.least_query}"
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, field, limit)
 
 
@@ -81,22 +75,24 @@ def check_next(message: Query, study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 
-def check_query(message: Query, plan: Plan, steward: StewardFile, policy: Policy) -> tuple[CountsBody, PlannedQuery]:
-    """The checked body and its planned query.
+def check_query(message: Query, plan: Plan, kinds: Kinds, steward: StewardFile, policy: Policy) -> tuple[Any, Turn]:
+    """The checked body and the turn that it is for.
 
     Raises:
         RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT, or as `check_planned`.
     """
-    if not 1 <= message.sequence <= len(plan.queries):
-        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(plan.queries)} planned queries")
-    planned = plan.queries[message.sequence - 1]
-    check_planned(planned, policy, steward, "plan")
+    turns = kinds.turns(plan)
+    if not 1 <= message.sequence <= len(turns):
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(turns)} planned queries")
+    turn = turns[message.sequence - 1]
+    planned = turn.planned
+    check_planned(planned, plan.heads[turn.query].turns, kinds, policy, steward, "plan")
     if message.kind != planned.kind:
-        query_kind(message.kind)
+        kinds.kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
-    kind = query_kind(planned.kind)
-    body = kind.read_body(message.body, planned, steward.schema, policy.limits)
-    if kind.work(body, planned, steward.schema, steward.round_size) > policy.limits.multiply_adds:
+    kind = kinds.kind(planned.kind)
+    body = kind.read_body(message.body, turn, steward.schema, kinds.limits(policy.limits, planned.kind))
+    if kind.work(body, turn, steward.schema, steward.round_size) > policy.limits.multiply_adds:
         limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body", limit)
-    return body, planned
+    return body, turn

@@ -33,8 +33,9 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
+from protocol.kinds import Kinds, Past, Turn
 from protocol.plans import Plan
-from protocol.queries import plan_cost, query_cost
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.spending import Spending
@@ -74,6 +75,7 @@ class Session:
         study: random identity of the study, 16 bytes.
         lifetime: seconds for which a message is valid.
         allow_not_private: accept a curator that signs as not private (seeded noise, `paper_ratio`); simulations only.
+        kinds: the query kinds that may be asked.
         state: where the study stands.
         sequence: of the last request that was not ruled out.
         card, accepted, closed: the replies so far.
@@ -89,6 +91,7 @@ class Session:
     study: bytes
     lifetime: int = 600
     allow_not_private: bool = False
+    kinds: Kinds = QUERY_KINDS
     state: State = State.NEW
     sequence: int = 0
     card: Card | None = None
@@ -105,6 +108,9 @@ class Session:
     _pending: _Sent | None = None
     _unanswered: _Sent | None = None
     _ruled_out: set[bytes] = field(default_factory=set)
+    _turns: tuple[Turn, ...] = ()
+    _bound: int = 1
+    _past: list[Past] = field(default_factory=list)
 
     @property
     def pending(self) -> bytes:
@@ -155,7 +161,7 @@ class Session:
         self.sequence += 1
         data = self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
         if digest(data) not in self._ruled_out:  # the very same request stays refused
-            self.spending.ask(self.sequence)
+            self.spending.ask(self.sequence, self._cost(self.sequence))
         return data
 
     def close(self, now: int) -> bytes:
@@ -221,7 +227,7 @@ class Session:
         if not message.rules_out:
             return
         if sent is self._unanswered:
-            if self.state is State.CLOSED:
+            if self.spending.shown:
                 raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "code", "the closing shows that it was charged")
             self._unanswered = None
         else:
@@ -241,7 +247,7 @@ class Session:
         if names != (self.key.public, self.study, request.sequence, identity, release):
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
         if isinstance(message, StudyAccepted):
-            self.spending.accept(message, receipt, self._costs(message))
+            self._accept(message, receipt)
         elif isinstance(message, Release):
             self.spending.release(receipt)
         elif not self.spending.close(message, receipt):
@@ -257,19 +263,32 @@ class Session:
             self.closed = message
         else:
             self._released = message.sequence
+            self._remember(message)
         if sent is self._unanswered:
             self._unanswered = None
         else:
             self._pending = None
             self.state = advance(self.state, _EVENTS[type(message)])
 
-    def _costs(self, message: StudyAccepted) -> tuple[Fraction, ...]:
-        """Exact costs of the planned queries by the card; without one, by the bound that the accepted cost implies."""
+    def _accept(self, message: StudyAccepted, receipt: Receipt) -> None:
+        """The plan's cost is by the contribution bound of the card; without one, by that which the cost implies."""
         if self.plan is None:
             raise LocalProtocolError("nothing was proposed")
         bound = self.card.most_records_per_unit if self.card else 0
-        bound = bound or max(1, int(parse_amount(message.cost) / plan_cost(self.plan, 1)))
-        return tuple(query_cost(planned, bound) for planned in self.plan.queries)
+        bound = bound or max(1, int(parse_amount(message.cost) / self.kinds.plan_cost(self.plan, 1)))
+        self.spending.accept(message, receipt, sum(self.kinds.costs(self.plan, bound), Fraction(0)))
+        self._turns, self._bound = self.kinds.turns(self.plan), bound
+
+    def _cost(self, sequence: int) -> Fraction:
+        """Exact cost of the query with this sequence; 0 beyond the plan, where a curator can only refuse."""
+        if not 1 <= sequence <= len(self._turns):
+            return Fraction(0)
+        return self.kinds.charge(self._turns[sequence - 1], self._past, self._bound)
+
+    def _remember(self, message: Release) -> None:
+        """Keep what was released where later costs depend on it."""
+        if message.sequence <= len(self._turns) and self.kinds.looks_back(self._turns[message.sequence - 1]):
+            self._past.append(Past(self._turns[message.sequence - 1], message.body))
 
     def _header(self, now: int, sequence: int) -> dict[str, Any]:
         return {

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from protocol.plans import Plan
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
 from protocol.rationals import Amount, OptionalAmount
 from protocol.refusals import RETRIABLE, RefusalCode
 from protocol.schema import Name, Schema

@@ -1,36 +1,74 @@
-"""A plan: everything that a study will ask, fixed before the first answer, with its exact cost."""
+"""A plan: everything that a study will ask, fixed before the first answer, with its exact cost.
 
-from typing import Annotated
+What a planned query says beyond its kind and its number of turns belongs to its kind, which alone decodes it
+(`protocol.kinds`). So a plan can be carried, stored and read back where a kind is not installed.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Annotated, Any, Self
 
 import msgspec
 
-from protocol.rationals import Rational
-from protocol.release_kinds import MOST_STEPS
+from protocol.codec import encode
 
 MOST_QUERIES = 1000
+MOST_TURNS = 100_000
+"""Most turns of all queries of a plan together: far below the largest sequence of a message, 2^20."""
 
 
-class PlannedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One future query: its kind and what its cost depends on.
+class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
+    """One future query, as its kind reads it. A kind's own struct extends this with `tag` set to its name.
 
-    The partitions themselves may be chosen later, from earlier answers; their number and the scale may not.
+    A kind whose queries take more than one turn has a field `turns: int` with the default 1.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Name of its kind."""
+        return str(self.__struct_config__.tag)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What every planned query says.
 
     Attributes:
-        kind: key of `QUERY_KINDS`.
-        release: key of `RELEASE_KINDS`.
-        partitions: m; a record moves the numbers of each by `steps` (L1).
-        scale: of the discrete Laplace noise, in steps (in records, where steps is 1).
-        steps: S, whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
+        kind: name of its kind.
+        turns: requests, each with its release, that it takes.
     """
 
     kind: Annotated[str, msgspec.Meta(max_length=100)]
-    release: Annotated[str, msgspec.Meta(max_length=100)]
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-    scale: Rational
-    steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] = 1
+    turns: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)] = 1
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The queries of a study, in order."""
+    """The queries of a study, in order, each as its kind encodes it; see `of`."""
 
-    queries: Annotated[tuple[PlannedQuery, ...], msgspec.Meta(min_length=1, max_length=MOST_QUERIES)]
+    queries: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_QUERIES)]
+
+    def __post_init__(self) -> None:
+        if sum(head.turns for head in self.heads) > MOST_TURNS:
+            raise ValueError(f"a plan has at most {MOST_TURNS} turns")
+
+    @classmethod
+    def of(cls, queries: Iterable[Any]) -> Self:
+        """The plan of these queries: `Planned` structs, or mappings that stand for kinds that are not installed."""
+        return cls(tuple(msgspec.Raw(encode(planned)) for planned in queries))
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """Kind and turns of each query."""
+        return tuple(_head(bytes(query)) for query in self.queries)
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(index of the query, turn within it), both from 0, of each sequence from 1 on."""
+        return tuple((index, turn) for index, head in enumerate(self.heads) for turn in range(head.turns))
+
+
+_HEAD = msgspec.msgpack.Decoder(Head)
+
+
+@lru_cache(maxsize=4096)
+def _head(query: bytes) -> Head:
+    return _HEAD.decode(query)

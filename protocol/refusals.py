@@ -35,6 +35,7 @@ class RefusalCode(StrEnum):
     HALTED = "halted"
     STORE_FULL = "store_full"
     ANSWER_GONE = "answer_gone"
+    STATE_GONE = "state_gone"
     BUSY = "busy"
     TOO_MANY_REQUESTS = "too_many_requests"
     UNAVAILABLE = "unavailable"
@@ -67,6 +68,7 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.HALTED: "this curator has stopped until its steward acts",
     RefusalCode.STORE_FULL: "this curator can keep no more replies until its steward acts; nothing was charged",
     RefusalCode.ANSWER_GONE: "this request was answered, and the answer is no longer kept; it is never drawn again",
+    RefusalCode.STATE_GONE: "what was kept of this study is missing or changed; nothing was charged; close the study",
     RefusalCode.BUSY: "this request is being answered; send the same again",
     RefusalCode.TOO_MANY_REQUESTS: "more requests than this curator's policy allows; send the same later",
     RefusalCode.UNAVAILABLE: "the curator cannot serve just now; repeat the same request: it is charged at most once",

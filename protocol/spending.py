@@ -20,18 +20,20 @@ class Spending:
     """The account of one study. Where a receipt does not fit, a method raises RemoteProtocolError and changes nothing.
 
     Attributes:
-        costs: exact costs of the planned queries; empty until the plan is accepted.
         claimed: what was accepted as the plan's cost.
-        as_planned: whether that is the sum of the queries' costs.
+        as_planned: whether that is the plan's own cost.
         proven: what receipts prove to be charged.
-        uncertain: cost of a query that was sent, and of which nothing proves yet whether it was charged.
+        uncertain: most that a query costs which was sent, and of which nothing proves yet whether it was charged.
+        shown: whether the closing showed that such a query was charged. One that costs nothing is never shown.
     """
 
-    costs: tuple[Fraction, ...] = ()
     claimed: Fraction = Fraction(0)
     as_planned: bool = True
     proven: Fraction = Fraction(0)
     uncertain: Fraction = Fraction(0)
+    shown: bool = False
+    _waits: bool = field(default=False, repr=False)
+    _costs: dict[int, Fraction | None] = field(default_factory=dict, repr=False)
     _by_learner: Fraction = field(default=Fraction(0), repr=False)
     _by_learner_at_close: Fraction | None = field(default=None, repr=False)
 
@@ -40,40 +42,46 @@ class Spending:
         """The most that can have been charged for what was sent."""
         return self.proven + self.uncertain
 
-    def cost(self, sequence: int) -> Fraction:
-        """Exact cost of the query with this sequence; 0 beyond the plan, where a curator can only refuse."""
-        return self.costs[sequence - 1] if 1 <= sequence <= len(self.costs) else Fraction(0)
-
-    def accept(self, message: StudyAccepted, receipt: Receipt, costs: tuple[Fraction, ...]) -> None:
-        """The plan was accepted; its queries cost `costs`."""
+    def accept(self, message: StudyAccepted, receipt: Receipt, cost: Fraction | None) -> None:
+        """The plan was accepted; it costs `cost`, None where that cannot be told here."""
         self._by_learner = self._check(receipt, Fraction(0), Fraction(0), Fraction(0))
-        self.costs, self.claimed = costs, parse_amount(message.cost)
-        self.as_planned = sum(costs, Fraction(0)) == self.claimed
+        self.claimed = parse_amount(message.cost)
+        self.as_planned = cost is None or cost == self.claimed
 
-    def ask(self, sequence: int) -> None:
-        """A query is sent."""
-        self.uncertain = self.cost(sequence)
+    def ask(self, sequence: int, cost: Fraction | None) -> None:
+        """A query is sent that costs `cost`; None where that cannot be told here: then its receipt is believed."""
+        self._costs[sequence], self._waits = cost, True
+        self.uncertain = self.claimed - self.proven if cost is None else cost
 
     def rule_out(self) -> None:
         """The query that was sent last will never be charged."""
-        self.uncertain = Fraction(0)
+        self.uncertain, self._waits = Fraction(0), False
 
     def release(self, receipt: Receipt) -> None:
         """A query was answered, in time or late; late also means after a closing that showed it to be charged."""
-        cost = self.cost(receipt.sequence)
-        self._by_learner = self._check(receipt, cost, self.at_most, cost)
-        self.proven, self.uncertain = self.at_most, Fraction(0)
+        cost = self._costs.get(receipt.sequence, Fraction(0))
+        if cost is None:
+            cost = parse_amount(receipt.charged)
+            fits = cost <= (self.proven if self.shown else self.uncertain)
+            _require(fits, "receipt.charged", "the charge is more than was left of the plan")
+        total = self.proven if self.shown else self.proven + cost
+        self._by_learner = self._check(receipt, cost, total, cost)
+        self.proven, self.uncertain, self._waits = total, Fraction(0), False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
-        """The study was closed; whether that shows the uncertain query to be charged. If not, it never will be."""
-        charged = parse_amount(receipt.spent_by_study) != self.proven
-        total = self.at_most if charged else self.proven
+        """The study was closed; whether the query without an answer may still get one. If not, it was never charged."""
+        total = parse_amount(receipt.spent_by_study)
+        shown = total != self.proven
+        if shown and None not in self._costs.values():
+            total = self.at_most
+        _require(self.proven <= total <= self.at_most, "receipt.spent_by_study", "the total is not the sum")
         by_learner = self._check(receipt, Fraction(0), total, total - self.proven)
         refund = parse_amount(message.refunded)
         _require(refund == self.claimed - total, "refunded", "the refund is not what was left")
-        self._by_learner_at_close = by_learner
+        self._by_learner_at_close, self.shown = by_learner, shown
+        free = self._waits and not self.uncertain
         self.proven, self.uncertain = total, Fraction(0)
-        return charged
+        return shown or free
 
     def _check(self, receipt: Receipt, charged: Fraction, total: Fraction, growth: Fraction) -> Fraction:
         """The learner's total over all its studies, which grew at least by what this study was charged."""

@@ -13,7 +13,7 @@ from protocol.envelopes import (
     request_digest,
     verify,
 )
-from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError
+from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError, printable
 from protocol.messages import (
     NO_DIGEST,
     NOBODY,
@@ -29,8 +29,9 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
+from protocol.kinds import Kinds, Past, Turn
 from protocol.plans import Plan
-from protocol.queries import plan_cost, query_cost, query_kind
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount
 from protocol.spending import Spending
 from protocol.transitions import Event, State, advance
@@ -78,6 +79,7 @@ class Replay:
         curator: the curator's public key.
         learner: the learner's public key.
         label: the signature label expected of the curator.
+        kinds: the query kinds that can be read.
         card: the curator's, as signed; it states the contribution bound c.
         plan: what was proposed.
         spending: what the receipts charge.
@@ -89,6 +91,7 @@ class Replay:
     curator: bytes
     learner: bytes
     label: str = LABEL
+    kinds: Kinds = QUERY_KINDS
     card: Card | None = None
     plan: Plan | None = None
     spending: Spending = field(default_factory=Spending)
@@ -105,6 +108,8 @@ class Replay:
     _last_reply: bytes = NO_DIGEST
     _released: int = 0
     _position: int = 0
+    _turns: tuple[Turn, ...] | None = None
+    _past: list[Past] = field(default_factory=list)
 
     @property
     def epsilon_claimed(self) -> Fraction:
@@ -122,11 +127,18 @@ class Replay:
         return self.spending.at_most
 
     @property
+    def not_installed(self) -> tuple[str, ...]:
+        """Kinds of the plan that are not installed here: signatures, order and sums are checked, their costs are not."""
+        return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
+
+    @property
     def unproven(self) -> str:
         """What these envelopes leave open, in plain words; empty where they prove exactly what was charged.
 
         Only a closing is an end: of a study without one, the envelopes that followed may have been left out.
         """
+        if self.not_installed:
+            return f"query kind not installed: unproven, what it costs and releases: {', '.join(self.not_installed)}"
         if self.state in (State.NEW, State.REFUSED, State.CLOSED):
             return ""
         if self.state is State.PROPOSED:
@@ -199,7 +211,7 @@ class Replay:
         if isinstance(message, StudyProposal):
             self._study, self.plan = message.study, message.plan
         elif isinstance(message, Query) and not in_vain:
-            self.spending.ask(message.sequence)
+            self.spending.ask(message.sequence, self._cost(message.sequence))
         self._pending, self._unanswered = asked, kept
         self._known.add(asked.identity)
 
@@ -235,7 +247,7 @@ class Replay:
 
     def _rule_out(self, asked: _Asked) -> None:
         if asked is self._unanswered:
-            self._require(self.state is not State.CLOSED, "the curator refuses what its closing shows to be charged")
+            self._require(not self.spending.shown, "the curator refuses what its closing shows to be charged")
             self._unanswered = None
         else:
             self._advance(Event.REFUSAL)
@@ -257,12 +269,14 @@ class Replay:
         self._require(receipt.release == body, "the receipt is for another release")
         try:
             if isinstance(message, StudyAccepted):
-                cost = plan_cost(self.plan, self.card.most_records_per_unit)
-                self._require(parse_amount(message.cost) == cost, "the quoted cost is not the plan's")
-                costs = tuple(query_cost(planned, self.card.most_records_per_unit) for planned in self.plan.queries)
-                self.spending.accept(message, receipt, costs)
+                cost = None
+                if not self.not_installed:
+                    self._turns = self.kinds.turns(self.plan)
+                    cost = self.kinds.plan_cost(self.plan, self.card.most_records_per_unit)
+                    self._require(parse_amount(message.cost) == cost, "the quoted cost is not the plan's")
+                self.spending.accept(message, receipt, cost)
             elif isinstance(message, Release):
-                self._check_release(message, asked.message, self.plan, self.card)
+                self._check_release(message, asked.message, self.plan, self.card, late=late)
                 self.spending.release(receipt)
                 self.releases += 1
                 self._released = asked.message.sequence
@@ -278,15 +292,28 @@ class Replay:
             self._advance(TYPE_NAMES[type(message)])
             self._pending = None
 
-    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card) -> None:
-        """Whether this was asked as planned, and answered as asked."""
-        self._require(asked.sequence <= len(plan.queries), "more releases than planned queries")
-        planned = plan.queries[asked.sequence - 1]
+    def _cost(self, sequence: int) -> Fraction | None:
+        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None if its plan cannot be read."""
+        if self._turns is None or self.card is None:
+            return None
+        if not 1 <= sequence <= len(self._turns):
+            return Fraction(0)
+        return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
+
+    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card, *, late: bool) -> None:
+        """Whether this was asked as planned, and answered as asked; only the first where the kind is not installed."""
+        places = plan.places
+        self._require(asked.sequence <= len(places), "more releases than planned queries")
+        name = plan.heads[places[asked.sequence - 1][0]].kind
         if isinstance(asked, Query):
-            self._require(asked.kind == message.kind == planned.kind, "the kind is not the planned one")
-            kind = query_kind(planned.kind)
-            body = kind.read_body(asked.body, planned, card.schema, card.limits)
-            kind.read_release(message.body, body, planned, card.schema)
+            self._require(asked.kind == message.kind == name, "the kind is not the planned one")
+            if self._turns is None:
+                return
+            kind, turn = self.kinds.kind(name), self._turns[asked.sequence - 1]
+            body = kind.read_body(asked.body, turn, card.schema, self.kinds.limits(card.limits, name))
+            kind.read_release(message.body, body, turn, card.schema)
+            if kind.charge is not None and not late:
+                self._past.append(Past(turn, message.body))
 
     def _advance(self, event: str) -> None:
         try:
@@ -299,13 +326,15 @@ class Replay:
             raise ReplayError(f"envelope {self._position}: {complaint}")
 
 
-def replay(envelopes: Iterable[bytes], curator: bytes, learner: bytes, *, label: str = LABEL) -> Replay:
+def replay(
+    envelopes: Iterable[bytes], curator: bytes, learner: bytes, *, label: str = LABEL, kinds: Kinds = QUERY_KINDS
+) -> Replay:
     """Replay a learner's whole exchange with one curator (card, proposal, queries, close), without data.
 
     Raises:
         ReplayError, RemoteProtocolError: as `Replay.feed`.
     """
-    state = Replay(curator=curator, learner=learner, label=label)
+    state = Replay(curator=curator, learner=learner, label=label, kinds=kinds)
     for data in envelopes:
         state.feed(data)
     return state

@@ -1,6 +1,7 @@
 """The ledger of a curator: a durable, hash-chained, signed list of what was charged and answered.
 
 * `entries`: what an entry is; the hash chain
+* `studies`: what is known of one study, request or answer
 * `account`: what entries add up to
 * `branches`: what receipts and marks prove about entries that were lost
 * `marks`: a process's own forward-only mark, outside the database
@@ -11,7 +12,7 @@
 * `book`: the ledger itself: reserve, charge, answer, close, halt, resume
 """
 
-from curator_node.ledger.account import Account, Owed, StudyAccount, StudyKey
+from curator_node.ledger.account import Account
 from curator_node.ledger.book import (
     Caps,
     Ledger,
@@ -23,9 +24,11 @@ from curator_node.ledger.errors import (
     AnswerGoneError,
     HaltedError,
     InsufficientBudgetError,
+    StateGoneError,
     StoreFullError,
     TooManyStudiesError,
 )
+from curator_node.ledger.studies import Owed, StudyAccount, StudyKey
 
 __all__ = [
     "Account",
@@ -36,6 +39,7 @@ __all__ = [
     "Ledger",
     "Owed",
     "Reservation",
+    "StateGoneError",
     "StoreFullError",
     "StudyAccount",
     "StudyKey",

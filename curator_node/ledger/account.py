@@ -1,9 +1,9 @@
 """What a ledger's entries add up to. No storage here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, cast
+from typing import cast
 
 from curator_node.ledger.branches import STUB, holds, last_common, lost_amounts, position_at, precedes
 from curator_node.ledger.entries import (
@@ -12,16 +12,16 @@ from curator_node.ledger.entries import (
     EntryKind,
     LedgerCorruptError,
     Position,
+    StatefulEntry,
     Suspect,
     entry_hash,
 )
+from curator_node.ledger.studies import ZERO, Answer, KeptState, Owed, Restored, StudyAccount, StudyKey, state_key
 from protocol.errors import LocalProtocolError
 from protocol.messages import NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
-
-ZERO = Fraction(0)
 
 STEPS: dict[EntryKind, tuple[Event, ...]] = {
     EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
@@ -31,108 +31,6 @@ STEPS: dict[EntryKind, tuple[Event, ...]] = {
 }
 """How an entry moves its study through `protocol.transitions`. ANSWERED of a charge that its study still waits for is
 the release."""
-
-
-class StudyKey(NamedTuple):
-    """A study is one learner's: two learners may choose the same identity."""
-
-    learner: bytes
-    study: bytes
-
-
-@dataclass
-class StudyAccount:
-    """A study as the ledger knows it.
-
-    Attributes:
-        key: whose and which.
-        ordinal: number of the learner's study at this curator, from 0.
-        plan: accepted.
-        costs: the most that each planned query may be charged.
-        expires_at: end of the reservation.
-        spent: charged so far.
-        sequence: of the last request that changed it.
-        last_request: its digest.
-        last_reply: digest of the last reply; empty while there is none.
-        state: see `protocol.transitions`.
-    """
-
-    key: StudyKey
-    ordinal: int
-    plan: Plan
-    costs: tuple[Fraction, ...]
-    expires_at: int
-    last_request: bytes
-    spent: Fraction = ZERO
-    sequence: int = 0
-    last_reply: bytes = b""
-    state: State = State.OPEN
-
-    @property
-    def cost(self) -> Fraction:
-        """Of the whole plan."""
-        return sum(self.costs, ZERO)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was closed or has expired."""
-        return self.state in (State.CLOSED, State.EXPIRED)
-
-    @property
-    def reserved(self) -> Fraction:
-        """What is still set aside."""
-        return ZERO if self.ended else self.cost - self.spent
-
-
-@dataclass(frozen=True)
-class Owed:
-    """A request that took effect and has no reply yet.
-
-    Attributes:
-        index: of its entry.
-        key: of its study.
-        sequence: of the request.
-        amount: reserved, charged or refunded by it.
-        charged: whether it was a charge.
-    """
-
-    index: int
-    key: StudyKey
-    sequence: int
-    amount: Fraction
-    charged: bool
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A request that was answered.
-
-    Attributes:
-        index: of the ANSWERED entry.
-        owed: what it answers.
-        reply: digest of the signed reply.
-        size: bytes of it.
-    """
-
-    index: int
-    owed: Owed
-    reply: bytes
-    size: int
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What a lost branch spent and its ledger does not show.
-
-    Attributes:
-        suspect: of the branch.
-        total: epsilon over all learners.
-        by_learner: of it, what is known to be a learner's own.
-    """
-
-    suspect: Suspect
-    total: Fraction
-    by_learner: Mapping[bytes, Fraction]
 
 
 @dataclass
@@ -158,7 +56,8 @@ class Account:
             are never answered again.
         evicted: digests of requests whose replies are kept no more.
         kept: request digests of ended studies whose replies are kept, the study that ended first in front.
-        kept_bytes: of all replies kept.
+        states: (study, kind) -> what its answerer keeps.
+        kept_bytes: of all replies and states kept.
         halted: whether the curator has stopped.
         suspects: why it may have lost entries, as far as its steward has not seen it.
         acknowledged: the same, after which the steward resumed.
@@ -182,6 +81,7 @@ class Account:
     lost: dict[bytes, int] = field(default_factory=dict)
     evicted: set[bytes] = field(default_factory=set)
     kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
+    states: dict[tuple[StudyKey, str], KeptState] = field(default_factory=dict)
     kept_bytes: int = 0
     halted: bool = False
     suspects: list[Suspect] = field(default_factory=list)
@@ -217,6 +117,10 @@ class Account:
     def took_effect(self, request: bytes) -> bool:
         """Whether a request was accepted: it is owed a reply, has one, or may have had one on a lost branch."""
         return request in self.owed or request in self.answers or request in self.lost
+
+    def stored(self, key: StudyKey) -> list[bytes]:
+        """Under which keys everything of a study is stored: its requests' digests, and those of its states."""
+        return self.kept[key] + [state_key(*place) for place in self.states if place[0] == key]
 
     def spent_at(self, learner: bytes, index: int) -> Fraction:
         """What a learner had spent at an entry."""
@@ -309,6 +213,8 @@ class Account:
         amount = parse_amount(entry.amount)
         if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
             return "opens a ledger twice, or comes before it is opened"
+        if isinstance(entry, StatefulEntry) and not self._answers_a_query(entry):
+            return "keeps a state where no query is answered"
         match entry.kind:
             case EntryKind.START:
                 return "" if self.terms in ("", entry.note) else "starts under other terms"
@@ -332,6 +238,10 @@ class Account:
                 return "restores less than was lost" if amount < lost else ""
         return ""
 
+    def _answers_a_query(self, entry: Entry) -> bool:
+        owed = self.owed.get(entry.request)
+        return entry.kind is EntryKind.ANSWERED and owed is not None and owed.charged
+
     def _complaint_of_reserve(self, entry: Entry, amount: Fraction) -> str:
         costs = [parse_amount(cost) for cost in entry.costs]
         if entry.study == NO_STUDY or _key(entry) in self.studies or entry.plan is None:
@@ -344,7 +254,7 @@ class Account:
         study = self.studies.get(_key(entry))
         if study is None:
             return "names an unknown study"
-        if not 1 <= entry.sequence <= len(study.costs) or amount > study.costs[entry.sequence - 1]:
+        if not 1 <= entry.sequence <= len(study.places) or amount > study.left_for(entry.sequence):
             return "charges more than was reserved for its query"
         if entry.sequence != study.sequence + 1:
             return "charges a query out of order"
@@ -379,6 +289,8 @@ class Account:
         study = self.studies[_key(entry)]
         study.state = _step(study.state, entry)
         study.spent += amount
+        query = study.places[entry.sequence - 1][0]
+        study.spent_on[query] = study.spent_on.get(query, ZERO) + amount
         study.sequence, study.last_request = entry.sequence, entry.request
         self._set_aside(entry.learner, -amount)
         self._spend(entry.learner, amount, amount)
@@ -390,6 +302,10 @@ class Account:
         self.answers[entry.request] = Answer(entry.index, owed, entry.reply, entry.size)
         self.kept_bytes += entry.size
         self.kept.setdefault(owed.key, []).append(entry.request)
+        if isinstance(entry, StatefulEntry):
+            place = (owed.key, study.kind_of(entry.sequence))
+            self.kept_bytes += entry.state_size - (self.states[place].size if place in self.states else 0)
+            self.states[place] = KeptState(entry.index, entry.state, entry.state_size)
         if study.last_request == entry.request:
             study.last_reply = entry.reply
             if study.state is State.ASKED:
@@ -410,6 +326,8 @@ class Account:
         for request in self.kept.pop(_key(entry)):
             self.kept_bytes -= self.answers[request].size
             self.evicted.add(request)
+        for place in [place for place in self.states if place[0] == _key(entry)]:
+            self.kept_bytes -= self.states.pop(place).size
 
     def _halt(self, entry: Entry) -> None:
         self.halted = True

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from curator_node.ledger.account import ZERO, Account, Owed, Restored, StudyAccount, StudyKey
+from curator_node.ledger.account import Account
 from curator_node.ledger.checks import load
 from curator_node.ledger.entries import (
     Entry,
     EntryKind,
     LedgerCorruptError,
     Position,
+    StatefulEntry,
     Suspect,
     decode_entry,
     encode_entry,
@@ -27,12 +28,14 @@ from curator_node.ledger.errors import (
     AnswerGoneError,
     HaltedError,
     InsufficientBudgetError,
+    StateGoneError,
     StoreFullError,
     TooManyStudiesError,
 )
 from curator_node.ledger.marks import Mark, MemoryMark
 from curator_node.ledger.sealing import head_is_signed, sign_head
-from curator_node.ledger.store import AppendConflictError, LedgerStore, MemoryStore, Row
+from curator_node.ledger.store import AppendConflictError, LedgerStore, MemoryStore, Replies, Row
+from curator_node.ledger.studies import ZERO, Owed, Restored, StudyAccount, StudyKey, state_key
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError, LocalProtocolError
 from protocol.messages import NOBODY
@@ -269,9 +272,9 @@ class Ledger:
             found = account.studies[key]
             if account.halted:
                 raise HaltedError
-            if found.state is not State.OPEN or found.sequence + 1 != sequence or sequence > len(found.costs):
+            if found.state is not State.OPEN or found.sequence + 1 != sequence or sequence > len(found.places):
                 raise LocalProtocolError("the study is not waiting for this query")
-            if cost > found.costs[sequence - 1]:
+            if cost > found.left_for(sequence):
                 raise LocalProtocolError("the query costs more than was reserved for it")
             if caps is not None:
                 own = caps.learner - account.spent.get(key.learner, ZERO)
@@ -299,7 +302,9 @@ class Ledger:
 
         self._append(decide, now)
 
-    def answer(self, request: bytes, make: Callable[[Owed], bytes], now: int) -> bytes:
+    def answer(
+        self, request: bytes, make: Callable[[Owed], bytes], now: int, *, state: tuple[str, bytes] | None = None
+    ) -> bytes:
         """The one signed reply to a request that took effect: stored together with the entry that holds its digest.
 
         Where another process answered first, its reply is returned, and the one made here is dropped.
@@ -308,6 +313,7 @@ class Ledger:
             request: digest of the request.
             make: what took effect -> the signed reply.
             now: the time.
+            state: (query kind, what its answerer keeps of the study from now on), stored with the reply.
 
         Raises:
             AnswerGoneError: it was answered, and the reply is gone.
@@ -317,6 +323,11 @@ class Ledger:
         if owed is None:
             return self.reply(request)
         reply = make(owed)
+        kept = [(request, reply)]
+        more: dict[str, Any] = {}
+        if state is not None:
+            kept.append((state_key(owed.key, state[0]), state[1]))
+            more = {"state": digest(state[1]), "state_size": len(state[1])}
 
         def decide(account: Account) -> Entry | None:
             if request in account.answers:
@@ -330,9 +341,10 @@ class Ledger:
                 request=request,
                 reply=digest(reply),
                 size=len(reply),
+                **more,
             )
 
-        ours = self._append(decide, now, reply=(request, reply))
+        ours = self._append(decide, now, replies=kept)
         return reply if ours else self.reply(request)
 
     def known(self, request: bytes) -> bool:
@@ -353,6 +365,25 @@ class Ledger:
         kept = self.store.reply(request)
         if kept is None or digest(kept) != answer.reply:
             raise AnswerGoneError(answer.index, evicted=False)
+        return kept
+
+    def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
+        """(sequence, stored reply) of every charged and answered request of a study, in order; raises as `reply`."""
+        owed = {request: self.account.answers[request].owed for request in self.account.kept.get(key, ())}
+        return sorted((item.sequence, self.reply(request)) for request, item in owed.items() if item.charged)
+
+    def state(self, key: StudyKey, kind: str) -> bytes:
+        """What the answerer of a query kind last kept of a study; empty where it has kept nothing yet.
+
+        Raises:
+            StateGoneError: the store lost or changed it.
+        """
+        known = self.account.states.get((key, kind))
+        if known is None:
+            return b""
+        kept = self.store.reply(state_key(key, kind))
+        if kept is None or digest(kept) != known.state:
+            raise StateGoneError(known.index)
         return kept
 
     def make_room(self, size: int, most: int, now: int) -> None:
@@ -463,7 +494,7 @@ class Ledger:
         )
 
     def _entry(self, kind: EntryKind, now: int, **fields: Any) -> Entry:
-        return Entry(
+        return (StatefulEntry if "state" in fields else Entry)(
             index=self.account.next_index,
             previous=self.account.head,
             nonce=self._entropy(_NONCE),
@@ -472,9 +503,7 @@ class Ledger:
             **fields,
         )
 
-    def _append(
-        self, decide: Callable[[Account], Entry | None], now: int, *, reply: tuple[bytes, bytes] | None = None
-    ) -> bool:
+    def _append(self, decide: Callable[[Account], Entry | None], now: int, *, replies: Replies = ()) -> bool:
         """Decide on the sum of all entries and append; again where another process was first. Whether it appended.
 
         What others have appended is read before each decision: one that appends nothing must not be stale either
@@ -490,10 +519,10 @@ class Ledger:
             self.account.check(decode_entry(body))
             evicted: Iterable[bytes] = ()
             if entry.kind is EntryKind.EVICT:
-                evicted = self.account.kept[StudyKey(entry.learner, entry.study)]
+                evicted = self.account.stored(StudyKey(entry.learner, entry.study))
             row = Row(entry.index, body, sign_head(self._key, entry.index, entry_hash(body)))
             try:
-                self.store.append(row, reply=reply, evicted=evicted)
+                self.store.append(row, replies=replies, evicted=evicted)
             except AppendConflictError:
                 continue
             self.account.apply(entry, body)

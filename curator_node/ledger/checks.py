@@ -7,6 +7,7 @@ from curator_node.ledger.account import Account
 from curator_node.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
 from curator_node.ledger.sealing import head_is_signed
 from curator_node.ledger.store import LedgerStore, Row
+from curator_node.ledger.studies import state_key
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, ExprilError
 
@@ -107,7 +108,13 @@ def _check_replies(store: LedgerStore, account: Account) -> list[Finding]:
             findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} is missing"))
         elif digest(reply) != answer.reply:
             findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} was changed"))
-    strangers = len(there.keys() - kept)
+    states = {state_key(*place): state for place, state in account.states.items()}
+    for place, state in states.items():
+        stored = store.reply(place) if place in there else None
+        if stored is None or digest(stored) != state.state:
+            how = "missing" if stored is None else "changed"
+            findings.append(Finding(state.index, f"what the answerer kept with ledger entry {state.index} is {how}"))
+    strangers = len(there.keys() - kept - states.keys())
     if strangers:
         findings.append(Finding(-1, f"{strangers} stored replies belong to no entry"))
     return findings

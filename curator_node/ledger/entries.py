@@ -1,5 +1,6 @@
 """The ledger's entries and their hash chain. No storage and no sums here."""
 
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
 
@@ -120,6 +121,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     note: str = ""
 
 
+class StatefulEntry(Entry, frozen=True, kw_only=True):
+    """An ANSWERED entry whose answerer keeps something of the study for its next turns.
+
+    Attributes:
+        state: digest of what is kept; it takes the place of what the same kind kept before.
+        state_size: its bytes.
+    """
+
+    state: Digest
+    state_size: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
 def entry_hash(body: bytes) -> bytes:
     """Hash of an encoded entry; the entry names its predecessor's."""
     return digest(b"expril/2 ledger entry" + body)
@@ -132,7 +145,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(body: bytes) -> Entry:
     """Inverse of `encode_entry`; LedgerCorruptError for anything else."""
-    try:
-        return decode(body, Entry)
-    except RemoteProtocolError:
-        raise LedgerCorruptError("a ledger entry cannot be read") from None
+    for kind in (Entry, StatefulEntry):
+        with suppress(RemoteProtocolError):
+            return decode(body, kind)
+    raise LedgerCorruptError("a ledger entry cannot be read")

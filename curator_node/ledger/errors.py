@@ -31,6 +31,18 @@ class StoreFullError(ExprilError):
     """No more replies can be kept, and none can be dropped."""
 
 
+class StateGoneError(ExprilError):
+    """What an answerer kept of a study is missing or changed; it is never made anew.
+
+    Attributes:
+        index: of the ANSWERED entry that holds its digest.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(f"the state kept with ledger entry {index} is gone")
+
+
 class AnswerGoneError(ExprilError):
     """A request was answered, and its reply is not there any more.
 

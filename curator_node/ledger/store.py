@@ -43,14 +43,18 @@ class Row:
     signature: bytes
 
 
+Replies = Iterable[tuple[bytes, bytes]]
+"""(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
+
+
 class LedgerStore(Protocol):
     """What a ledger needs of a store."""
 
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
 
-    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, keep a reply (request digest, bytes) and drop others, all or nothing.
+    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
+        """Durably add an entry, keep replies, each in the place of an older one, and drop others, all or nothing.
 
         Raises:
             AppendConflictError: the index exists.
@@ -88,13 +92,12 @@ class MemoryStore:
         """See `LedgerStore`."""
         return self._rows[max(start, 0) :]
 
-    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
+    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
         """See `LedgerStore`."""
         if row.index != len(self._rows):
             raise AppendConflictError(str(row.index))
         self._rows.append(row)
-        if reply is not None:
-            self._replies[reply[0]] = reply[1]
+        self._replies.update(replies)
         for request in evicted:
             self._replies.pop(request, None)
 
@@ -203,15 +206,15 @@ class DatabaseStore:
         with self._translate(), self._engine.connect() as connection:
             return [_row(found) for found in connection.execute(_READ, {"start": start})]
 
-    def append(self, row: Row, *, reply: tuple[bytes, bytes] | None = None, evicted: Iterable[bytes] = ()) -> None:
+    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
         """See `LedgerStore`."""
         try:
             with self._translate(), self._engine.begin() as connection:
                 entry = {"entry_index": row.index, "body": row.body, "signature": row.signature}
                 connection.execute(_APPEND, entry)
-                if reply is not None:
-                    connection.execute(_EVICT, {"evicted": reply[0]})
-                    connection.execute(_STORE, {"request": reply[0], "reply": reply[1]})
+                for request, reply in replies:
+                    connection.execute(_EVICT, {"evicted": request})
+                    connection.execute(_STORE, {"request": request, "reply": reply})
                 for request in evicted:
                     connection.execute(_EVICT, {"evicted": request})
         except sa.exc.IntegrityError:

@@ -142,7 +142,7 @@ def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None
     rules = None
     if chosen is not None:
         try:
-            rules = read_policy(chosen.read_text(encoding="utf-8"), where=f"policy file {chosen.name}")
+            rules = read_policy(chosen.read_text(encoding="utf-8"), where=f"policy file {chosen.name}", kinds=None)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"cannot read {chosen}: {type(error).__name__}") from None
     store = _open(path, read_only=True)

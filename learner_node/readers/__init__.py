@@ -1,15 +1,10 @@
-"""How a learner writes each query kind's body and reads its release; one file and one line per kind."""
+"""How a learner reads each query kind; one file and one line per kind."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from learner_node.readers import counts
-from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody
-from protocol.schema import Schema
+from learner_node.readers.counts import COUNTS
+from learner_node.reading import Reader
 
-Reader = Callable[[bytes, CountsBody, PlannedQuery, Schema], counts.CountsAnswer]
-"""(release body, what was asked, planned query, schema) -> answer; RemoteProtocolError for a wrong shape."""
-
-READERS: dict[str, Reader] = {
-    "counts": counts.read,
-}
+READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in (COUNTS,)})
+"""What a learner has unless it is given others."""

@@ -14,12 +14,14 @@ from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.partitions import Partition, ScoreBins
-from protocol.plans import PlannedQuery
-from protocol.queries.limits import ASSUMED_ROUND_SIZE, Limits
-from protocol.rationals import MOST
+from protocol.kinds import QueryKind, Turn
+from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.plans import Planned
+from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
-from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
+from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import Schema
+from protocol.strict_toml import suggest
 from protocol.work import CALL_ONCE
 
 _PAIR = 2
@@ -51,6 +53,46 @@ MOST_PARTITIONS = 100_000
 """Most partitions of a body, whatever a curator allows."""
 
 MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
+
+
+class PlannedCounts(Planned, frozen=True, tag="counts"):
+    """A future counts query, and what its cost depends on.
+
+    The partitions themselves may be chosen later, from earlier answers; their number and the scale may not.
+
+    Attributes:
+        release: key of `RELEASE_KINDS`.
+        partitions: m; a record moves the numbers of each by `steps` (L1).
+        scale: of the discrete Laplace noise, in steps (in records, where steps is 1).
+        steps: S, whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
+    """
+
+    release: Annotated[str, msgspec.Meta(max_length=100)]
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
+    scale: Rational
+    steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] = 1
+
+
+class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a curator limits of a counts query.
+
+    Attributes:
+        release_kinds: allowed release kinds.
+        cells: most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers
+            are released per cell, proportionately fewer.
+        partitions: most partitions of a workload.
+        parameters: most parameters of a hypothesis.
+    """
+
+    release_kinds: tuple[str, ...] = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private)
+    cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
+    partitions: Positive = 10_000
+    parameters: Positive = 2_000_000
+
+    def __post_init__(self) -> None:
+        for name in self.release_kinds:
+            if name not in RELEASE_KINDS:
+                raise ValueError(f"unknown release kind {name!r}{suggest(name, list(RELEASE_KINDS))}")
 
 
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -89,7 +131,7 @@ class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ratios: bytes
 
 
-def check_planned(planned: PlannedQuery) -> None:
+def check_planned(planned: PlannedCounts) -> None:
     """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
     kind = RELEASE_KINDS.get(planned.release)
     if kind is None:
@@ -98,35 +140,50 @@ def check_planned(planned: PlannedQuery) -> None:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
 
 
-def cost(planned: PlannedQuery, most_records_per_unit: int) -> Fraction:
+def check_allowed(planned: PlannedCounts, schema: Schema, limits: CountsLimits, field: str) -> None:
+    """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+    if planned.release not in limits.release_kinds:
+        allowed = ", ".join(limits.release_kinds)
+        raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.release", allowed)
+    _check_label(planned, schema, RefusalCode.BAD_PLAN, f"{field}.release")
+    if planned.partitions > limits.partitions:
+        limit = f"at most {limits.partitions} partitions"
+        raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
+
+
+def _check_label(planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
+    """Raise where a release cannot be asked of labels as the schema says them."""
+    kind = RELEASE_KINDS[planned.release]
+    if not kind.fits(schema):
+        there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
+        raise RemoteProtocolError(code, field, f"{planned.release} needs {kind.label}; this one is {there}")
+
+
+def sensitivity(planned: PlannedCounts, most_records_per_unit: int) -> int:
+    """L1 distance c m S by which a unit of so many records moves all released numbers together."""
+    return most_records_per_unit * planned.partitions * planned.steps
+
+
+def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
-    value = Fraction(most_records_per_unit * planned.partitions * planned.steps) / planned.scale.fraction
+    value = Fraction(sensitivity(planned, most_records_per_unit)) / planned.scale.fraction
     if value.numerator > MOST or value.denominator > MOST:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
     return value
 
 
-def misfit(planned: PlannedQuery, schema: Schema) -> str:
-    """Why a planned query cannot be asked where labels are as the schema says; "" where it can."""
-    kind = RELEASE_KINDS[planned.release]
-    if kind.fits(schema):
-        return ""
-    there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
-    return f"{planned.release} needs {kind.label}; this one is {there}"
-
-
-def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits) -> CountsBody:
+def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
     """Decode and check a body against its planned query, the schema and the limits; reads no record.
 
     Raises:
         RemoteProtocolError: MALFORMED, NOT_IN_PLAN, BAD_QUERY or OVER_LIMIT.
     """
-    outline = decode(data, _Outline, limit=limits.message_bytes, field="body")
+    planned: PlannedCounts = turn.planned
+    outline = decode(data, _Outline, field="body")
     if len(outline.partitions) != planned.partitions:
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "body.partitions", f"exactly {planned.partitions}")
     kind = RELEASE_KINDS[planned.release]
-    if reason := misfit(planned, schema):
-        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "plan.queries.release", reason)
+    _check_label(planned, schema, RefusalCode.BAD_QUERY, "plan.queries.release")
     hypothesis: Hypothesis | None = decode(bytes(outline.hypothesis), _HYPOTHESIS, field="body")
     wanted = kind.wants_hypothesis
     if wanted is not None and wanted != (hypothesis is not None):
@@ -156,7 +213,7 @@ def read_body(data: bytes, planned: PlannedQuery, schema: Schema, limits: Limits
     return CountsBody(tuple(partitions), hypothesis, outline.most_squared_error)
 
 
-def _check_parameters(hypothesis: Hypothesis, limits: Limits, field: str) -> None:
+def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) -> None:
     if hypothesis.parameter_count() > limits.parameters:
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, field, f"at most {limits.parameters} parameters")
 
@@ -167,17 +224,18 @@ def multiply_adds(body: CountsBody) -> int:
     return hypothesis + sum(partition.multiply_adds() for partition in body.partitions)
 
 
-def work(body: CountsBody, planned: PlannedQuery, schema: Schema, round_size: int | None) -> int:
+def work(body: CountsBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
     """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`.
 
     It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
 
     Args:
         body: a checked one.
-        planned: its planned query.
+        turn: of which it is the body.
         schema: of the card.
         round_size: of the card; None stands for `ASSUMED_ROUND_SIZE`.
     """
+    planned: PlannedCounts = turn.planned
     kind = RELEASE_KINDS[planned.release]
     counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
     per_record = RECORD_COST + multiply_adds(body) + counting * len(body.partitions)
@@ -188,16 +246,16 @@ def work(body: CountsBody, planned: PlannedQuery, schema: Schema, round_size: in
     return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
 
-def release_bytes(body: CountsBody, planned: PlannedQuery, schema: Schema) -> int:
+def release_bytes(body: CountsBody, turn: Turn, schema: Schema) -> int:
     """Most bytes of the encoded release of a checked body; the receipt and the envelope around it not among them."""
-    return RELEASE_FRAME_BYTES + 8 * _cells(body, schema) * RELEASE_KINDS[planned.release].columns(schema)
+    return RELEASE_FRAME_BYTES + 8 * _cells(body, schema) * RELEASE_KINDS[turn.planned.release].columns(schema)
 
 
 def _cells(body: CountsBody, schema: Schema) -> int:
     return sum(partition.cell_count(schema) for partition in body.partitions)
 
 
-def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> bytes:
+def read_release(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> bytes:
     """The released numbers, after a check of their shape: little-endian int64, or float64 for `paper_ratio`.
 
     Raises:
@@ -205,9 +263,26 @@ def read_release(data: bytes, body: CountsBody, planned: PlannedQuery, schema: S
     """
     release = decode(data, CountsRelease, field="release")
     cells = _cells(body, schema)
-    kind = RELEASE_KINDS[planned.release]
+    kind = RELEASE_KINDS[turn.planned.release]
     columns = kind.columns(schema)
     payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)
     if len(payload) != 8 * cells * columns or unused:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {columns} numbers")
     return payload
+
+
+COUNTS = QueryKind(
+    name="counts",
+    relation="add or remove one privacy unit",
+    planned=PlannedCounts,
+    limits=CountsLimits,
+    check_planned=check_planned,
+    check_allowed=check_allowed,
+    cost=cost,
+    read_body=read_body,
+    work=work,
+    release_bytes=release_bytes,
+    read_release=read_release,
+    private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
+    by_default=True,
+)

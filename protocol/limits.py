@@ -1,6 +1,6 @@
 """Resource limits of a curator, stated on its card, so that a learner can keep them before it asks."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,28 +15,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one query; a refusal over them depends on the query alone, never on a record.
 
     Attributes:
-        query_kinds: allowed query kinds.
-        release_kinds: allowed release kinds of `counts`.
-        cells: most cells of a workload; 500,000 pairs of counts fill the longest message. Where more than two numbers
-            are released per cell, proportionately fewer.
-        partitions: most partitions of a workload.
-        parameters: most parameters of a hypothesis.
         multiply_adds: most work of a query over the declared round size, in the unit of `protocol.work`; the default
             is five seconds of one core.
         message_bytes: longest message read.
+        kinds: allowed query kinds -> what each limits beyond that, as the kind's own struct of limits says; what is
+            not said is the kind's default. None allows the kinds that are allowed unless a steward says otherwise.
     """
 
-    query_kinds: tuple[str, ...] = ("counts",)
-    release_kinds: tuple[str, ...] = (
-        "mass",
-        "signed_error",
-        "error_correct",
-        "class_counts",
-        "label_total",
-        "squared_error",
-    )
-    cells: Annotated[int, msgspec.Meta(ge=1, le=500_000)] = 100_000
-    partitions: Positive = 10_000
-    parameters: Positive = 2_000_000
     multiply_adds: Positive = 50_000_000_000
     message_bytes: Positive = 16 * 1024 * 1024
+    kinds: dict[str, dict[str, Any]] | None = None

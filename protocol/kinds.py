@@ -1,0 +1,237 @@
+"""What a query kind is, and the kinds that a program was started with. No kind is named here.
+
+A query of a plan takes one turn, a request and its release, or several. Sequences number the turns of all queries.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from protocol.codec import decode
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.limits import Limits
+from protocol.plans import Plan, Planned
+from protocol.rationals import MOST
+from protocol.refusals import RefusalCode
+from protocol.schema import Schema
+from protocol.strict_toml import convert, suggest
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a planned query.
+
+    Attributes:
+        planned: the query, as its kind reads it.
+        query: its index in the plan, from 0.
+        number: of the turn within it, from 0.
+    """
+
+    planned: Any
+    query: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Past:
+    """A turn of the study that was answered, as both sides know it.
+
+    Attributes:
+        turn: which.
+        release: the bytes that were released.
+    """
+
+    turn: Turn
+    release: bytes
+
+
+@dataclass(frozen=True)
+class QueryKind:
+    """All that both sides must agree on of a query kind. What is planned, asked and limited are structs of its own.
+
+    Attributes:
+        name: on the wire.
+        relation: the neighbouring relation under which its costs are pure epsilons.
+        planned: type of its planned query, a `Planned` whose tag is `name`.
+        limits: type of its limits, a struct of which every field has a default.
+        check_planned: (planned) raises RemoteProtocolError(BAD_PLAN) for one that breaks a rule.
+        check_allowed: (planned, schema, limits, field) raises RemoteProtocolError where a curator with this schema and
+            these limits of the kind would not accept it; `field` is its place, for the error.
+        cost: (planned, most records of one privacy unit) -> the most that all its turns together cost, exact.
+        read_body: (bytes, turn, schema, limits) -> checked body; raises RemoteProtocolError.
+        work: (checked body, turn, schema, declared round size) -> its whole work, see `protocol.work`.
+        release_bytes: (checked body, turn, schema) -> most bytes of the release, before anything is charged.
+        read_release: (release bytes, body, turn, schema) -> its payload, checked for shape.
+        charge: (turn, answered turns of this kind in the study, most records of one privacy unit) -> what this turn
+            costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with the first turn.
+        private: (limits) -> whether all that they allow is as private as its cost says.
+        state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
+        by_default: whether a policy that names no kind allows it.
+    """
+
+    name: str
+    relation: str
+    planned: type[Planned]
+    limits: type[msgspec.Struct]
+    check_planned: Callable[[Any], None]
+    check_allowed: Callable[[Any, Schema, Any, str], None]
+    cost: Callable[[Any, int], Fraction]
+    read_body: Callable[[bytes, Turn, Schema, Any], Any]
+    work: Callable[[Any, Turn, Schema, int | None], int]
+    release_bytes: Callable[[Any, Turn, Schema], int]
+    read_release: Callable[[bytes, Any, Turn, Schema], bytes]
+    charge: Callable[[Turn, Sequence[Past], int], Fraction] | None = None
+    private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
+    state_bytes: int = 0
+    by_default: bool = False
+
+
+class Kinds(Mapping[str, QueryKind]):
+    """The query kinds of a program, by name; fixed when it is made."""
+
+    def __init__(self, *kinds: QueryKind) -> None:
+        self._kinds = {kind.name: kind for kind in kinds}
+        # Reading a plan of a thousand queries takes milliseconds, and every request of its study needs it.
+        self._read = lru_cache(maxsize=4096)(self._read_planned)
+        self._cost = lru_cache(maxsize=4096)(self._cost_of)
+
+    def __getitem__(self, name: str) -> QueryKind:
+        """The kind of this name; KeyError where it is not installed."""
+        return self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Their names."""
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        """Their number."""
+        return len(self._kinds)
+
+    def kind(self, name: str) -> QueryKind:
+        """The kind of this name; RemoteProtocolError(UNKNOWN_KIND) where it is not installed."""
+        kind = self._kinds.get(name)
+        if kind is None:
+            raise RemoteProtocolError(RefusalCode.UNKNOWN_KIND, "plan.queries.kind", ", ".join(self._kinds))
+        return kind
+
+    def missing(self, plan: Plan) -> tuple[str, ...]:
+        """Kinds of a plan that are not installed, each once."""
+        return tuple(dict.fromkeys(head.kind for head in plan.heads if head.kind not in self._kinds))
+
+    def queries(self, plan: Plan) -> tuple[Any, ...]:
+        """The queries of a plan, each decoded and checked by its kind.
+
+        Raises:
+            RemoteProtocolError: UNKNOWN_KIND, MALFORMED or BAD_PLAN.
+        """
+        return tuple(self._read(bytes(query), head.kind) for query, head in zip(plan.queries, plan.heads, strict=True))
+
+    def turns(self, plan: Plan) -> tuple[Turn, ...]:
+        """The turns of a plan, by sequence from 1 on; raises as `queries`."""
+        queries = self.queries(plan)
+        return tuple(Turn(queries[index], index, number) for index, number in plan.places)
+
+    def cost(self, planned: Planned, most_records_per_unit: int) -> Fraction:
+        """Exact epsilon of one planned query, all turns together, for a unit of so many records at most.
+
+        Raises:
+            RemoteProtocolError: UNKNOWN_KIND or BAD_PLAN.
+        """
+        return self._cost(planned, most_records_per_unit)
+
+    def costs(self, plan: Plan, most_records_per_unit: int) -> tuple[Fraction, ...]:
+        """`cost` of each query of a plan; raises as `queries`."""
+        return tuple(self._cost(planned, most_records_per_unit) for planned in self.queries(plan))
+
+    def plan_cost(self, plan: Plan, most_records_per_unit: int) -> Fraction:
+        """Pure epsilon of a plan: the exact sum over its queries (basic composition).
+
+        Raises:
+            RemoteProtocolError: as `queries`, or BAD_PLAN where the sum, or any part of it, needs more than 32 bits.
+        """
+        costs = self.costs(plan, most_records_per_unit)
+        total = sum(costs, Fraction(0))
+        if total.numerator > MOST or total.denominator > MOST:
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "an exact total cost of at most 32 bits")
+        if math.lcm(*(cost.denominator for cost in costs)) > MOST:
+            # A total may be short where its parts are not, and a ledger writes every partial sum down.
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
+        return total
+
+    def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
+        """Exact epsilon of one turn.
+
+        Args:
+            turn: which.
+            past: the study's answered turns, in order; those of kinds that do not look back may be left out.
+            most_records_per_unit: contribution bound c.
+        """
+        rule = self.kind(turn.planned.kind).charge
+        if rule is not None:
+            own = [item for item in past if item.turn.planned.kind == turn.planned.kind]
+            return rule(turn, own, most_records_per_unit)
+        return self.cost(turn.planned, most_records_per_unit) if turn.number == 0 else Fraction(0)
+
+    def looks_back(self, turn: Turn) -> bool:
+        """Whether what a turn costs depends on what was released."""
+        return self.kind(turn.planned.kind).charge is not None
+
+    def limits(self, limits: Limits, name: str) -> Any:
+        """What `limits` say of a kind, with its defaults, as the kind's own struct.
+
+        Raises:
+            RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or what is
+                said of it cannot be read (MALFORMED).
+        """
+        kind = self.kind(name)
+        told = self.allowed(limits)
+        if name not in told:
+            raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, "plan.queries.kind", ", ".join(told))
+        try:
+            return msgspec.convert(told[name], kind.limits, strict=True)
+        except msgspec.ValidationError:
+            raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
+
+    def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
+        """Allowed kinds -> what is said of each; those that are allowed by default where none is named."""
+        if limits.kinds is not None:
+            return limits.kinds
+        return {name: {} for name, kind in self._kinds.items() if kind.by_default}
+
+    def settle(self, limits: Limits, *, where: str) -> Limits:
+        """The same limits with every default written out, as a card shows them.
+
+        Raises:
+            ConfigurationError: an unknown kind, key or value; `where` says in which file.
+        """
+        kinds = {}
+        for name, told in sorted(self.allowed(limits).items()):
+            if name not in self._kinds:
+                raise ConfigurationError(f"{where}: unknown query kind {name!r}{suggest(name, list(self._kinds))}")
+            own = convert(told, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
+            kinds[name] = msgspec.to_builtins(own)
+        return msgspec.structs.replace(limits, kinds=kinds)
+
+    def private(self, limits: Limits) -> bool:
+        """Whether everything that `limits` allow is as private as its cost says; raises as `limits`."""
+        return all(self._kinds[name].private(self.limits(limits, name)) for name in self.allowed(limits))
+
+    def relation(self, limits: Limits) -> str:
+        """The neighbouring relations of all allowed kinds, in words."""
+        return "; ".join(sorted({self.kind(name).relation for name in self.allowed(limits)}))
+
+    def _read_planned(self, query: bytes, name: str) -> Any:
+        kind = self.kind(name)
+        planned = decode(query, kind.planned, field="plan.queries")
+        kind.check_planned(planned)
+        return planned
+
+    def _cost_of(self, planned: Planned, most_records_per_unit: int) -> Fraction:
+        kind = self.kind(planned.kind)
+        kind.check_planned(planned)
+        return kind.cost(planned, most_records_per_unit)
