@@ -65,7 +65,7 @@ class SiteTable:
 
 
 def noise_law(scale: float) -> DiscreteLaplace:
-    """The law of one site's noise as the likelihood has it: a scale below 0.05, such as 0 for none, is taken as 0.05."""
+    """The law of one site's noise in the likelihood: a scale below 0.05 (0 is no noise) is taken as 0.05."""
     return DiscreteLaplace(Fraction(max(scale, _SMALLEST_SCALE)))
 
 
