@@ -20,7 +20,7 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
         return Answered(encode(CountsRelease(counts=b"", ratios=ratios.astype("<f8").tobytes())))
     exact = dataset.exact(body, planned)
     l1 = counts.sensitivity(planned, dataset.steward.most_records_per_unit)
-    noisy = noise.discrete_laplace(exact.ravel(), l1, planned.scale.fraction, question.stamp)
+    noisy = noise.discrete_laplace(exact.ravel(), l1, planned.law, question.stamp)
     return Answered(encode(CountsRelease(counts=noisy.astype("<i8").tobytes(), ratios=b"")))
 
 

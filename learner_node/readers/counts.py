@@ -7,8 +7,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.plans import PlannedQuery
+from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
+from learner_node.reading import Reader
+from protocol.errors import RemoteProtocolError
+from protocol.kinds import Turn
+from protocol.noise import DiscreteLaplace
+from protocol.queries import counts
 from protocol.queries.counts import CountsBody, read_release
+from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
@@ -40,22 +46,24 @@ class CountsAnswer:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise in one value: sites * 2p/(1-p)^2 with p = exp(-1/scale)."""
-        decay = float(np.exp(-1 / float(self.scale)))
-        return self.sites * 2 * decay / (1 - decay) ** 2
+        """Variance of the noise in one value."""
+        return DiscreteLaplace(self.scale).variance(self.sites)
 
 
-def read(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> CountsAnswer:
+def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAnswer:
     """Decode a release body.
 
     Raises:
-        RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+        RemoteProtocolError: not a CountsRelease, not of the asked shape, or with a ratio that is no number.
     """
-    payload = read_release(data, body, planned, schema)
+    payload = read_release(data, body, turn, schema)
+    planned = turn.planned
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     kind = RELEASE_KINDS[planned.release]
     columns = kind.columns(schema)
     values = np.frombuffer(payload, "<i8" if kind.counted else "<f8").astype(np.float64).reshape(-1, columns)
+    if not np.isfinite(values).all():
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
     return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
 
 
@@ -66,3 +74,43 @@ def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
     if not RELEASE_KINDS[first.release].counted:
         values = values / len(answers)
     return replace(first, values=values, sites=sum(answer.sites for answer in answers))
+
+
+def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
+    """Why an answer cannot be that of a curator with so many records; "" where it can.
+
+    Every record is in one cell of each partition, so its cells' counts are at least 0 and add up to the records, give
+    or take the noise; signed counts lie between minus and plus that. Noise bounds are for each value and for each
+    partition's total, together passed with a probability of at most `FALSE_ALARM` by an honest curator whose card
+    declares at least 1 / `GROWTH` of its records. There is no lower bound but 0: a curator with fewer records than it
+    declares, or whose unit bound leaves few, brings little and harms nobody.
+
+    Args:
+        answer: one curator's (`sites` is 1).
+        round_size: as declared; None is held against `MOST_RECORDS`.
+    """
+    if not RELEASE_KINDS[answer.release].counted:
+        inside = bool(((answer.values >= 0) & (answer.values <= 1)).all())
+        return "" if inside else "its answer has ratios that are not between 0 and 1"
+    most = (MOST_RECORDS if round_size is None else round_size) * GROWTH * answer.steps
+    least = -most if answer.release == "signed_error" else 0
+    law = DiscreteLaplace(answer.scale)
+    # Half of the rate for values, half for totals; each of both sides.
+    value_noise = law.bound(FALSE_ALARM / (4 * max(answer.values.size, 1)))
+    if answer.values.size and (answer.values.max() > most + value_noise or answer.values.min() < least - value_noise):
+        return _beyond(answer, round_size, float(answer.values.flat[int(np.abs(answer.values).argmax())]), "a cell")
+    for block in answer.blocks:
+        noise = law.bound(FALSE_ALARM / (4 * len(answer.sizes)), block.size)
+        total = float(block.sum())
+        if not least - noise <= total <= most + noise:
+            return _beyond(answer, round_size, total, "all cells together")
+    return ""
+
+
+def _beyond(answer: CountsAnswer, round_size: int | None, found: float, where: str) -> str:
+    records = found / answer.steps
+    declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+    return f"its answer counts {records:.3g} records in {where}, {declared}"
+
+
+COUNTS = Reader(counts.COUNTS, read, add, complaint_about)

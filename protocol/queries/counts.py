@@ -13,6 +13,7 @@ import msgspec
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
+from protocol.noise import DiscreteLaplace
 from protocol.partitions import Partition, ScoreBins
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
@@ -71,6 +72,11 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
     partitions: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
     scale: Rational
     steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)] = 1
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """Of the noise in each released number."""
+        return DiscreteLaplace(self.scale.fraction)
 
 
 class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,7 +172,7 @@ def sensitivity(planned: PlannedCounts, most_records_per_unit: int) -> int:
 
 def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
-    value = Fraction(sensitivity(planned, most_records_per_unit)) / planned.scale.fraction
+    value = planned.law.loss(sensitivity(planned, most_records_per_unit))
     if value.numerator > MOST or value.denominator > MOST:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
     return value
