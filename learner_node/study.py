@@ -8,31 +8,24 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, Self
 
-import numpy as np
-
-from learner_node.plausibility import implausible_answer
+from learner_node.objections import complaint_about_question, in_words
 from learner_node.readers import READERS
-from learner_node.readers.counts import CountsAnswer
+from learner_node.reading import Reader
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
+from protocol.kinds import Kinds, Turn
 from protocol.messages import Card, Message, Refusal, Release
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_kind
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
 from protocol.rationals import parse_amount
-from protocol.refusals import EXPLANATIONS, RefusalCode
+from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
-ENVELOPE_BYTES = 1024
-"""What an envelope adds to a body, at most."""
 NO_REPLY = "no reply"
 BAD_REPLY = "bad reply"
 NOT_SENT = "not sent"
 LEFT_OUT = "left out"
-LONGEST_AMOUNT = 40
-"""Characters of an amount that are printed."""
 
 _ADVICE = {
     NO_REPLY: "no reply; see that it runs and can be reached, then ask again",
@@ -74,6 +67,7 @@ class Federation:
             rolled-back ledger. Keep it between runs.
         attempts: how often a request is sent before its curator is given up.
         allow_not_private: accept curators that sign as not private; simulations only.
+        readers: of the query kinds that may be asked, by name.
 
     It is a handle: a copy, however deep, is the same federation with the same receipts.
     """
@@ -86,6 +80,7 @@ class Federation:
     receipts: dict[bytes, bytes] = field(default_factory=dict)
     attempts: int = 2
     allow_not_private: bool = False
+    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"
@@ -101,8 +96,8 @@ class Federation:
 class Round:
     """What was asked and who answered."""
 
-    bodies: Mapping[str, CountsBody]
-    answers: Mapping[str, CountsAnswer]
+    bodies: Mapping[str, Any]
+    answers: Mapping[str, Any]
 
 
 class Study:
@@ -119,6 +114,8 @@ class Study:
         refusals: the full refusals that ended the asking of a request, per curator.
         asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
+        kinds: the query kinds that may be asked.
+        plan: what was proposed.
 
     Raises:
         ConfigurationError: two names of the federation stand for one curator.
@@ -128,6 +125,8 @@ class Study:
         if len(set(federation.curators.values())) != len(federation.curators):
             raise ConfigurationError("two curators have the same public key; name each once")
         self._federation = federation
+        self.kinds = Kinds(*(reader.kind for reader in federation.readers.values()))
+        self._turns: tuple[Turn, ...] = ()
         self._liars: set[str] = set()
         self._fates: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
@@ -139,6 +138,7 @@ class Study:
                 study=federation.entropy(16),
                 allow_not_private=federation.allow_not_private,
                 newest_receipt=federation.receipts.get(key, b""),
+                kinds=self.kinds,
             )
             for name, key in federation.curators.items()
         }
@@ -188,13 +188,13 @@ class Study:
         Raises:
             NoCuratorError: none did.
         """
-        self.plan = plan
+        self.plan, self._turns = plan, self.kinds.turns(plan)
         self._ask({name: _proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
         for name in names:
             session = self.sessions[name]
             if session.accepted is None or session.card is None:
                 continue
-            cost = plan_cost(plan, session.card.most_records_per_unit)
+            cost = self.kinds.plan_cost(plan, session.card.most_records_per_unit)
             if parse_amount(session.accepted.cost) != cost:
                 self.outcomes[name].append(BAD_REPLY)
                 self._fates[name] = BAD_REPLY
@@ -203,8 +203,8 @@ class Study:
             raise self._nobody("no curator accepted the plan")
         return self.survivors
 
-    def ask(self, bodies: Mapping[str, CountsBody]) -> Round:
-        """Ask the plan's next query of every curator named; one may be asked a body of its own.
+    def ask(self, bodies: Mapping[str, Any]) -> Round:
+        """Ask the plan's next question of every curator named; one may be asked a body of its own.
 
         A body over the limits of a curator's card is not sent there.
 
@@ -213,27 +213,30 @@ class Study:
         """
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
-        planned = self.plan.queries[len(self.rounds)]
+        turn = self._turns[len(self.rounds)]
         requests = {}
         for name, body in bodies.items():
             session = self.sessions[name]
             if session.state is not State.OPEN or session.card is None:
                 continue
-            if objection(body, planned, session.card):
+            if complaint_about_question(body, turn, session.card, self.kinds):
                 self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
                 self._fates[name] = NOT_SENT
             else:
-                requests[name] = _query(session, planned.kind, encode(body))
+                requests[name] = _query(session, turn.planned.kind, encode(body))
         replies = self._ask(requests, record=True)
         answers = {}
         for name, reply in replies.items():
             card = self.sessions[name].card
             if not isinstance(reply, Release) or card is None:
                 continue
-            answer = _read(reply, self.sessions[name], bodies[name], planned)
-            if answer is None:
+            reader = self._federation.readers[turn.planned.kind]
+            try:
+                answer = _read(reader, reply, bodies[name], turn, card)
+            except RemoteProtocolError:
                 self.outcomes[name][-1] = self._fates[name] = BAD_REPLY
-            elif reason := implausible_answer(answer, card.round_size):
+                continue
+            if reason := reader.complaint(answer, card.round_size):
                 self.outcomes[name].pop()
                 self.leave_out(name, reason)
             else:
@@ -330,74 +333,18 @@ class Study:
             why = self._complaints.get(name) if fate == BAD_REPLY else ""
             return f"{_ADVICE[fate]} ({why})" if why else _ADVICE[fate]
         refusal = self.refusals[name][-1]
-        text = EXPLANATIONS[RefusalCode(refusal.code)]
         if refusal.code == RefusalCode.OVER_BUDGET:
             if not refusal.scale_factor:
                 return "the plan costs more than is left: nothing is left for this learner"
             most = f"an epsilon of at most {refusal.remaining} (scales times {refusal.scale_factor})"
             return f"the plan costs more than is left; ask for {most}"
-        details = ": ".join(printable(part) for part in (refusal.field, refusal.limit) if part)
-        return f"{text} ({details})" if details else text
+        return in_words(refusal.code, refusal.field, refusal.limit)
 
 
-def objection(body: CountsBody, planned: PlannedQuery, card: Card) -> str:
-    """Why a curator would refuse a question, read off its card before anything is sent; "" where it would not."""
-    kind = query_kind(planned.kind)
-    data = encode(body)
-    if len(data) + ENVELOPE_BYTES > card.limits.message_bytes:
-        return f"the question takes {len(data)} bytes, its limit is {card.limits.message_bytes} a message"
-    try:
-        checked = kind.read_body(data, planned, card.schema, card.limits)
-    except RemoteProtocolError as error:
-        return printable(str(error))
-    needed = kind.work(checked, planned, card.schema, card.round_size)
-    if needed > card.limits.multiply_adds:
-        return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
-    return ""
-
-
-def plan_objection(plan: Plan, card: Card) -> str:
-    """As `objection`, for a plan."""
-    limits = card.limits
-    try:
-        cost = plan_cost(plan, card.most_records_per_unit)
-    except RemoteProtocolError as error:
-        return printable(str(error))
-    for planned in plan.queries:
-        if planned.kind not in limits.query_kinds or planned.release not in limits.release_kinds:
-            allowed = printable(", ".join(limits.release_kinds))
-            return f"it does not allow {planned.kind} of {planned.release}, only {allowed}"
-        if reason := query_kind(planned.kind).misfit(planned, card.schema):
-            return reason
-        if planned.partitions > limits.partitions:
-            return f"the plan needs {planned.partitions} partitions a question, its limit is {limits.partitions}"
-    if cost < parse_amount(card.least_cost):
-        return f"the plan costs {cost} there, less than the {_amount(card.least_cost)} that it accounts for"
-    return ""
-
-
-def over_cap(plan: Plan, card: Card) -> str:
-    """As `plan_objection`, of a plan over all that the learner may ever spend there. How much is left is not known."""
-    cost = plan_cost(plan, card.most_records_per_unit)
-    if cost <= parse_amount(card.cap):
-        return ""
-    return f"the plan costs {cost} there, and this learner may spend {_amount(card.cap)} in all"
-
-
-def _amount(text: str) -> str:
-    """An amount of a card, which may have thousands of digits."""
-    return text if len(text) <= LONGEST_AMOUNT else f"{text[:LONGEST_AMOUNT]}... of {len(text)} characters"
-
-
-def _read(reply: Release, session: Session, body: CountsBody, planned: PlannedQuery) -> CountsAnswer | None:
-    """The answer, or None where the curator broke the protocol: another kind, another shape, or not a number."""
-    if session.card is None or reply.kind != planned.kind:
-        return None
-    try:
-        answer = READERS[planned.kind](reply.body, body, planned, session.card.schema)
-    except RemoteProtocolError:
-        return None
-    return answer if np.isfinite(answer.values).all() else None
+def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> Any:
+    if reply.kind != turn.planned.kind:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "kind", turn.planned.kind)
+    return reader.read(reply.body, body, turn, card.schema)
 
 
 def _pending(session: Session) -> Callable[[int], bytes]:
