@@ -3,39 +3,53 @@
 Everything here is computed from cards and the learner's own source, so what it leaves out costs nobody anything.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
 from learner_node.plausibility import weights, worth_keeping
-from learner_node.readers.counts import CountsAnswer, add
-from learner_node.strategies import AnyModel, Problem, Strategy, make_strategy
-from learner_node.strategies.base import assumed_size
+from learner_node.readers.counts import add
+from learner_node.strategies import Problem, make_strategy
+from learner_node.strategies.base import Conversation, assumed_size
 from learner_node.study import Study, objection, over_cap, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.queries.limits import Limits
 
 Pooling = Literal["sum", "site"]
+POOLED = ""
+"""Key of the model of all curators together."""
+POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
+    "sum": lambda names: {POOLED: list(names)},
+    "site": lambda names: {name: [name] for name in names},
+}
+"""Curators -> for each model, under its key, those whose answers are summed for it."""
 
 
 @dataclass
 class Group:
-    """Curators whose answers are solved together."""
+    """Curators whose answers are summed for one model.
 
+    Attributes:
+        key: of the model, see `POOLINGS`.
+        names: of the curators.
+        plan: of the strategy.
+        conversation: with them.
+    """
+
+    key: str
     names: frozenset[str]
-    strategy: Strategy
-    problem: Problem
-    models: list[AnyModel | None] = field(default_factory=list)
+    plan: Plan
+    conversation: Conversation
 
-    def answers(self, study: Study, survivors: Sequence[str]) -> list[CountsAnswer]:
-        """Per round, the sum over the curators that answered all rounds; empty where none is left."""
-        together = [name for name in survivors if name in self.names]
-        return [add([done.answers[name] for name in together]) for done in study.rounds] if together else []
+    def hear(self, study: Study) -> None:
+        """Go on with the answers of all rounds, summed over the curators that gave them all; nothing if none did."""
+        together = [name for name in study.survivors if name in self.names]
+        if together:
+            self.conversation.hear([add([done.answers[name] for name in together]) for done in study.rounds])
 
 
 @dataclass(frozen=True)
@@ -60,25 +74,18 @@ class Draft:
     """What will be asked first, and of whom.
 
     Attributes:
-        groups: who is solved together.
+        groups: whose answers are summed for one model, their first question made.
         plan: for all of them.
-        bodies: the first question to each curator.
+        names: of the curators that are asked.
         left_out: the curators that are not asked -> why.
         most_records_per_unit: the largest contribution bound among those that are.
     """
 
     groups: list[Group]
     plan: Plan
-    bodies: dict[str, CountsBody]
+    names: list[str]
     left_out: dict[str, str]
     most_records_per_unit: int
-
-
-@dataclass(frozen=True)
-class _Question:
-    group: Group
-    plan: Plan
-    body: CountsBody
 
 
 def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
@@ -113,39 +120,39 @@ def _drafted(
     setting: Setting, cards: Mapping[str, Card]
 ) -> tuple[Draft | None, dict[str, str], ConfigurationError | None]:
     """A draft for exactly these curators, who is to be left out of it and why, and the strategy's own objection."""
-    parts = [dict(cards)] if setting.pooling == "sum" else [{name: card} for name, card in cards.items()]
     most = max(card.most_records_per_unit for card in cards.values())
     setting = replace(setting, problem=replace(setting.problem, most_records_per_unit=most))
     reasons: dict[str, str] = {}
-    questions: list[_Question] = []
+    groups: list[Group] = []
     failed: ConfigurationError | None = None
-    for part in parts:
+    for key, names in POOLINGS[setting.pooling](cards).items():
+        part = {name: cards[name] for name in names}
         try:
-            question = _question(setting, part, part)
+            group = _group(setting, part, part, key)
         except ConfigurationError as error:
             failed = failed or error
             reasons |= _unfit(setting, part, error)
             continue
-        questions.append(question)
+        groups.append(group)
         found = {
             name: f"it would refuse this study: {reason}"
             for name, card in part.items()
-            if (reason := _objection(question, card))
+            if (reason := _objection(group, card))
         }
         reasons |= found or _cramped(setting, part)
-    if not questions:
+    if not groups:
         return None, reasons, failed
-    bodies = {name: question.body for question in questions for name in cards if name in question.group.names}
-    fit = [name for name in bodies if name not in reasons]
-    capped = {name: reason for name in fit if (reason := over_cap(questions[0].plan, cards[name]))}
+    plan = groups[0].plan
+    names = [name for group in groups for name in cards if name in group.names]
+    fit = [name for name in names if name not in reasons]
+    capped = {name: reason for name in fit if (reason := over_cap(plan, cards[name]))}
     # Where all caps are too low the plan is proposed: a refusal tells what is left, and by how much to scale.
     if len(capped) < len(fit):
         reasons |= capped
-    groups = [question.group for question in questions]
-    return Draft(groups, questions[0].plan, bodies, {}, most), reasons, None
+    return Draft(groups, plan, names, {}, most), reasons, None
 
 
-def _question(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card]) -> _Question:
+def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card], key: str = POOLED) -> Group:
     """The plan and first question for some curators, within the limits of some."""
     problem = replace(
         setting.problem,
@@ -154,8 +161,7 @@ def _question(setting: Setting, members: Mapping[str, Card], limiting: Mapping[s
         limits=tightest([card.limits for card in limiting.values()]),
     )
     strategy = make_strategy(setting.strategy, setting.options)
-    plan = strategy.plan(problem)
-    return _Question(Group(frozenset(members), strategy, problem), plan, strategy.next_body(problem, []))
+    return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem))
 
 
 def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationError) -> dict[str, str]:
@@ -163,7 +169,7 @@ def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationEr
     reasons = {}
     for name, card in members.items():
         try:
-            _question(setting, members, {name: card})
+            _group(setting, members, {name: card})
         except ConfigurationError as own:
             reasons[name] = f"no question of this study fits its card: {own}"
     return reasons or dict.fromkeys(members, str(error))
@@ -183,7 +189,9 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
     groups = []
     for least in sorted({card.limits.cells for card in members.values()}):
         group = {name: card for name, card in plausible.items() if card.limits.cells >= least}
-        groups.append((list(group), float(_cells(_question(setting, group, group)))))
+        body = _group(setting, group, group).conversation.body
+        cells_asked = sum(partition.cell_count(setting.problem.source.schema) for partition in body.partitions)
+        groups.append((list(group), float(cells_asked)))
     kept = worth_keeping(groups)
     cells, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
     return {
@@ -193,14 +201,9 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
     }
 
 
-def _cells(question: _Question) -> int:
-    schema = question.group.problem.source.schema
-    return sum(partition.cell_count(schema) for partition in question.body.partitions)
-
-
-def _objection(question: _Question, card: Card) -> str:
+def _objection(group: Group, card: Card) -> str:
     """Why a curator would refuse, read off its card; "" where it would not."""
-    return plan_objection(question.plan, card) or objection(question.body, question.plan.queries[0], card)
+    return plan_objection(group.plan, card) or objection(group.conversation.body, group.plan.queries[0], card)
 
 
 def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:

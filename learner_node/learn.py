@@ -4,18 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import polars as pl
 
-from learner_node.drafts import Group, Pooling, Setting, settle
+from learner_node.drafts import POOLED, POOLINGS, Pooling, Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.strategies import AnyEstimate, AnyModel, Problem, make_strategy
 from learner_node.strategies.base import Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.queries import plan_cost
-from protocol.queries.counts import CountsBody
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
@@ -24,8 +23,6 @@ __all__ = ["POOLED", "Learned", "Pooling", "learn"]
 
 MOST_PURPOSE = 1000
 """Longest purpose that fits a proposal, in characters."""
-POOLED = ""
-"""Key of the pooled model in `Learned.models`."""
 
 
 @dataclass
@@ -98,8 +95,8 @@ def learn(
             with which a study can be made; nothing has been charged.
     """
     epsilon = parse_rational(epsilon)
-    if pooling not in get_args(Pooling):
-        raise ConfigurationError(f"pooling must be one of {', '.join(get_args(Pooling))}, not {pooling!r}")
+    if pooling not in POOLINGS:
+        raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
     if len(purpose) > MOST_PURPOSE:
         raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
     make_strategy(strategy, options or {})
@@ -117,46 +114,29 @@ def learn(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
     draft = settle(Setting(strategy, options or {}, pooling, problem), cards, left_out)
-    names, groups, plan, bodies = list(draft.bodies), draft.groups, draft.plan, draft.bodies
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
-    learned = Learned(schema, records, plan_cost(plan, draft.most_records_per_unit), {}, {}, study)
+    rounds = len(draft.plan.queries)
     try:
-        study.propose(plan, purpose, names)
-        for number in range(len(plan.queries)):
-            progress("rounds", number, len(plan.queries))
-            survivors = study.survivors
-            if number:
-                bodies = _next_bodies(study, groups, survivors)
-            study.ask({name: bodies[name] for name in survivors})
-            _absorb(study, groups)
-        progress("rounds", len(plan.queries), len(plan.queries))
+        study.propose(draft.plan, purpose, draft.names)
+        for number in range(rounds):
+            progress("rounds", number, rounds)
+            bodies = {name: group.conversation.body for group in draft.groups for name in group.names}
+            study.ask({name: bodies[name] for name in study.survivors})
+            for group in draft.groups:
+                group.hear(study)
+        progress("rounds", rounds, rounds)
     finally:
         study.close()
-    survivors = study.survivors
-    for group in groups:
-        if not group.names.isdisjoint(survivors):
-            key = POOLED if pooling == "sum" else next(iter(group.names))
-            learned.models[key] = group.models
-            learned.estimates[key] = group.strategy.source_estimate()
-    return learned
-
-
-def _next_bodies(study: Study, groups: list[Group], asked: list[str]) -> dict[str, CountsBody]:
-    bodies: dict[str, CountsBody] = {}
-    for group in groups:
-        alive = [name for name in asked if name in group.names]
-        if alive:
-            body = group.strategy.next_body(group.problem, group.answers(study, alive))
-            bodies.update(dict.fromkeys(alive, body))
-    return bodies
-
-
-def _absorb(study: Study, groups: list[Group]) -> None:
-    survivors = study.survivors
-    for group in groups:
-        answers = group.answers(study, survivors)
-        group.models.append(group.strategy.absorb(group.problem, answers) if answers else None)
+    learnt = {group.key: group.conversation for group in draft.groups if not group.names.isdisjoint(study.survivors)}
+    return Learned(
+        schema=schema,
+        source=records,
+        epsilon_claimed=plan_cost(draft.plan, draft.most_records_per_unit),
+        models={key: conversation.models for key, conversation in learnt.items()},
+        estimates={key: conversation.estimate for key, conversation in learnt.items()},
+        study=study,
+    )
 
 
 def _fits(encode: Callable[[Schema], Records], schema: Schema) -> bool:

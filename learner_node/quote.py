@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import STRATEGIES, AnyModel, Problem, class_probabilities, make_strategy
-from learner_node.strategies.base import assumed_size
+from learner_node.strategies import STRATEGIES, Problem, class_probabilities, make_strategy
+from learner_node.strategies.base import Conversation, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
@@ -223,13 +223,14 @@ def _study(
     # Networks would take twice as long and move the expectation by less than its range.
     lighter = {"networks": False, **options} if strategy == CELLS_STRATEGY else options
     chosen = make_strategy(strategy, lighter)
+    conversation = Conversation(chosen, problem)
     answers: list[CountsAnswer] = []
     bodies: list[CountsBody] = []
-    model: AnyModel | None = None
     for planned in chosen.plan(problem).queries:
-        bodies.append(chosen.next_body(problem, answers))
+        bodies.append(conversation.body)
         answers.append(_answer(bodies[-1], planned, target, truth, problem.sites, rng))
-        model = chosen.absorb(problem, answers) or model
+        conversation.hear(answers)
+    model = conversation.models[-1]
     if model is None:
         raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
     predicted = class_probabilities(model, problem.source)[:, 1] > 0.5

@@ -1,6 +1,6 @@
-"""What a strategy is: what to ask next, and what to do with the answers."""
+"""What a strategy is: `answers = yield body, model`, from the first question to the last model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -187,17 +187,50 @@ class NumberEstimate:
 AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 
 
+Asking = Generator[tuple[CountsBody, AnyModel | None], Sequence[CountsAnswer], tuple[AnyModel, AnyEstimate]]
+"""Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
+far: the sum over the curators that answered each of them. So a curator that drops out is taken out of earlier answers,
+too, and a strategy takes them from what it was sent last. Returns the last model, and what the answers say about the
+source."""
+
+
 class Strategy(Protocol):
-    """One run of a strategy over one set of pooled curators."""
+    """What to ask of pooled curators, and what to learn from their answers."""
 
     def plan(self, problem: Problem) -> Plan:
         """Everything that will be asked, at a cost of exactly `problem.epsilon` for a unit of c records."""
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
-        """The next question, given the answers to all earlier ones (summed over the surviving curators)."""
+    def run(self, problem: Problem) -> Asking:
+        """Ask the queries of the plan in turn."""
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> AnyModel | None:
-        """After an answer: the model so far, None while there is none yet."""
 
-    def source_estimate(self) -> AnyEstimate:
-        """Weights and labels of the source records, after the last answer."""
+class Conversation:
+    """A strategy's questions to pooled curators, one after the other.
+
+    Attributes:
+        body: the next question, or the last one where all are answered.
+        models: the model after each answer; None while there is none.
+    """
+
+    def __init__(self, strategy: Strategy, problem: Problem) -> None:
+        """Make the first question; ConfigurationError where none fits the problem."""
+        self._asking = strategy.run(problem)
+        self._estimate: AnyEstimate | None = None
+        self.body, _ = next(self._asking)
+        self.models: list[AnyModel | None] = []
+
+    def hear(self, answers: Sequence[CountsAnswer]) -> None:
+        """Go on with the answers to all questions so far, in their order."""
+        model: AnyModel | None
+        try:
+            self.body, model = self._asking.send(answers)
+        except StopIteration as end:
+            model, self._estimate = end.value
+        self.models.append(model)
+
+    @property
+    def estimate(self) -> AnyEstimate:
+        """Weights and labels of the source records, after the last answer; RuntimeError before."""
+        if self._estimate is None:
+            raise RuntimeError("not every question was answered yet")
+        return self._estimate

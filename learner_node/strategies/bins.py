@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.partitions import product_bins
-from learner_node.readers.counts import CountsAnswer
 from learner_node.source import even_bins, kmeans_cells, standardising_map
 from learner_node.strategies.base import Problem
-from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.options import Share, flag, whole, whole_or_none
-from learner_node.strategies.rounds import RoundsStrategy, bin_count, joint_cell_count
+from learner_node.strategies.rounds import Known, RoundsStrategy, bin_count, joint_cell_count
 from protocol.partitions import FeatureBins, Partition
 
 
@@ -61,18 +59,18 @@ class RandomSubsetsStrategy(RoundsStrategy):
         known = len(asked_attributes(problem))
         return [min(self._size or int(np.ceil(np.sqrt(known))), known)] * self._rounds
 
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Consecutive attributes of random permutations, one permutation after the other."""
         names = asked_attributes(problem)
-        size = self.partition_counts(problem)[number]
+        size = self.partition_counts(problem)[known.number]
         rng = np.random.default_rng([problem.seed, 0])
         order: list[str] = []
-        while len(order) < size * (number + 1):
+        while len(order) < size * (known.number + 1):
             # Those of an unfinished round come last, so that no round asks an attribute twice.
             started = order[len(order) - len(order) % size :]
             drawn = [names[index] for index in rng.permutation(len(names))]
             order += sorted(drawn, key=lambda name: name in started)
-        chosen = order[size * number : size * (number + 1)]
+        chosen = order[size * known.number : size * (known.number + 1)]
         return list(bins_of(problem, chosen, bin_count(problem, epsilon, self._bins, size)))
 
 
@@ -92,41 +90,35 @@ class InformativeStrategy(RoundsStrategy):
         super().__init__(2, [1, 3] if shares is None else shares)
         self._pairs = whole("pairs", pairs)
         self._bins = whole_or_none("bins", bins)
-        self._told: dict[str, float] = {}
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, then the pairs."""
         known = len(asked_attributes(problem))
         return [known, max(1, min(self._pairs, known * (known - 1) // 2))]
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CellsModel:
-        """Rank the attributes by the first answer, then as in every strategy of rounds."""
-        first = answers[0]
-        told = [
-            information(counts, np.bincount(cells, minlength=len(counts)), first.noise_variance)
-            for counts, cells in zip(first.blocks, self._asked[0], strict=True)
-        ]
-        self._told = dict(zip(asked_attributes(problem), told, strict=True))
-        return super().absorb(problem, answers)
-
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Bins of each attribute, then joint bins of the best pairs."""
         names = asked_attributes(problem)
-        if not number:
+        if not known.number:
             return list(bins_of(problem, names, bin_count(problem, epsilon, self._bins, len(names))))
         if len(names) == 1:
             return list(bins_of(problem, names, bin_count(problem, epsilon, None, 1), shift=0.5))
-        count = self.partition_counts(problem)[number]
+        count = self.partition_counts(problem)[known.number]
         cells = joint_cell_count(problem, epsilon, None, count)
         room = problem.limits.cells // count
         # Each factor has a further bin for missing values.
         side = max(1, min(int(np.sqrt(cells)), int(np.sqrt(room)) - 1))
-        ranked = sorted(combinations(names, 2), key=lambda pair: -self._told[pair[0]] - self._told[pair[1]])
+        first = known.answers[0]
+        told = {
+            name: information(counts, np.bincount(cells, minlength=len(counts)), first.noise_variance)
+            for name, counts, cells in zip(names, first.blocks, known.asked[0], strict=True)
+        }
+        ranked = sorted(combinations(names, 2), key=lambda pair: -told[pair[0]] - told[pair[1]])
         # A categorical attribute keeps all its levels: a pair of such may be too large for the curators' limit.
         products = (product_bins(problem.source, *pair, (side, side)) for pair in ranked)
         fitting = (product for product in products if product.cell_count(problem.source.schema) <= room)
         chosen: list[Partition] = list(islice(fitting, count))
-        best = max(names, key=lambda name: self._told[name])
+        best = max(names, key=lambda name: told[name])
         return chosen + list(bins_of(problem, [best] * (count - len(chosen)), side, shift=0.5))
 
 
@@ -159,17 +151,17 @@ class VaryingBinsStrategy(RoundsStrategy):
         """All attributes, or one."""
         return [1 if self._cells else len(asked_attributes(problem))] * self._rounds
 
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Bins of even mass, moved by a part of a bin."""
         if self._cells:
             cells = joint_cell_count(problem, epsilon, self._bins)
-            seed = problem.seed + number
+            seed = problem.seed + known.number
             return [kmeans_cells(problem.source, standardising_map(problem.source), cells, seed)]
         names = asked_attributes(problem)
         # Edges that are moved make one bin more, for which there must be room.
         room = max(1, problem.limits.cells // len(names) - 2)
         bins = min(bin_count(problem, epsilon, self._bins, len(names)), room)
-        return list(bins_of(problem, names, bins, number / self._rounds))
+        return list(bins_of(problem, names, bins, known.number / self._rounds))
 
 
 def information(counts: NDArray[np.float64], source_counts: NDArray[np.int64], noise_variance: float) -> float:

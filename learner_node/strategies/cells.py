@@ -21,11 +21,12 @@ from learner_node.label_model.cell_networks import CellNetworks, train_cell_netw
 from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
-from learner_node.strategies.base import Model, Problem, SourceEstimate
+from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_or_none
 from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
+from protocol.partitions import Partition
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
@@ -97,7 +98,6 @@ class CellsStrategy:
         self._mass_share = part_of_epsilon("mass_share", mass_share)
         if self._known and self._mass_share:
             raise ValueError("with same_population the masses are known; leave mass_share out")
-        self._estimate: SourceEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """One query, or two; exactly epsilon in all."""
@@ -108,39 +108,35 @@ class CellsStrategy:
             )
         )
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
-        """Nearest of k centres; labels under the hypothesis "class 1": errors are class 0, correct are class 1."""
-        if not answers:
-            self._features = standardising_map(problem.source)
-        release, share = self._questions()[len(answers)]
-        if release == "mass":
-            regions = _region_count(problem, problem.epsilon_per_record(share))
-            self._regions = kmeans_cells(problem.source, self._features, regions, problem.seed)
-            return CountsBody(partitions=(self._regions,), hypothesis=None)
-        self._partition = kmeans_cells(problem.source, self._features, self.cell_count(problem), problem.seed)
-        return CountsBody(partitions=(self._partition,), hypothesis=Constant(predicted=1))
+    def run(self, problem: Problem) -> Asking:
+        """Nearest of k centres, labels under the hypothesis "class 1" (errors are class 0, correct are class 1).
+
+        The label model is fitted to the pooled counts, and calibrated by the same, which also tell its accuracy.
+        """
+        source, seed = problem.source, problem.seed
+        features = standardising_map(source)
+        regions = None
+        if self._mass_share:
+            count = _region_count(problem, problem.epsilon_per_record(self._mass_share))
+            regions = kmeans_cells(source, features, count, seed)
+            yield CountsBody(partitions=(regions,), hypothesis=None), None
+        partition = kmeans_cells(source, features, self.cell_count(problem), seed)
+        answers = yield CountsBody(partitions=(partition,), hypothesis=Constant(predicted=1)), None
+        points = coordinates(features, source)
+        observation = self._observation(problem, regions, partition, answers)
+        labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
+        networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
+        probability = CellsModel(features, labels, networks).uncalibrated(points)
+        sharpness = calibration(probability, posterior, seed=seed)
+        accuracy = estimate_accuracy(probability, posterior, seed=seed)
+        estimate = SourceEstimate(labels.source_mass, calibrated(probability, sharpness), accuracy)
+        return CellsModel(features, labels, networks, sharpness), estimate
 
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""
         release, share = self._questions()[-1]
         rule = problem.cell_rule(problem.epsilon_per_record(share), signed=release == "signed_error")
         return self._cells or min(rule, problem.limits.cells)
-
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Model | None:
-        """Fit the label model to the pooled counts; calibrate it and estimate its accuracy by the same."""
-        if len(answers) < len(self._questions()):
-            return None
-        points = coordinates(self._features, problem.source)
-        labels, posterior = fit_with_cell_posterior(points, self._observation(problem, answers), seed=problem.seed)
-        networks = train_cell_networks(points, posterior, seed=problem.seed) if self._networks else None
-        probability = CellsModel(self._features, labels, networks).uncalibrated(points)
-        sharpness = calibration(probability, posterior, seed=problem.seed)
-        self._estimate = SourceEstimate(
-            labels.source_mass,
-            calibrated(probability, sharpness),
-            estimate_accuracy(probability, posterior, seed=problem.seed),
-        )
-        return CellsModel(self._features, labels, networks, sharpness)
 
     def _questions(self) -> tuple[tuple[str, Fraction], ...]:
         """Release kind and share of epsilon of each question."""
@@ -150,35 +146,31 @@ class CellsStrategy:
             return (("error_correct", Fraction(1)),)
         return (("mass", self._mass_share), ("signed_error", 1 - self._mass_share))
 
-    def _observation(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Observation:
+    def _observation(
+        self, problem: Problem, regions: Partition | None, partition: Partition, answers: Sequence[CountsAnswer]
+    ) -> Observation:
         answer = answers[-1]
-        cells, scale = self._partition.cells(problem.source), float(answer.scale)
+        cells, scale = partition.cells(problem.source), float(answer.scale)
         if answer.release == "error_correct":
             return Observation(cells, answer.values, scale, answer.sites)
-        foreseen = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
-        if self._known:
-            masses, spread = foreseen, KNOWN_SPREAD
-        else:
-            masses, spread = self._region_masses(problem, answers[0], foreseen), COUNTED_SPREAD
+        masses = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
+        spread = KNOWN_SPREAD
+        if regions is not None:
+            masses, spread = _region_masses(regions.cells(problem.source), answers[0], masses), COUNTED_SPREAD
         return Observation.of_signed(cells, answer.values[:, 0], masses, spread=spread, scale=scale, sites=answer.sites)
 
-    def _region_masses(
-        self, problem: Problem, answer: CountsAnswer, foreseen: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Target records that each source record stands for, by its region's noisy mass, float64 (n_s,)."""
-        used, region = np.unique(self._regions.cells(problem.source), return_inverse=True)
-        counted = answer.values[used, 0]
-        even = np.full(len(region), max(float(counted.sum()), LEAST_TOTAL * float(foreseen.sum())) / len(region))
-        expected = np.bincount(region, weights=even).astype(np.float64)
-        ratios = shrunken_ratios(counted, expected, np.full(len(used), answer.noise_variance))
-        masses: NDArray[np.float64] = even * ratios[region]
-        return masses
 
-    def source_estimate(self) -> SourceEstimate:
-        """Posterior mass and label of each source record."""
-        if self._estimate is None:
-            raise RuntimeError("nothing was answered yet")
-        return self._estimate
+def _region_masses(
+    regions: NDArray[np.int64], answer: CountsAnswer, foreseen: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Target records that each source record stands for, by its region's noisy mass, float64 (n_s,)."""
+    used, region = np.unique(regions, return_inverse=True)
+    counted = answer.values[used, 0]
+    even = np.full(len(region), max(float(counted.sum()), LEAST_TOTAL * float(foreseen.sum())) / len(region))
+    expected = np.bincount(region, weights=even).astype(np.float64)
+    ratios = shrunken_ratios(counted, expected, np.full(len(used), answer.noise_variance))
+    masses: NDArray[np.float64] = even * ratios[region]
+    return masses
 
 
 def _region_count(problem: Problem, per_record: float) -> int:

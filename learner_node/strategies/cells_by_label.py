@@ -1,17 +1,15 @@
 """Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from learner_node.readers.counts import CountsAnswer
-from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Strategy
+from learner_node.strategies.base import Asking, Problem, Strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.options import names_of
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
 from protocol.schema import Schema
 
 BY_LABEL: dict[str, Callable[..., Strategy]] = {
@@ -31,7 +29,6 @@ class CellsByLabel:
             what: kind(**{name: value for name, value in options.items() if name in taken[what]})
             for what, kind in BY_LABEL.items()
         }
-        self._answered: Strategy | None = None
         self._useless = {what: [name for name in options if name not in names] for what, names in taken.items()}
 
     def plan(self, problem: Problem) -> Plan:
@@ -43,20 +40,9 @@ class CellsByLabel:
             )
         return self._made[what].plan(problem)
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
+    def run(self, problem: Problem) -> Asking:
         """See `Strategy`."""
-        return self._made[label_kind(problem.source.schema)].next_body(problem, answers)
-
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> AnyModel | None:
-        """See `Strategy`."""
-        self._answered = self._made[label_kind(problem.source.schema)]
-        return self._answered.absorb(problem, answers)
-
-    def source_estimate(self) -> AnyEstimate:
-        """See `Strategy`."""
-        if self._answered is None:
-            raise RuntimeError("nothing was answered yet")
-        return self._answered.source_estimate()
+        return self._made[label_kind(problem.source.schema)].run(problem)
 
 
 def label_kind(schema: Schema) -> str:

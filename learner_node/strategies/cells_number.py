@@ -18,10 +18,9 @@ from learner_node.distillation import distil
 from learner_node.label_model.number_model import NumberLabelModel, fit_number_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
-from learner_node.strategies.base import AnyModel, ErrorEstimate, NumberEstimate, Problem
+from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.partitions import NearestCentre
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
 from protocol.records import LABEL_STEPS, Records
@@ -72,9 +71,6 @@ class CellsNumberStrategy:
         if question == "squared_error":
             self._hypotheses = (Constant(predicted=0), Constant(predicted=1))
         self._question = question
-        self._partition: NearestCentre | None = None
-        self._model: NetworkNumberModel | None = None
-        self._estimate: NumberEstimate | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """One or two questions over the cells, and one about the error."""
@@ -94,62 +90,31 @@ class CellsNumberStrategy:
             )
         )
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
-        """The cells, then one cell of all records."""
-        if self._partition is None:
-            self._features = standardising_map(problem.source)
-            rule = problem.cell_rule(problem.epsilon_per_record()) // 2
-            cells = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
-            self._partition = kmeans_cells(problem.source, self._features, cells, problem.seed)
-        if len(answers) < len(self._hypotheses):
-            return CountsBody(partitions=(self._partition,), hypothesis=self._hypotheses[len(answers)])
-        if self._model is None:
-            raise RuntimeError("nothing was answered yet")
-        everything = kmeans_cells(problem.source, self._features, 1, problem.seed)
-        return CountsBody(
-            partitions=(everything,), hypothesis=self._model.hypothesis, most_squared_error=self._most_squared_error
-        )
-
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> AnyModel | None:
-        """The function after the last question over the cells, its error after the question about it."""
-        if len(answers) < len(self._hypotheses):
-            return None
-        if self._model is None or len(answers) == len(self._hypotheses):
-            self._fit(problem, answers)
-        if self._model is not None and len(answers) > len(self._hypotheses):
-            error = mean_squared_error(answers[-1], self._most_squared_error, self._model.bounds)
-            self._model = replace(self._model, error=error)
-        return self._model
-
-    def source_estimate(self) -> NumberEstimate:
-        """Posterior mass and expected label of each source record."""
-        if self._estimate is None:
-            raise RuntimeError("nothing was answered yet")
-        return self._estimate
-
-    def _fit(self, problem: Problem, answers: Sequence[CountsAnswer]) -> None:
-        if self._partition is None:
-            raise RuntimeError("nothing was asked yet")
-        sums, scale = sums_of_labels(answers[: len(self._hypotheses)])
-        points = coordinates(self._features, problem.source)
-        fitted = fit_number_model(
-            points,
-            self._partition.cells(problem.source),
-            sums,
-            scale=scale,
-            sites=answers[0].sites,
-            seed=problem.seed,
-        )
-        network = distil(
-            fitted.predict,
-            self._features,
-            points,
-            most_parameters=problem.limits.parameters,
-            seed=problem.seed,
-        )
-        self._most_squared_error = _counted_range(fitted)
-        self._model = NetworkNumberModel(network, _bounds(problem.source.schema))
-        self._estimate = NumberEstimate(fitted.source_mass, self._model.predict_number(problem.source))
+    def run(self, problem: Problem) -> Asking:
+        """The cells, the function that fits their answers, then one cell of all records for its error."""
+        source, seed = problem.source, problem.seed
+        features = standardising_map(source)
+        rule = problem.cell_rule(problem.epsilon_per_record()) // 2
+        cells = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
+        partition = kmeans_cells(source, features, cells, seed)
+        answers: Sequence[CountsAnswer] = ()
+        for hypothesis in self._hypotheses:
+            answers = yield CountsBody(partitions=(partition,), hypothesis=hypothesis), None
+        sums, scale = sums_of_labels(answers)
+        points = coordinates(features, source)
+        fitted = fit_number_model(points, partition.cells(source), sums, scale=scale, sites=answers[0].sites, seed=seed)
+        network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
+        model = NetworkNumberModel(network, _bounds(source.schema))
+        estimate = NumberEstimate(fitted.source_mass, model.predict_number(source))
+        if self._share:
+            most = _counted_range(fitted)
+            everything = kmeans_cells(source, features, 1, seed)
+            answers = yield (
+                CountsBody(partitions=(everything,), hypothesis=network, most_squared_error=most),
+                model,
+            )
+            model = replace(model, error=mean_squared_error(answers[-1], most, model.bounds))
+        return model, estimate
 
 
 def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:

@@ -20,10 +20,10 @@ from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
-from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
 from protocol.errors import ConfigurationError
-from protocol.feature_map import STEPS
+from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
 from protocol.partitions import FeatureBins
 from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
@@ -140,10 +140,6 @@ class PaperStrategy:
     def __init__(self, options: PaperOptions, *, cumulative: bool) -> None:
         self._options = options
         self._cumulative = cumulative
-        self._asked: list[Hypothesis] = []
-        self._newest: Hypothesis = Constant(predicted=1)
-        self._estimate: SourceEstimate | None = None
-        self._solved: tuple[Vector, Vector] | None = None
 
     def plan(self, problem: Problem) -> Plan:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
@@ -160,55 +156,66 @@ class PaperStrategy:
             queries=tuple(PlannedQuery(kind="counts", release=kind, partitions=d, scale=scale) for kind in kinds)
         )
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
-        """The bins with no hypothesis (masses), or with the newest one."""
-        if not answers:
-            scale = self.plan(problem).queries[0].scale.fraction
-            self._bins = self._options.bins or paper_bin_count(problem.target_size, scale)
-            self._features = standardising_map(problem.source)
-            self._check_network(problem)
-            self._first = _Workload.of(problem, self._bins)
-            if self._options.reweight:
-                return CountsBody(partitions=self._first.partitions, hypothesis=None)
-        if not self._asked:
-            self._of_errors = self._first
-            if self._options.reweight:
-                self._of_errors = _Workload.of(problem, self._bins, self._weights(problem, answers[0]))
-        self._asked.append(self._newest)
-        return CountsBody(partitions=self._of_errors.partitions, hypothesis=self._newest)
+    def run(self, problem: Problem) -> Asking:
+        """The masses of the bins (if asked), then the errors of one hypothesis after the other.
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> NetworkModel | None:
-        """Solve Pb. 1 and Pb. 2 and train the next hypothesis; None after the masses."""
-        answered = answers[self._options.reweight :]
-        if not answered:
-            return None
+        After each, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
+        """
+        scale = self.plan(problem).queries[0].scale.fraction
+        bins = self._options.bins or paper_bin_count(problem.target_size, scale)
+        features = standardising_map(problem.source)
+        self._check_network(problem, features)
+        first = workload = _Workload.of(problem, bins)
+        counted: CountsAnswer | None = None
+        weights = np.empty(0)
         if self._options.reweight:
-            weights = self._weights(problem, answers[0])
-            masses = self._of_errors.R @ weights
-        else:
-            weights, masses = self._equal_weights(problem, answered)
-        systems = [
-            self._system(problem, weights, masses, answer, hypothesis)
-            for answer, hypothesis in zip(answered, self._asked, strict=True)
-        ]
-        chosen = systems if self._cumulative else systems[-1:]
-        if self._options.label_steps is None:
-            alpha = self._label_alpha(problem, answered[0])
-            relaxed = solve_labels(chosen, alpha=alpha, prior=0.5, tolerance=LABEL_TOLERANCE).x
-        else:
-            relaxed = descend_labels(chosen, steps=self._options.label_steps)
-        points = coordinates(self._features, problem.source)
-        labels = relaxed if self._options.soft_labels else (relaxed > 0.5).astype(np.float64)
-        weighted = weights + 1e-6 * weights.mean() + 1e-12
-        network = problem.train(TrainingSet(points, labels, weighted, problem.seed), self._options.training)
-        model = NetworkModel(Mlp.of(self._features, list(network.layers)))
-        self._newest = model.hypothesis
-        self._estimate = SourceEstimate(weights, relaxed)
-        return model
+            (counted,) = yield CountsBody(partitions=first.partitions, hypothesis=None), None
+            weights = self._weights(problem, first, counted)
+            workload = _Workload.of(problem, bins, weights)
+        asked: list[Hypothesis] = [Constant(predicted=1)]
+        learnt: list[tuple[NetworkModel, SourceEstimate]] = []
+        for _ in range(self._options.rounds):
+            answers = yield (
+                CountsBody(partitions=workload.partitions, hypothesis=asked[-1]),
+                learnt[-1][0] if learnt else None,
+            )
+            errors = answers[self._options.reweight :]
+            if counted is None:
+                weights, masses = self._equal_weights(problem, workload, errors)
+            else:
+                if answers[0].sites != counted.sites:
+                    counted = answers[0]
+                    weights = self._weights(problem, first, counted)
+                masses = workload.R @ weights
+            systems = [
+                _system(problem, workload, weights, masses, answer, hypothesis)
+                for answer, hypothesis in zip(errors, asked, strict=True)
+            ]
+            labels = self._labels(problem, bins, systems, errors[0])
+            network = self._train(problem, features, weights, labels)
+            learnt.append((NetworkModel(network), SourceEstimate(weights, labels)))
+            asked.append(network)
+        return learnt[-1]
 
-    def _check_network(self, problem: Problem) -> None:
+    def _labels(self, problem: Problem, bins: int, systems: list[LabelSystem], answer: CountsAnswer) -> Vector:
+        """Pb. 2: relaxed labels of the source records, in [0, 1]."""
+        chosen = systems if self._cumulative else systems[-1:]
+        if self._options.label_steps is not None:
+            return descend_labels(chosen, steps=self._options.label_steps)
+        alpha = self._label_alpha(problem, bins, answer)
+        return solve_labels(chosen, alpha=alpha, prior=0.5, tolerance=LABEL_TOLERANCE).x
+
+    def _train(self, problem: Problem, features: FeatureMap, weights: Vector, labels: Vector) -> Mlp:
+        """The next hypothesis, of the labels so far."""
+        points = coordinates(features, problem.source)
+        targets = labels if self._options.soft_labels else (labels > 0.5).astype(np.float64)
+        weighted = weights + 1e-6 * weights.mean() + 1e-12
+        network = problem.train(TrainingSet(points, targets, weighted, problem.seed), self._options.training)
+        return Mlp.of(features, list(network.layers))
+
+    def _check_network(self, problem: Problem, features: FeatureMap) -> None:
         """Raise ConfigurationError where the networks to come are larger than a curator evaluates."""
-        sizes = [self._features.width, *self._options.training.hidden, 1]
+        sizes = [features.width, *self._options.training.hidden, 1]
         parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
         if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
             raise ConfigurationError(
@@ -217,62 +224,55 @@ class PaperStrategy:
                 "make the option hidden smaller"
             )
 
-    def source_estimate(self) -> SourceEstimate:
-        """The weights of Pb. 1 and the relaxed labels of Pb. 2."""
-        if self._estimate is None:
-            raise RuntimeError("nothing was answered yet")
-        return self._estimate
-
-    def _weights(self, problem: Problem, answer: CountsAnswer) -> Vector:
+    def _weights(self, problem: Problem, workload: _Workload, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""
-        if self._solved is not None and np.array_equal(self._solved[0], answer.values):
-            return self._solved[1]
         if self._options.printed:
             masses = answer.values[:, 0] * problem.target_size
         else:
             masses = _consistent_masses(answer.values[:, 0], answer)
-        total = max(float(masses.sum()) / len(self._first.partitions), 1.0)
+        total = max(float(masses.sum()) / len(workload.partitions), 1.0)
         alpha = max(answer.noise_variance / 2, LEAST_WEIGHT_ALPHA)
-        weights = solve_weights(self._first.R, masses, alpha=alpha, prior=total / len(problem.source)).x
-        self._solved = answer.values, weights
-        return weights
+        return solve_weights(workload.R, masses, alpha=alpha, prior=total / len(problem.source)).x
 
-    def _equal_weights(self, problem: Problem, answers: Sequence[CountsAnswer]) -> tuple[Vector, Vector]:
+    def _equal_weights(
+        self, problem: Problem, workload: _Workload, answers: Sequence[CountsAnswer]
+    ) -> tuple[Vector, Vector]:
         """Without Pb. 1: the same weight for every source record, and the masses per bin, in records."""
         n = len(problem.source)
         if self._options.printed:
             weights = np.full(n, problem.target_size / n)
-            return weights, self._of_errors.R @ weights
+            return weights, workload.R @ weights
         counted = np.mean([answer.values.sum(axis=1) for answer in answers], axis=0)
         masses = _consistent_masses(counted, answers[0])
-        return np.full(n, max(float(masses.sum()) / len(self._of_errors.partitions), 1.0) / n), masses
+        return np.full(n, max(float(masses.sum()) / len(workload.partitions), 1.0) / n), masses
 
-    def _label_alpha(self, problem: Problem, answer: CountsAnswer) -> float:
+    def _label_alpha(self, problem: Problem, bins: int, answer: CountsAnswer) -> float:
         """Weight of Pb. 2's regularisation, for the variance of a bin's number of errors: of noise and of sampling."""
         if self._options.label_alpha is not None:
             return self._options.label_alpha
         noise = answer.noise_variance * _ERROR_VARIANCE[answer.release]
-        return SHRINKAGE * (noise + problem.target_size / (4 * self._bins))
+        return SHRINKAGE * (noise + problem.target_size / (4 * bins))
 
-    def _system(
-        self,
-        problem: Problem,
-        weights: Vector,
-        masses: Vector,
-        answer: CountsAnswer,
-        hypothesis: Hypothesis,
-    ) -> LabelSystem:
-        """Eq. 5 for one answered hypothesis."""
-        if answer.release == "paper_ratio":
-            wrong = answer.values[:, 0]
-        else:
-            signed = answer.values[:, 0] if answer.release == "signed_error" else answer.values @ np.array([-1.0, 1.0])
-            blocks = np.split(signed, np.cumsum(answer.sizes)[:-1])
-            variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
-            signed = np.concatenate(make_consistent(blocks, variances).blocks)
-            wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
-        predicted = hypothesis.predict(problem.source).astype(np.float64)
-        return label_system(self._of_errors.R, weights, predicted, np.clip(wrong, 0, 1))
+
+def _system(
+    problem: Problem,
+    workload: _Workload,
+    weights: Vector,
+    masses: Vector,
+    answer: CountsAnswer,
+    hypothesis: Hypothesis,
+) -> LabelSystem:
+    """Eq. 5 for one answered hypothesis."""
+    if answer.release == "paper_ratio":
+        wrong = answer.values[:, 0]
+    else:
+        signed = answer.values[:, 0] if answer.release == "signed_error" else answer.values @ np.array([-1.0, 1.0])
+        blocks = np.split(signed, np.cumsum(answer.sizes)[:-1])
+        variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
+        signed = np.concatenate(make_consistent(blocks, variances).blocks)
+        wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
+    predicted = hypothesis.predict(problem.source).astype(np.float64)
+    return label_system(workload.R, weights, predicted, np.clip(wrong, 0, 1))
 
 
 def _consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:

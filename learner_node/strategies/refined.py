@@ -19,8 +19,9 @@ from learner_node.source import kmeans_cells
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import Share, flag, whole, whole_or_none, widths
 from learner_node.strategies.paper import HEADER_PARAMETERS
-from learner_node.strategies.rounds import RoundsStrategy, joint_cell_count
+from learner_node.strategies.rounds import Known, RoundsStrategy, joint_cell_count
 from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Mlp
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import MOST_QUERIES
@@ -63,20 +64,20 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         """One partition of the whole space a round."""
         return [1] * self._rounds
 
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Cells weighted by what is open: mass times p (1 - p)."""
         cells = joint_cell_count(problem, epsilon, self._cells)
-        if not number or self._labels is None:
-            return [kmeans_cells(problem.source, self._features, cells, problem.seed)]
-        estimate = self.source_estimate()
+        if not known.number:
+            return [kmeans_cells(problem.source, known.features, cells, problem.seed)]
+        estimate = known.estimate
         mass = estimate.weights / max(float(estimate.weights.mean()), 1e-9) + CERTAIN
         if self._tree and cells > 1:
             target = estimate.probability
             return [
-                tree_leaves(self._features, problem.source, cells, target=target, weights=mass, least=LEAST_IN_LEAF)
+                tree_leaves(known.features, problem.source, cells, target=target, weights=mass, least=LEAST_IN_LEAF)
             ]
         weights = mass * (CERTAIN + 4.0 * estimate.probability * (1.0 - estimate.probability))
-        return [kmeans_cells(problem.source, self._features, cells, problem.seed + number, weights)]
+        return [kmeans_cells(problem.source, known.features, cells, problem.seed + known.number, weights)]
 
 
 class NewFeaturesStrategy(RoundsStrategy):
@@ -119,46 +120,46 @@ class NewFeaturesStrategy(RoundsStrategy):
         """The cells, then the new features."""
         return [1] + [self._score + self._projections] * (self._rounds - 1)
 
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Cells, then score and projections."""
-        if not number or self._labels is None:
-            self._check_network(problem)
+        if not known.number:
+            self._check_network(problem, known.features)
             cells = joint_cell_count(problem, epsilon, self._cells)
-            return [kmeans_cells(problem.source, self._features, cells, problem.seed)]
-        count = self.partition_counts(problem)[number]
+            return [kmeans_cells(problem.source, known.features, cells, problem.seed)]
+        count = self.partition_counts(problem)[known.number]
         cells = joint_cell_count(problem, epsilon, None, count)
-        directions = self._directions(problem, self._labels, number)
+        directions = self._directions(problem, known)
         asked: list[Partition] = []
         for rows in directions:
             side = max(1, int(cells ** (1.0 / len(rows))))
-            asked.append(projection_bins(self._features, problem.source, rows, [side] * len(rows)))
-        return [*self._score_bins(problem, cells), *asked]
+            asked.append(projection_bins(known.features, problem.source, rows, [side] * len(rows)))
+        return [*self._score_bins(problem, known, cells), *asked]
 
-    def _directions(self, problem: Problem, labels: LabelModel, number: int) -> list[NDArray[np.float64]]:
+    def _directions(self, problem: Problem, known: Known) -> list[NDArray[np.float64]]:
         """Pairs of directions, (2, width) each, or (1, width) of the last where the space has no more."""
-        rng = np.random.default_rng([problem.seed, number])
+        rng = np.random.default_rng([problem.seed, known.number])
         wanted = 2 * self._projections
         if self._learned:
-            found = gradient_directions(labels, self._points, rng)
+            found = gradient_directions(known.fits[-1], known.points, rng)
             while len(found) < wanted:
                 found = np.concatenate([found, found])
         else:
-            found = rng.standard_normal((wanted, self._points.shape[1]))
+            found = rng.standard_normal((wanted, known.points.shape[1]))
         pairs = [found[2 * index : 2 * index + 2] for index in range(self._projections)]
-        return [pair[:1] if self._points.shape[1] == 1 else pair for pair in pairs]
+        return [pair[:1] if known.points.shape[1] == 1 else pair for pair in pairs]
 
-    def _score_bins(self, problem: Problem, cells: int) -> list[ScoreBins]:
+    def _score_bins(self, problem: Problem, known: Known, cells: int) -> list[ScoreBins]:
         """Bins of even mass of the score of a network that was trained on the labels so far."""
         if not self._score:
             return []
-        estimate = self.source_estimate()
+        estimate = known.estimate
         weights = estimate.weights + 1e-6 * estimate.weights.mean() + 1e-12
-        data = TrainingSet(self._points, estimate.probability, weights, problem.seed)
-        hypothesis = Mlp.of(self._features, list(problem.train(data, self._training).layers))
+        data = TrainingSet(known.points, estimate.probability, weights, problem.seed)
+        hypothesis = Mlp.of(known.features, list(problem.train(data, self._training).layers))
         return [score_bins(hypothesis, problem.source, cells)]
 
-    def _check_network(self, problem: Problem) -> None:
-        sizes = [self._features.width, *self._training.hidden, 1]
+    def _check_network(self, problem: Problem, features: FeatureMap) -> None:
+        sizes = [features.width, *self._training.hidden, 1]
         parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
         if self._score and parameters > problem.limits.parameters:
             raise ConfigurationError(

@@ -6,6 +6,7 @@ answer, and with the round's share of epsilon it fixes the noise; which ones the
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_label_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.options import Share, exact_shares, whole
+from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
@@ -23,6 +25,40 @@ from protocol.queries.counts import CountsBody
 
 MOST_BINS = 40
 """Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
+
+
+@dataclass
+class Known:
+    """What is known before a round.
+
+    Attributes:
+        features: the source's feature map.
+        points: coordinates of the source records under it, (n, width).
+        asked: by round so far, the cells of the source records in each of its partitions, (n,) each.
+        answers: to those rounds.
+        fits: after each of those rounds, the label model of all answers.
+    """
+
+    features: FeatureMap
+    points: NDArray[np.float64]
+    asked: list[list[NDArray[np.int64]]] = field(default_factory=list)
+    answers: Sequence[CountsAnswer] = ()
+    fits: list[LabelModel] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """Of the round to come, 0 first."""
+        return len(self.fits)
+
+    @property
+    def model(self) -> CellsModel:
+        """The newest label model behind the feature map; IndexError before the first answer."""
+        return CellsModel(self.features, self.fits[-1])
+
+    @property
+    def estimate(self) -> SourceEstimate:
+        """Posterior mass and label of each source record; IndexError before the first answer."""
+        return SourceEstimate(self.fits[-1].source_mass, self.fits[-1].probability(self.points))
 
 
 class RoundsStrategy(ABC):
@@ -36,21 +72,18 @@ class RoundsStrategy(ABC):
     def __init__(self, rounds: int, shares: Sequence[Share] | None) -> None:
         self._rounds = whole("rounds", rounds, most=MOST_QUERIES)
         self._shares = exact_shares(self._rounds, shares)
-        self._asked: list[list[NDArray[np.int64]]] = []
-        self._labels: LabelModel | None = None
-        self._points: NDArray[np.float64] = np.empty((0, 0))
 
     @abstractmethod
     def partition_counts(self, problem: Problem) -> list[int]:
         """How many partitions each round asks; a function of the schema and the options alone."""
 
     @abstractmethod
-    def partitions(self, problem: Problem, number: int, epsilon: float) -> list[Partition]:
-        """What round `number` asks, 0 first.
+    def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
+        """What the next round asks.
 
         Args:
             problem: the problem.
-            number: of the round.
+            known: from the rounds so far.
             epsilon: privacy loss of one partition for one record.
         """
 
@@ -65,33 +98,27 @@ class RoundsStrategy(ABC):
             )
         )
 
-    def next_body(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CountsBody:
-        """The next round's partitions, under the hypothesis "class 1": errors are class 0, correct are class 1."""
-        number = len(answers)
-        if not number:
-            self._features = standardising_map(problem.source)
-            self._points = coordinates(self._features, problem.source)
-        count = self.partition_counts(problem)[number]
-        epsilon = problem.epsilon_per_record(self._shares[number], count)
-        chosen = self.partitions(problem, number, epsilon)
-        self._asked.append([partition.cells(problem.source).astype(np.int64) for partition in chosen])
-        return CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1))
+    def run(self, problem: Problem) -> Asking:
+        """Each round's partitions under the hypothesis "class 1": errors are class 0, correct are class 1.
 
-    def absorb(self, problem: Problem, answers: Sequence[CountsAnswer]) -> CellsModel:
-        """Fit the label model to all answers so far."""
-        observations = [
-            Observation(cells, counts, float(answer.scale), answer.sites)
-            for answer, asked in zip(answers, self._asked, strict=True)
-            for cells, counts in zip(asked, answer.blocks, strict=True)
-        ]
-        self._labels = fit_label_model(self._points, observations, seed=problem.seed)
-        return CellsModel(self._features, self._labels)
-
-    def source_estimate(self) -> SourceEstimate:
-        """Posterior mass and label of each source record."""
-        if self._labels is None:
-            raise RuntimeError("nothing was answered yet")
-        return SourceEstimate(self._labels.source_mass, self._labels.probability(self._points))
+        After each, the label model is fitted to all answers so far.
+        """
+        features = standardising_map(problem.source)
+        known = Known(features, coordinates(features, problem.source))
+        for count, share in zip(self.partition_counts(problem), self._shares, strict=True):
+            chosen = self.partitions(problem, known, problem.epsilon_per_record(share, count))
+            known.asked.append([partition.cells(problem.source).astype(np.int64) for partition in chosen])
+            known.answers = yield (
+                CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1)),
+                known.model if known.number else None,
+            )
+            observations = [
+                Observation(cells, counts, float(answer.scale), answer.sites)
+                for answer, asked in zip(known.answers, known.asked, strict=True)
+                for cells, counts in zip(asked, answer.blocks, strict=True)
+            ]
+            known.fits.append(fit_label_model(known.points, observations, seed=problem.seed))
+        return known.model, known.estimate
 
 
 def bin_count(problem: Problem, epsilon: float, wanted: int | None, partitions: int) -> int:

@@ -32,7 +32,7 @@ from learner_node.label_model.random_features import draw_frequencies, stationar
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import kmeans_cells, standardising_map
 from learner_node.strategies import STRATEGIES
-from learner_node.strategies.base import Problem
+from learner_node.strategies.base import Conversation, Problem
 
 RESULTS = Path(__file__).parents[2] / "docs" / "learning"
 FALSE_ALARM_DEVIATIONS = 6.2  # two-sided 1e-9 of a normal law, rounded up
@@ -67,10 +67,11 @@ def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     epsilon = Fraction(setting.epsilon)
     problem = Problem(source=tiny.source, epsilon=epsilon, sites=1, target_size=240, most_records_per_unit=1, seed=7)
     strategy = STRATEGIES["cells"](networks=setting.networks)
-    strategy.plan(problem)
-    (partition,) = strategy.next_body(problem, []).partitions
+    conversation = Conversation(strategy, problem)
+    (partition,) = conversation.body.partitions
     counts = noisy_counts(tiny, partition, setting.epsilon, 7)
-    model = strategy.absorb(problem, [CountsAnswer(counts, (cells,), "error_correct", 1 / epsilon)])
+    conversation.hear([CountsAnswer(counts, (cells,), "error_correct", 1 / epsilon)])
+    (model,) = conversation.models
     expected = np.mean((model.probability(tiny.test) > 0.5) == tiny.test_labels)
     assert cells_accuracy(tiny, setting, 7) == (cells, expected)
 

@@ -270,7 +270,7 @@ def test_no_honest_card_is_left_out(cards, pooling, source_size):
     problem = Problem(source=SMALL, epsilon=Fraction(1), sites=0, target_size=0, most_records_per_unit=0, seed=0)
     draft = settle(Setting("cells", {}, pooling, problem), named, {})
     assert draft.left_out == {}
-    assert list(draft.bodies) == list(named)
+    assert draft.names == list(named)
     assert len(draft.groups) == (1 if pooling == "sum" else len(named))
     assert draft.most_records_per_unit == max(card.most_records_per_unit for card in cards)
 

@@ -11,6 +11,7 @@ from learner_node.learn import learn
 from learner_node.source import even_bins
 from learner_node.strategies import STRATEGIES, Problem, make_strategy
 from learner_node.strategies import paper as paper_module
+from learner_node.strategies.base import Conversation
 from learner_node.study import NoCuratorError
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
@@ -221,5 +222,5 @@ def test_the_same_seed_gives_the_same_questions():
 
 def test_nothing_is_estimated_before_an_answer():
     for name in STRATEGIES:
-        with pytest.raises(RuntimeError, match="nothing was answered"):
-            make_strategy(name, {}).source_estimate()
+        with pytest.raises(RuntimeError, match="not every question was answered"):
+            Conversation(make_strategy(name, {}), problem()).estimate  # noqa: B018
