@@ -29,8 +29,8 @@ from learner_node.study import Carrier, Federation
 from protocol.envelopes import SigningKey
 from protocol.hypotheses import Constant
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 
@@ -200,11 +200,7 @@ def federation_of(sites: Sequence[Site], key: SigningKey, carrier: Carrier) -> F
 def paper_plan(attributes: int, scale: Fraction = Fraction(10)) -> Plan:
     """The masses, then twice the signed error: three rounds."""
     kinds = ("mass", "signed_error", "signed_error")
-    return Plan(
-        queries=tuple(
-            PlannedQuery(kind="counts", release=kind, partitions=attributes, scale=Rational.of(scale)) for kind in kinds
-        )
-    )
+    return Plan.of(PlannedCounts(release=kind, partitions=attributes, scale=Rational.of(scale)) for kind in kinds)
 
 
 def paper_bodies(attributes: int, bins: int) -> list[CountsBody]:

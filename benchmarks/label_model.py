@@ -35,7 +35,7 @@ from learner_node.label_model.random_features import average_over_cells, draw_fr
 from learner_node.learn import learn
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
 from protocol.rationals import MOST
 from protocol.records import encode_frame
 from protocol.schema import NumericAttribute

@@ -16,8 +16,9 @@ from benchmarks.common import NOW, Result, at_most, interleaved, median, spread
 from curator_node.ledger import Caps, Reservation, StudyKey
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from protocol.envelopes import SigningKey
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import query_cost
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 
 CHARGES = 500
@@ -27,8 +28,8 @@ REPLY = 2000
 
 def run() -> list[Result]:
     """See the module."""
-    planned = PlannedQuery(kind="counts", release="mass", partitions=22, scale=Rational.of(10))
-    cost = query_cost(planned, 1)
+    planned = PlannedCounts(release="mass", partitions=22, scale=Rational.of(10))
+    cost = QUERY_KINDS.cost(planned, 1)
     with tempfile.TemporaryDirectory(dir=os.environ.get("EXPRIL_BENCHMARK_FOLDER")) as folder:
         path, key = Path(folder) / "site.ledger", SigningKey.generate()
         create_ledger_file(path, key, now=NOW)
@@ -39,7 +40,7 @@ def run() -> list[Result]:
         bare.execute("PRAGMA synchronous=FULL")
         bare.execute("CREATE TABLE entries (entry_index BIGINT PRIMARY KEY NOT NULL, body BLOB NOT NULL)")
         bare.commit()
-        plan = Plan(queries=(planned,) * CHARGES)
+        plan = Plan.of((planned,) * CHARGES)
         study = StudyKey(bytes(31) + b"l", bytes(15) + b"s")
         caps = Caps(learner=Fraction(10**6), total=Fraction(10**6))
         ledger.reserve(Reservation(study, plan, (cost,) * CHARGES, b"r" * 32, NOW + 10), caps, NOW)

@@ -34,10 +34,11 @@ from learner_node.server_app import FlowerCarrier
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
+from protocol.limits import Limits
 from protocol.messages import Release
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import counts, query_cost
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS, counts
+from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from simulations.carriers.in_process import InProcessGrid
 
@@ -68,8 +69,8 @@ def run() -> list[Result]:
     key = SigningKey.generate()
     site = open_sites(1, RECORDS, ATTRIBUTES, key)[0]
     body = paper_bodies(ATTRIBUTES, BINS)[1]
-    planned = PlannedQuery(kind="counts", release="signed_error", partitions=ATTRIBUTES, scale=Rational.of(SCALE))
-    plan = Plan(queries=(planned,) * QUERIES)
+    planned = PlannedCounts(release="signed_error", partitions=ATTRIBUTES, scale=Rational.of(SCALE))
+    plan = Plan.of((planned,) * QUERIES)
     session = Session(curator=site.curator.identity, key=key, study=os.urandom(16))
     schema = schema_of(ATTRIBUTES)
     counting, noising = Stopwatch(site.dataset.count), Stopwatch(site.noise.discrete_laplace)
@@ -127,7 +128,7 @@ def run() -> list[Result]:
 
 
 def _parts(
-    request: bytes, reply: bytes, body: bytes, planned: PlannedQuery, key: SigningKey, curator: bytes, plan: Plan
+    request: bytes, reply: bytes, body: bytes, planned: PlannedCounts, key: SigningKey, curator: bytes, plan: Plan
 ) -> list[Result]:
     asked, question = open_envelope(request)
     answered, release = open_envelope(reply)
@@ -155,7 +156,7 @@ def _parts(
 
     ledger = memory_ledger(SigningKey.generate())
     study = StudyKey(key.public, bytes(15) + b"s")
-    cost = query_cost(planned, 1)
+    cost = QUERY_KINDS.cost(planned, 1)
     caps = Caps(learner=Fraction(10**6), total=Fraction(10**6))
     ledger.reserve(Reservation(study, plan, (cost,) * len(plan.queries), b"r" * 32, NOW + 10), caps, NOW)
     done = 0

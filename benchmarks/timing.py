@@ -31,8 +31,8 @@ from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.hypotheses import Constant
 from protocol.messages import NO_DIGEST, Query, Release, StudyProposal
 from protocol.partitions import FeatureBins
-from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import MOST_QUERIES, Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 
 ATTRIBUTES, BINS = 22, 10
@@ -51,11 +51,11 @@ class Asker:
     def __init__(self, curator: Curator, key: SigningKey, scale: int, body: CountsBody) -> None:
         self._curator, self._key = curator, key
         self._study = digest(encode([key.public, scale]))[:16]
-        planned = PlannedQuery(
-            kind="counts", release="signed_error", partitions=len(body.partitions), scale=Rational.of(Fraction(scale))
+        planned = PlannedCounts(
+            release="signed_error", partitions=len(body.partitions), scale=Rational.of(Fraction(scale))
         )
         self._body, self._sequence, self._last = encode(body), 0, NO_DIGEST
-        plan = Plan(queries=(planned,) * MOST_QUERIES)
+        plan = Plan.of((planned,) * MOST_QUERIES)
         self._taken(StudyProposal(**self._header(), plan=plan, purpose="", newest_receipt=b""))
 
     def prepare(self, body: CountsBody | None = None) -> Callable[[], None]:

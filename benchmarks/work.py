@@ -29,6 +29,7 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
     FeatureBins,
@@ -39,9 +40,8 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody, work
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts, work
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -155,10 +155,10 @@ class _Site:
             noise=OpenDPNoise(),
         )
 
-    def ask(self, body: bytes, planned: PlannedQuery) -> tuple[object, float, float]:
+    def ask(self, body: bytes, planned: PlannedCounts) -> tuple[object, float, float]:
         """What the curator says, and how long it took: on the wall, and of the processor."""
         session = Session(curator=self._curator.identity, key=self._key, study=os.urandom(16))
-        session.receive(self._curator.handle(session.propose(Plan((planned,)), "benchmark", NOW)))
+        session.receive(self._curator.handle(session.propose(Plan.of((planned,)), "benchmark", NOW)))
         question = session.query("counts", body, NOW)
         wall, processor = time.perf_counter(), time.process_time()
         reply = self._curator.handle(question)
@@ -169,9 +169,9 @@ class _Site:
         """The largest question of its kind that is not refused."""
         name, partition, release, hypothesis, scale = case
 
-        def question(count: int) -> tuple[CountsBody, PlannedQuery]:
+        def question(count: int) -> tuple[CountsBody, PlannedCounts]:
             exact = Rational.of(Fraction(10 * count) if scale is None else scale)
-            planned = PlannedQuery(kind="counts", release=release, partitions=count, scale=exact)
+            planned = PlannedCounts(release=release, partitions=count, scale=exact)
             return CountsBody((partition,) * count, hypothesis), planned
 
         def fits(count: int) -> bool:
@@ -202,7 +202,7 @@ def _refusals(columns: dict[str, np.ndarray], rng: np.random.Generator) -> list[
     results = []
     for name, partition, count in (("40 maps of 4,000 categories", wide, 40), ("9,999 networks", network, 9_999)):
         body = encode(CountsBody((*[partition] * count, wrong), None))
-        planned = PlannedQuery(kind="counts", release="mass", partitions=count + 1, scale=Rational(count, 1))
+        planned = PlannedCounts(release="mass", partitions=count + 1, scale=Rational(count, 1))
         reply, wall, processor = site.ask(body, planned)
         assert isinstance(reply, Refusal), name
         note = f"{len(body) / 1e6:.1f} MB; {wall:.2f} s on the wall"

@@ -16,8 +16,8 @@ from curator_node.steward import StewardFile
 from curator_node.workloads import WorkloadCache
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
-from protocol.partitions import Partition
 from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.partitions import Partition
 from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import (
     MISSING_CODE,

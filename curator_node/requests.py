@@ -7,8 +7,8 @@ from curator_node.ledger import StudyAccount
 from curator_node.policy import Policy
 from curator_node.steward import StewardFile
 from protocol.errors import RemoteProtocolError
-from protocol.messages import Message, Query
 from protocol.kinds import Kinds, Turn
+from protocol.messages import Message, Query
 from protocol.plans import Plan
 from protocol.refusals import RefusalCode
 from protocol.transitions import State

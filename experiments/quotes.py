@@ -47,7 +47,8 @@ def main() -> None:
             told = row.simulated
             kinds = " / ".join(f"{value:.2f}" for value in told.by_difficulty.values())
             sys.stdout.write(
-                f"| {dataset} | {epsilon} | {row.cells} | {told.mean:.2f} ({told.low:.2f}-{told.high:.2f}) | {kinds} | "
+                f"| {dataset} | {epsilon} | {row.precision.cells} | {told.mean:.2f} "
+                f"({told.low:.2f}-{told.high:.2f}) | {kinds} | "
                 f"{told.best:.2f} | {measured[dataset, 'cells', epsilon] / 100:.2f} |\n"
             )
 

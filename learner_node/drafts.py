@@ -3,21 +3,22 @@
 Everything here is computed from cards and the learner's own source, so what it leaves out costs nobody anything.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
+from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
-from learner_node.readers.counts import add
+from learner_node.readers.counts import cells_of, limits_of, tightest
 from learner_node.strategies import Problem, make_strategy
 from learner_node.strategies.base import Conversation, assumed_size
-from learner_node.study import Study, objection, over_cap, plan_objection
+from learner_node.study import Study
 from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds
 from protocol.messages import Card
 from protocol.plans import Plan
-from protocol.queries.limits import Limits
 
 Pooling = Literal["sum", "site"]
 POOLED = ""
@@ -49,7 +50,7 @@ class Group:
         """Go on with the answers of all rounds, summed over the curators that gave them all; nothing if none did."""
         together = [name for name in study.survivors if name in self.names]
         if together:
-            self.conversation.hear([add([done.answers[name] for name in together]) for done in study.rounds])
+            self.conversation.hear(study.pooled(together))
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,14 @@ class Setting:
         options: of the strategy.
         pooling: as in `learn`.
         problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
+        kinds: the query kinds that may be asked.
     """
 
     strategy: str
     options: Mapping[str, object]
     pooling: Pooling
     problem: Problem
+    kinds: Kinds
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _drafted(
         found = {
             name: f"it would refuse this study: {reason}"
             for name, card in part.items()
-            if (reason := _objection(group, card))
+            if (reason := _complaint_about(group, card, setting.kinds))
         }
         reasons |= found or _cramped(setting, part)
     if not groups:
@@ -145,7 +148,7 @@ def _drafted(
     plan = groups[0].plan
     names = [name for group in groups for name in cards if name in group.names]
     fit = [name for name in names if name not in reasons]
-    capped = {name: reason for name in fit if (reason := over_cap(plan, cards[name]))}
+    capped = {name: reason for name in fit if (reason := complaint_about_cap(plan, cards[name], setting.kinds))}
     # Where all caps are too low the plan is proposed: a refusal tells what is left, and by how much to scale.
     if len(capped) < len(fit):
         reasons |= capped
@@ -158,7 +161,7 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
         setting.problem,
         sites=len(members),
         target_size=assumed_size([card.round_size for card in members.values()], len(setting.problem.source)),
-        limits=tightest([card.limits for card in limiting.values()]),
+        limits=tightest([limits_of(card) for card in limiting.values()]),
     )
     strategy = make_strategy(setting.strategy, setting.options)
     return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem))
@@ -182,45 +185,35 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
     `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
     is coarse, too.
     """
-    if len({card.limits.cells for card in members.values()}) == 1:
+    cells = {name: limits_of(card).cells for name, card in members.items()}
+    if len(set(cells.values())) == 1:
         return {}
     sizes = weights(members, len(setting.problem.source))
     plausible = {name: msgspec.structs.replace(card, round_size=sizes[name]) for name, card in members.items()}
     groups = []
-    for least in sorted({card.limits.cells for card in members.values()}):
-        group = {name: card for name, card in plausible.items() if card.limits.cells >= least}
+    for least in sorted(set(cells.values())):
+        group = {name: card for name, card in plausible.items() if cells[name] >= least}
         body = _group(setting, group, group).conversation.body
-        cells_asked = sum(partition.cell_count(setting.problem.source.schema) for partition in body.partitions)
-        groups.append((list(group), float(cells_asked)))
+        groups.append((list(group), float(cells_of(body, setting.problem.source.schema))))
     kept = worth_keeping(groups)
-    cells, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
+    of_all, of_kept = groups[0][1], next(found for group, found in groups if group == kept)
     return {
-        name: f"with its limit of {card.limits.cells} cells a question would have {cells:g} cells, without {of_kept:g}"
-        for name, card in members.items()
+        name: f"with its limit of {limit} cells a question would have {of_all:g} cells, without {of_kept:g}"
+        for name, limit in cells.items()
         if name not in kept
     }
 
 
-def _objection(group: Group, card: Card) -> str:
-    """Why a curator would refuse, read off its card; "" where it would not."""
-    return plan_objection(group.plan, card) or objection(group.conversation.body, group.plan.queries[0], card)
+def _complaint_about(group: Group, card: Card, kinds: Kinds) -> str:
+    """Why a curator would refuse, read off its card; empty where it would not."""
+    turn = kinds.turns(group.plan)[0]
+    return complaint_about_plan(group.plan, card, kinds) or complaint_about_question(
+        group.conversation.body, turn, card, kinds
+    )
 
 
 def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:5])
     return ConfigurationError(
         f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options or epsilon"
-    )
-
-
-def tightest(limits: Sequence[Limits]) -> Limits:
-    """What all of them allow."""
-    first, *others = (item.release_kinds for item in limits)
-    return Limits(
-        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
-        cells=min(item.cells for item in limits),
-        partitions=min(item.partitions for item in limits),
-        parameters=min(item.parameters for item in limits),
-        multiply_adds=min(item.multiply_adds for item in limits),
-        message_bytes=min(item.message_bytes for item in limits),
     )

@@ -14,7 +14,6 @@ from learner_node.strategies import AnyEstimate, AnyModel, Problem, make_strateg
 from learner_node.strategies.base import Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
-from protocol.queries import plan_cost
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
@@ -113,10 +112,10 @@ def learn(
     problem = Problem(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
-    draft = settle(Setting(strategy, options or {}, pooling, problem), cards, left_out)
+    draft = settle(Setting(strategy, options or {}, pooling, problem, study.kinds), cards, left_out)
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
-    rounds = len(draft.plan.queries)
+    rounds = len(draft.plan.places)
     try:
         study.propose(draft.plan, purpose, draft.names)
         for number in range(rounds):
@@ -132,7 +131,7 @@ def learn(
     return Learned(
         schema=schema,
         source=records,
-        epsilon_claimed=plan_cost(draft.plan, draft.most_records_per_unit),
+        epsilon_claimed=study.kinds.plan_cost(draft.plan, draft.most_records_per_unit),
         models={key: conversation.models for key, conversation in learnt.items()},
         estimates={key: conversation.estimate for key, conversation in learnt.items()},
         study=study,

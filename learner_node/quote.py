@@ -14,19 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
-from learner_node.readers.counts import CountsAnswer
+from learner_node.readers import READERS
+from learner_node.reading import Precision
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, Problem, class_probabilities, make_strategy
 from learner_node.strategies.base import Conversation, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
-from protocol.noise import DiscreteLaplace
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_cost
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.records import Records
-from protocol.release_kinds import RELEASE_KINDS
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -73,12 +71,7 @@ class QuoteRow:
         cost: of the plan at a curator, exact; equals epsilon.
         options: of the strategy.
         split: share of epsilon of each question, exact; they sum to 1.
-        cells: cells of the question that has the most, the first of such; all partitions together.
-        scale: in that question, of the discrete Laplace noise of one curator in one number, exact.
-        count_error: standard error of the sum over curators of one released number, in records.
-        records_per_cell: target records in the average cell of one partition.
-        share_error: standard error of the share of label 1 in such a cell where it is 1/2, from noise and sampling, at
-            most 1/2; None where the release does not tell it.
+        precision: of the question that has the most cells, the first of such.
         simulated: accuracies.
         accuracies: of the simulated problems, (problems,), in the same order in every row.
         usual: what the strategy does when it is not told otherwise.
@@ -89,11 +82,7 @@ class QuoteRow:
     cost: Fraction
     options: Mapping[str, Any]
     split: tuple[Fraction, ...]
-    cells: int
-    scale: Fraction
-    count_error: float
-    records_per_cell: float
-    share_error: float | None
+    precision: Precision
     simulated: Simulated
     accuracies: tuple[float, ...]
     usual: bool
@@ -189,7 +178,7 @@ def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
 @dataclass(frozen=True)
 class _Found:
     accuracy: float
-    bodies: tuple[CountsBody, ...]
+    bodies: tuple[Any, ...]
 
 
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
@@ -209,7 +198,7 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
 
 def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
     """Share of each question of the plan's cost."""
-    costs = [query_cost(planned, problem.most_records_per_unit) for planned in plan.queries]
+    costs = QUERY_KINDS.costs(plan, problem.most_records_per_unit)
     return tuple(cost / sum(costs) for cost in costs)
 
 
@@ -224,44 +213,18 @@ def _study(
     lighter = {"networks": False, **options} if strategy == CELLS_STRATEGY else options
     chosen = make_strategy(strategy, lighter)
     conversation = Conversation(chosen, problem)
-    answers: list[CountsAnswer] = []
-    bodies: list[CountsBody] = []
-    for planned in chosen.plan(problem).queries:
+    answers: list[Any] = []
+    bodies: list[Any] = []
+    for turn in QUERY_KINDS.turns(chosen.plan(problem)):
         bodies.append(conversation.body)
-        answers.append(_answer(bodies[-1], planned, target, truth, problem.sites, rng))
+        reader = READERS[turn.planned.kind]
+        answers.append(reader.rehearse(bodies[-1], turn, target, truth, problem.sites, rng))
         conversation.hear(answers)
     model = conversation.models[-1]
     if model is None:
         raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
     predicted = class_probabilities(model, problem.source)[:, 1] > 0.5
     return _Found(float(np.where(predicted, labels.probability, 1.0 - labels.probability).mean()), tuple(bodies))
-
-
-def _answer(
-    body: CountsBody,
-    planned: PlannedQuery,
-    target: Records,
-    truth: NDArray[np.bool_],
-    sites: int,
-    rng: np.random.Generator,
-) -> CountsAnswer:
-    """What curators would answer; the records are invented, so the noise needs no secure source."""
-    kind = RELEASE_KINDS[planned.release]
-    if kind.of_errors is None:
-        raise ConfigurationError(
-            f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
-        )
-    wrong = np.zeros(len(truth), np.bool_) if body.hypothesis is None else body.hypothesis.predict(target) != truth
-    sizes = tuple(partition.cell_count(target.schema) for partition in body.partitions)
-    blocks = []
-    for partition, size in zip(body.partitions, sizes, strict=True):
-        cells = partition.cells(target)
-        errors = np.bincount(cells[wrong], minlength=size).astype(np.int64)
-        blocks.append(kind.of_errors(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
-    exact = np.concatenate(blocks)
-    noise = DiscreteLaplace(planned.scale.fraction).simulate(rng, (sites, *exact.shape)).sum(axis=0)
-    values = (exact + noise).astype(np.float64)
-    return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, sites)
 
 
 def _row(
@@ -276,27 +239,18 @@ def _row(
     plan = make_strategy(strategy, options).plan(problem)
     accuracy = np.array([each.accuracy for each in found])
     majority = np.array([labels.majority for labels in drawn])
-    schema = problem.source.schema
-    workloads = [[partition.cell_count(schema) for partition in body.partitions] for body in found[0].bodies]
-    largest = max(range(len(workloads)), key=lambda index: sum(workloads[index]))
-    sizes, asked = workloads[largest], plan.queries[largest]
-    variance = DiscreteLaplace(asked.scale.fraction).variance(problem.sites)
-    records = problem.target_size * len(sizes) / sum(sizes)
-    share_error = None
-    if asked.release == "error_correct":
-        # The share is n1 / (n1 + n0); at 1/2 its noise is that of (n1 - n0) / 2.
-        share_error = float(min(0.5, np.sqrt(variance / 2 + records / 4) / records))
+    precisions = [
+        READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
+        for turn, body in zip(QUERY_KINDS.turns(plan), found[0].bodies, strict=True)
+    ]
+    finest = max(precisions, key=lambda precision: precision.cells)
     low, high = np.quantile(accuracy, _RANGE)
     return QuoteRow(
         epsilon=problem.epsilon,
-        cost=plan_cost(plan, problem.most_records_per_unit),
+        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
         split=_split(plan, problem),
-        cells=sum(sizes),
-        scale=asked.scale.fraction,
-        count_error=float(np.sqrt(variance)),
-        records_per_cell=records,
-        share_error=share_error,
+        precision=finest,
         simulated=Simulated(
             problems=len(found),
             mean=float(accuracy.mean()),

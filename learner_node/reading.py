@@ -2,10 +2,35 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.kinds import QueryKind, Turn
+from protocol.records import Records
 from protocol.schema import Schema
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How precise the pooled answers to a question will be, foreseen.
+
+    Attributes:
+        cells: of the question, all partitions together.
+        scale: of the noise of one curator in one number, exact.
+        count_error: standard error of the sum over curators of one released number, in records.
+        records_per_cell: target records in the average cell of one partition.
+        share_error: standard error of the share of label 1 in such a cell where it is 1/2, from noise and sampling, at
+            most 1/2; None where the release does not tell it.
+    """
+
+    cells: int
+    scale: Fraction
+    count_error: float
+    records_per_cell: float
+    share_error: float | None
 
 
 @dataclass(frozen=True)
@@ -18,9 +43,14 @@ class Reader:
             is no number.
         pool: several curators' answers to the same question -> what they say together.
         complaint: (answer, declared round size) -> why one curator cannot have given it; empty where it can.
+        rehearse: (body, turn, invented records, their labels as booleans, curators, numpy Generator) -> the pooled
+            answer that curators with these records together would give.
+        precision: (body, turn, schema, target records, curators) -> of their pooled answers.
     """
 
     kind: QueryKind
     read: Callable[[bytes, Any, Turn, Schema], Any]
     pool: Callable[[Sequence[Any]], Any]
     complaint: Callable[[Any, int | None], str]
+    rehearse: Callable[[Any, Turn, Records, NDArray[np.bool_], int, np.random.Generator], Any]
+    precision: Callable[[Any, Turn, Schema, int, int], Precision]

@@ -17,6 +17,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import LocalProtocolError, RemoteProtocolError
+from protocol.kinds import Kinds, Past, Turn
 from protocol.messages import (
     NO_DIGEST,
     NOBODY,
@@ -33,7 +34,6 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.kinds import Kinds, Past, Turn
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount

@@ -3,7 +3,7 @@
 How bytes travel is the carrier's affair; which questions are asked is the strategy's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, Self
@@ -246,6 +246,13 @@ class Study:
         if not self.survivors:
             raise self._nobody("no curator answered every round")
         return done
+
+    def pooled(self, names: Sequence[str]) -> list[Any]:
+        """What some curators say together in each round; all of them answered every round."""
+        return [
+            self._federation.readers[turn.planned.kind].pool([done.answers[name] for name in names])
+            for turn, done in zip(self._turns, self.rounds, strict=False)
+        ]
 
     def close(self) -> None:
         """Close the study wherever it may be open; what was reserved and never used is refunded.

@@ -160,7 +160,9 @@ class Kinds(Mapping[str, QueryKind]):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "an exact total cost of at most 32 bits")
         if math.lcm(*(cost.denominator for cost in costs)) > MOST:
             # A total may be short where its parts are not, and a ledger writes every partial sum down.
-            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits")
+            raise RemoteProtocolError(
+                RefusalCode.BAD_PLAN, "plan", "costs with a common denominator of at most 32 bits"
+            )
         return total
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:

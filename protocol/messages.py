@@ -15,8 +15,8 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.plans import Plan
 from protocol.limits import Limits
+from protocol.plans import Plan
 from protocol.rationals import Amount, OptionalAmount
 from protocol.refusals import RETRIABLE, RefusalCode
 from protocol.schema import Name, Schema

@@ -14,6 +14,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError, printable
+from protocol.kinds import Kinds, Past, Turn
 from protocol.messages import (
     NO_DIGEST,
     NOBODY,
@@ -29,7 +30,6 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.kinds import Kinds, Past, Turn
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount
@@ -128,7 +128,7 @@ class Replay:
 
     @property
     def not_installed(self) -> tuple[str, ...]:
-        """Kinds of the plan that are not installed here: signatures, order and sums are checked, their costs are not."""
+        """Kinds of the plan that are not installed here: signatures, order and sums are checked, costs are not."""
         return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
 
     @property
@@ -293,7 +293,7 @@ class Replay:
             self._pending = None
 
     def _cost(self, sequence: int) -> Fraction | None:
-        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None if its plan cannot be read."""
+        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None where it cannot be told."""
         if self._turns is None or self.card is None:
             return None
         if not 1 <= sequence <= len(self._turns):

@@ -29,7 +29,8 @@ from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
+from protocol.queries.counts import COUNTS
 from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
@@ -202,7 +203,9 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 name=name,
                 cap=str(epsilon),
                 learners=(LearnerPolicy(name=LEARNER, key=learner.public.hex(), cap=str(epsilon)),),
-                limits=Limits(release_kinds=tuple(RELEASE_KINDS)) if self._printed else Limits(),
+                limits=Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}})
+                if self._printed
+                else Limits(),
                 least_cost=str(min(epsilon, Fraction(1, 1000))),
                 cache_bytes=CACHE_BYTES,
                 simulation=True,

@@ -1,6 +1,7 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
 from learner_node.study import LEFT_OUT
+from protocol.queries import QUERY_KINDS
 from simulations.federation import Outcome, Repeat, Site
 from simulations.report import LearnerReport
 from simulations.scenario import Scenario
@@ -44,7 +45,7 @@ def how_records_were_split(scenario: Scenario) -> str:
 
 def _claims(sites: list[Site]) -> list[str]:
     """Where the claimed epsilon is not the true one."""
-    printed = ", ".join(site.name for site in sites if not site.curator.policy.private)
+    printed = ", ".join(site.name for site in sites if not QUERY_KINDS.private(site.curator.policy.limits))
     if not printed:
         return []
     return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
-from curator_node.policy import LearnerPolicy, Policy, Written
+from curator_node.policy import LearnerPolicy, Policy, Written, settled_limits
 from learner_node.learn import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy
 from protocol.errors import ConfigurationError
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
 from protocol.strict_toml import did_you_mean, read_toml, suggest
 from simulations.datasets import DATASETS
@@ -129,7 +130,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             if self.learner_cap is not None:
                 parse_rational(self.learner_cap)
-            msgspec.convert(msgspec.to_builtins(self.policy([])), Policy)
+            settled_limits(msgspec.convert(msgspec.to_builtins(self.policy([])), Policy), QUERY_KINDS, where="limits")
         except (ConfigurationError, msgspec.ValidationError) as error:
             raise ValueError(f"curator {self.name}: {error}") from None
 

@@ -172,7 +172,7 @@ class Account:
         """
         if entry.index != self.next_index or entry.previous != self.head:
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
-        if complaint := self._complaint(entry):
+        if complaint := self._complaint_of_state(entry) or self._complaint(entry):
             raise LedgerCorruptError(f"ledger entry {entry.index} {complaint}")
 
     def apply(self, entry: Entry, body: bytes) -> None:
@@ -213,8 +213,6 @@ class Account:
         amount = parse_amount(entry.amount)
         if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
             return "opens a ledger twice, or comes before it is opened"
-        if isinstance(entry, StatefulEntry) and not self._answers_a_query(entry):
-            return "keeps a state where no query is answered"
         match entry.kind:
             case EntryKind.START:
                 return "" if self.terms in ("", entry.note) else "starts under other terms"
@@ -238,9 +236,11 @@ class Account:
                 return "restores less than was lost" if amount < lost else ""
         return ""
 
-    def _answers_a_query(self, entry: Entry) -> bool:
+    def _complaint_of_state(self, entry: Entry) -> str:
         owed = self.owed.get(entry.request)
-        return entry.kind is EntryKind.ANSWERED and owed is not None and owed.charged
+        answers_a_query = entry.kind is EntryKind.ANSWERED and owed is not None and owed.charged
+        stateless = not isinstance(entry, StatefulEntry)
+        return "" if stateless or answers_a_query else "keeps a state where no query is answered"
 
     def _complaint_of_reserve(self, entry: Entry, amount: Fraction) -> str:
         costs = [parse_amount(cost) for cost in entry.costs]

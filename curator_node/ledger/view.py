@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from curator_node.ledger import Account, Ledger
-from curator_node.ledger.account import Restored
 from curator_node.ledger.checks import Finding, check
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, is_sqlite, read_only_url, sqlite_url
+from curator_node.ledger.studies import Restored
 from curator_node.policy import Policy, read_policy
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable

@@ -14,7 +14,8 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from protocol.envelopes import SigningKey
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
+from protocol.queries.counts import COUNTS
 from protocol.rationals import MOST
 from protocol.release_kinds import RELEASE_KINDS
 from simulations.carriers.direct import now
@@ -60,12 +61,12 @@ def open_curator(
         simulation: it signs as not private.
         printed: it also answers by the paper's mechanism, whose claim is wrong.
     """
-    kinds = tuple(key for key, kind in RELEASE_KINDS.items() if kind.private or printed)
+    kinds = [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]
     policy = Policy(
         name=name,
         cap=MOST,
         learners=(LearnerPolicy(name="learner", key=learner.public.hex(), cap=MOST),),
-        limits=Limits(release_kinds=kinds),
+        limits=Limits(kinds={COUNTS.name: {"release_kinds": kinds}}),
         simulation=simulation,
     )
     key = SigningKey.generate()

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.plausibility import FALSE_ALARM, GROWTH, MOST_RECORDS
-from learner_node.reading import Reader
-from protocol.errors import RemoteProtocolError
+from learner_node.reading import Precision, Reader
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Turn
+from protocol.messages import Card
 from protocol.noise import DiscreteLaplace
-from protocol.queries import counts
-from protocol.queries.counts import CountsBody, read_release
+from protocol.queries import QUERY_KINDS, counts
+from protocol.queries.counts import CountsBody, CountsLimits, read_release
+from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
@@ -113,4 +115,69 @@ def _beyond(answer: CountsAnswer, round_size: int | None, found: float, where: s
     return f"its answer counts {records:.3g} records in {where}, {declared}"
 
 
-COUNTS = Reader(counts.COUNTS, read, add, complaint_about)
+def rehearse(
+    body: CountsBody, turn: Turn, records: Records, truth: NDArray[np.bool_], sites: int, rng: np.random.Generator
+) -> CountsAnswer:
+    """What curators would answer; the records are invented, so the noise needs no secure source.
+
+    Raises:
+        ConfigurationError: a release that is not private as claimed, or not about two classes.
+    """
+    planned = turn.planned
+    kind = RELEASE_KINDS[planned.release]
+    if kind.of_errors is None:
+        raise ConfigurationError(
+            f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
+        )
+    wrong = np.zeros(len(truth), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records) != truth
+    sizes = tuple(partition.cell_count(records.schema) for partition in body.partitions)
+    blocks = []
+    for partition, size in zip(body.partitions, sizes, strict=True):
+        cells = partition.cells(records)
+        errors = np.bincount(cells[wrong], minlength=size).astype(np.int64)
+        blocks.append(kind.of_errors(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
+    exact = np.concatenate(blocks)
+    noise = planned.law.simulate(rng, (sites, *exact.shape)).sum(axis=0)
+    return CountsAnswer((exact + noise).astype(np.float64), sizes, planned.release, planned.scale.fraction, sites)
+
+
+def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
+    """See `Precision`."""
+    planned, cells = turn.planned, cells_of(body, schema)
+    variance = planned.law.variance(sites)
+    records = target_size * len(body.partitions) / cells
+    share_error = None
+    if planned.release == "error_correct":
+        # The share is n1 / (n1 + n0); at 1/2 its noise is that of (n1 - n0) / 2.
+        share_error = float(min(0.5, np.sqrt(variance / 2 + records / 4) / records))
+    return Precision(cells, planned.scale.fraction, float(np.sqrt(variance)), records, share_error)
+
+
+def cells_of(body: CountsBody, schema: Schema) -> int:
+    """Cells of a question, all partitions together."""
+    return sum(partition.cell_count(schema) for partition in body.partitions)
+
+
+def limits_of(card: Card) -> CountsLimits:
+    """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any."""
+    try:
+        limits: CountsLimits = QUERY_KINDS.limits(card.limits, counts.COUNTS.name)
+    except RemoteProtocolError:
+        return CountsLimits()
+    return limits
+
+
+def tightest(limits: Sequence[CountsLimits]) -> CountsLimits:
+    """What all of them allow."""
+    first, *others = (item.release_kinds for item in limits)
+    return CountsLimits(
+        release_kinds=tuple(kind for kind in first if all(kind in kinds for kinds in others)),
+        cells=min(item.cells for item in limits),
+        partitions=min(item.partitions for item in limits),
+        parameters=min(item.parameters for item in limits),
+    )
+
+
+COUNTS = Reader(
+    kind=counts.COUNTS, read=read, pool=add, complaint=complaint_about, rehearse=rehearse, precision=precision
+)

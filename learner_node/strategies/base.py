@@ -14,8 +14,7 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody
-from protocol.queries.limits import Limits
+from protocol.queries.counts import CountsBody, CountsLimits
 from protocol.rationals import Rational
 from protocol.records import Records
 
@@ -54,7 +53,7 @@ class Problem:
     target_size: int
     most_records_per_unit: int
     seed: int
-    limits: Limits = field(default_factory=Limits)
+    limits: CountsLimits = field(default_factory=CountsLimits)
     train: Trainer = train_alone
 
     def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:

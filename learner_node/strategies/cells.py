@@ -27,8 +27,8 @@ from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import Records
 
 KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
@@ -101,9 +101,9 @@ class CellsStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """One query, or two; exactly epsilon in all."""
-        return Plan(
-            queries=tuple(
-                PlannedQuery(kind="counts", release=release, partitions=1, scale=problem.scale(1, share))
+        return Plan.of(
+            (
+                PlannedCounts(release=release, partitions=1, scale=problem.scale(1, share))
                 for release, share in self._questions()
             )
         )

@@ -13,8 +13,8 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import Records
 
 _PAIR = 2
@@ -44,8 +44,8 @@ class CellsClassesStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """One query."""
-        planned = PlannedQuery(kind="counts", release="class_counts", partitions=1, scale=problem.scale(1))
-        return Plan(queries=(planned,))
+        planned = PlannedCounts(release="class_counts", partitions=1, scale=problem.scale(1))
+        return Plan.of((planned,))
 
     def run(self, problem: Problem) -> Asking:
         """Nearest of k centres, and label models that are fitted to the pooled counts."""

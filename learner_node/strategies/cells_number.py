@@ -21,8 +21,8 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from protocol.schema import Schema
@@ -77,10 +77,9 @@ class CellsNumberStrategy:
         asked = len(self._hypotheses)
         shares = [(self._question, (1 - self._share) / asked)] * asked
         shares += [("squared_error", self._share)] if self._share else []
-        return Plan(
-            queries=tuple(
-                PlannedQuery(
-                    kind="counts",
+        return Plan.of(
+            (
+                PlannedCounts(
                     release=release,
                     partitions=1,
                     scale=replace(problem, epsilon=problem.epsilon * share).scale(STEPS),

@@ -26,8 +26,9 @@ from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
 from protocol.partitions import FeatureBins
-from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import MOST_QUERIES, Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.rationals import Rational
 from protocol.records import Records
 
 SHRINKAGE = 0.1
@@ -143,25 +144,25 @@ class PaperStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
-        d = len(problem.source.schema.attributes)
-        queries = self._options.rounds + self._options.reweight
-        scale = problem.scale(d * queries)
+        d, scale = len(problem.source.schema.attributes), self._scale(problem)
         if self._options.printed:
-            kinds = ["paper_ratio"] * queries
+            kinds = ["paper_ratio"] * (self._options.rounds + self._options.reweight)
         elif self._options.reweight:
             kinds = ["mass"] + ["signed_error"] * self._options.rounds
         else:
             kinds = ["error_correct"] * self._options.rounds
-        return Plan(
-            queries=tuple(PlannedQuery(kind="counts", release=kind, partitions=d, scale=scale) for kind in kinds)
-        )
+        return Plan.of(PlannedCounts(release=kind, partitions=d, scale=scale) for kind in kinds)
+
+    def _scale(self, problem: Problem) -> Rational:
+        queries = self._options.rounds + self._options.reweight
+        return problem.scale(len(problem.source.schema.attributes) * queries)
 
     def run(self, problem: Problem) -> Asking:
         """The masses of the bins (if asked), then the errors of one hypothesis after the other.
 
         After each, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
         """
-        scale = self.plan(problem).queries[0].scale.fraction
+        scale = self._scale(problem).fraction
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
         self._check_network(problem, features)

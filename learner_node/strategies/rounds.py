@@ -20,8 +20,8 @@ from learner_node.strategies.options import Share, exact_shares, whole
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
-from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import MOST_QUERIES, Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 
 MOST_BINS = 40
 """Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
@@ -89,11 +89,9 @@ class RoundsStrategy(ABC):
 
     def plan(self, problem: Problem) -> Plan:
         """Round r asks m_r partitions at scale c m_r / (share_r epsilon): in all exactly epsilon."""
-        return Plan(
-            queries=tuple(
-                PlannedQuery(
-                    kind="counts", release="error_correct", partitions=count, scale=problem.scale(count, share)
-                )
+        return Plan.of(
+            (
+                PlannedCounts(release="error_correct", partitions=count, scale=problem.scale(count, share))
                 for count, share in zip(self.partition_counts(problem), self._shares, strict=True)
             )
         )

@@ -13,10 +13,10 @@ import msgspec
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
-from protocol.noise import DiscreteLaplace
-from protocol.partitions import Partition, ScoreBins
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.noise import DiscreteLaplace
+from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode

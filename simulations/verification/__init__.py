@@ -10,6 +10,8 @@
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds
+from protocol.queries import QUERY_KINDS
 from simulations.run_index import (
     INDEX,
     LEDGERS,
@@ -60,12 +62,13 @@ __all__ = [
 SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
 
 
-def verify_run(folder: Path, pins: Pins | None = None) -> RunProof:
+def verify_run(folder: Path, pins: Pins | None = None, *, kinds: Kinds = QUERY_KINDS) -> RunProof:
     """Check everything in a run's folder that can be checked without records.
 
     Args:
         folder: of the run.
         pins: public keys known from elsewhere; None takes the run's own, and says so.
+        kinds: the query kinds that can be read; what others cost and release stays unproven.
 
     Raises:
         ConfigurationError: the folder holds no run, or one of ExPriL 0.1.
@@ -91,7 +94,7 @@ def verify_run(folder: Path, pins: Pins | None = None) -> RunProof:
     changed, others = misplaced(folder, index)
     proof.complaints += wrong + unlisted(index) + changed
     keys = index.keys()
-    exchanges = [read_exchange(folder, keys, entry) for entry in index.transcripts]
+    exchanges = [read_exchange(folder, keys, entry, kinds) for entry in index.transcripts]
     proof.transcripts += [exchange.verdict for exchange in exchanges]
     proof.complaints += told_twice(exchanges)
     in_order = {}

@@ -18,7 +18,7 @@ from curator_node.policy import Policy, read_policy
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import NOBODY
-from protocol.queries import plan_cost
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
 from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
 from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
@@ -132,8 +132,10 @@ def _planned(exchange: Exchange) -> Fraction:
     proof = exchange.verdict.proof
     if proof is None or proof.plan is None or proof.card is None:
         return ZERO
+    if proof.not_installed:
+        return proof.epsilon_claimed
     try:
-        return plan_cost(proof.plan, proof.card.most_records_per_unit)
+        return proof.kinds.plan_cost(proof.plan, proof.card.most_records_per_unit)
     except RemoteProtocolError:
         return ZERO
 
@@ -211,4 +213,4 @@ def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, Policy]
     signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
     if report.seeded_noise:
         return signed == {entry.curator for entry in index.transcripts}
-    return all(name in policies and not policies[name].private for name in signed)
+    return all(name in policies and not QUERY_KINDS.private(policies[name].limits) for name in signed)

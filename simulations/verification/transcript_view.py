@@ -3,11 +3,11 @@
 Nothing is verified here; `verification` does that. What a curator or learner wrote is made printable.
 """
 
-import struct
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from protocol.codec import decode
 from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
@@ -24,12 +24,16 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.schema import Schema
 from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
+from simulations.verification import counts_view
 
 View = dict[str, Any]
+
+SHOWN: dict[str, ModuleType] = {"counts": counts_view}
+"""How the parts of each query kind are shown."""
 
 
 def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat: int = 0) -> Path:
@@ -94,7 +98,7 @@ class _Told:
         self._values = values
         self._most = 0
         self._schema: Schema | None = None
-        self._plan: tuple[PlannedQuery, ...] = ()
+        self._plan: Plan | None = None
 
     def details(self, message: Message) -> View:
         """What a message says beyond its header."""
@@ -103,7 +107,7 @@ class _Told:
                 self._most, self._schema = message.most_records_per_unit, message.schema
                 return _card(message)
             case StudyProposal():
-                self._plan = message.plan.queries
+                self._plan = message.plan
                 return self._proposal(message)
             case StudyAccepted():
                 return {"cost": message.cost, "reserved_until": _time(message.reserved_until)} | _receipt(
@@ -120,56 +124,51 @@ class _Told:
         return {}
 
     def _proposal(self, message: StudyProposal) -> View:
-        queries = [self._planned(number, planned) for number, planned in enumerate(message.plan.queries, start=1)]
-        total = sum((Fraction(query["cost"]) for query in queries if query["cost"]), Fraction(0))
+        queries = [self._planned(number) for number in range(1, len(message.plan.queries) + 1)]
+        total = sum((Fraction(query["cost"]) for query in queries if query.get("cost")), Fraction(0))
         told: View = {"purpose": printable(message.purpose, 1000), "plan": queries, "plan_cost": str(total)}
         if message.newest_receipt:
             told["newest_receipt"] = digest(message.newest_receipt).hex()
         return told
 
-    def _planned(self, number: int, planned: PlannedQuery) -> View:
-        scale = planned.scale.fraction
-        cost = Fraction(self._most * planned.partitions * planned.steps) / scale if self._most else None
-        formula = f"c m S / scale = {self._most or 'c'} * {planned.partitions} * {planned.steps} / ({scale})"
-        return {
-            "query": number,
-            "kind": printable(planned.kind),
-            "release": printable(planned.release),
-            "c": self._most or None,
-            "m": planned.partitions,
-            "S": planned.steps,
-            "scale": str(scale),
-            "cost": None if cost is None else str(cost),
-            "formula": formula if cost is None else f"{formula} = {cost}",
-        }
+    def _planned(self, number: int) -> View:
+        """A planned query, from 1 on; of a kind that is not installed, what everybody can read of it."""
+        plan = cast(Plan, self._plan)
+        head, query = plan.heads[number - 1], bytes(plan.queries[number - 1])
+        told: View = {"query": number, "kind": printable(head.kind), "turns": head.turns}
+        shown = SHOWN.get(head.kind)
+        if shown is None:
+            return told | {"formula": "not told: query kind not installed"}
+        try:
+            told |= shown.planned(decode(query, QUERY_KINDS[head.kind].planned), self._most)
+        except RemoteProtocolError:
+            told["formula"] = f"not told: {len(query)} bytes that cannot be read"
+        return told
 
     def _question(self, message: Query) -> View:
-        planned = self._plan[message.sequence - 1] if 1 <= message.sequence <= len(self._plan) else None
-        told: View = {} if planned is None else {"planned": self._planned(message.sequence, planned)}
+        told: View = {}
+        if self._plan is not None and 1 <= message.sequence <= len(self._plan.places):
+            told["planned"] = self._planned(self._plan.places[message.sequence - 1][0] + 1)
+        shown = SHOWN.get(message.kind)
         try:
-            body = decode(message.body, CountsBody)
+            return told | (shown.question(message.body, self._schema) if shown else {"body": _size(message.body)})
         except RemoteProtocolError:
-            return told | {"body": f"{len(message.body)} bytes that cannot be read"}
-        names = [type(partition).__name__ for partition in body.partitions]
-        told["partitions"] = {name: names.count(name) for name in dict.fromkeys(names)}
-        told["hypothesis"] = None if body.hypothesis is None else type(body.hypothesis).__name__
-        if self._schema is not None:
-            try:
-                told["cells"] = sum(partition.cell_count(self._schema) for partition in body.partitions)
-            except (ExprilError, LookupError, ValueError, ArithmeticError):
-                told["cells"] = None
-        return told
+            return told | {"body": f"{_size(message.body)} that cannot be read"}
 
     def _released(self, message: Release) -> View:
+        shown = SHOWN.get(message.kind)
+        if shown is None:
+            return {"release": _size(message.body), "release_digest": digest(message.body).hex()}
         try:
-            body = decode(message.body, CountsRelease)
+            numbers = shown.released(message.body)
         except RemoteProtocolError:
-            return {"release": f"{len(message.body)} bytes that cannot be read"}
-        data, letter = (body.counts, "q") if body.counts else (body.ratios, "d")
-        told: View = {"numbers": len(data) // 8, "release_digest": digest(message.body).hex()}
-        if self._values:
-            told["values"] = [str(one[0]) for one in struct.iter_unpack(f"<{letter}", data[: len(data) // 8 * 8])]
-        return told
+            return {"release": f"{_size(message.body)} that cannot be read"}
+        told: View = {"numbers": len(numbers), "release_digest": digest(message.body).hex()}
+        return told | ({"values": numbers} if self._values else {})
+
+
+def _size(data: bytes) -> str:
+    return f"{len(data)} bytes"
 
 
 def _header(envelope: Envelope, message: Message, data: bytes) -> View:
@@ -260,7 +259,8 @@ def as_lines(view: View) -> list[str]:
         )
         lines += [f"     {name}: {_text(value)}" for name, value in told.items() if name not in _QUIET and _said(value)]
         for query in told.get("plan", [told["planned"]] if "planned" in told else []):
-            lines.append(f"     query {query['query']}: {query['kind']} of {query['release']}, cost {query['formula']}")
+            of = f" of {query['release']}" if "release" in query else ""
+            lines.append(f"     query {query['query']}: {query['kind']}{of}, cost {query['formula']}")
         lines += [f"     receipt, {name}: {value}" for name, value in told.get("receipt", {}).items() if _said(value)]
         if told["type"] == "refusal":
             lines.append(f"     {'final' if told['final'] else 'may pass: the same request may still be answered'}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
+from protocol.kinds import Kinds
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
@@ -41,13 +42,16 @@ class Exchange:
     answers: dict[bytes, Answer] = field(default_factory=dict)
 
 
-def read_exchange(folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry) -> Exchange:
+def read_exchange(
+    folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: Kinds
+) -> Exchange:
     """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list.
 
     Args:
         folder: of the run.
         keys: of its participants.
         entry: which.
+        kinds: the query kinds that can be read.
     """
     learner = keys.get(("learner", entry.learner, entry.repeat))
     curator = keys.get(("curator", entry.curator, entry.repeat))
@@ -61,7 +65,7 @@ def read_exchange(folder: Path, keys: Mapping[tuple[Role, str, int], bytes], ent
     except ConfigurationError as error:
         return Exchange(_not_proven(entry, str(error)), learner, curator)
     try:
-        proof = replay(transcript.envelopes, curator, learner, label=entry.label)
+        proof = replay(transcript.envelopes, curator, learner, label=entry.label, kinds=kinds)
     except ExprilError as error:
         return Exchange(_not_proven(entry, printable(str(error), 400)), learner, curator)
     verdict = TranscriptVerdict(entry, PROVEN, proof=proof)

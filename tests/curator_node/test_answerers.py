@@ -28,11 +28,10 @@ from oracles import AT_A_POINT, oracle_bin
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
-from protocol.plans import PlannedQuery
-from protocol.queries import query_cost
-from protocol.queries.counts import CountsBody, CountsRelease, read_body
-from protocol.queries.limits import Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.records import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
@@ -113,7 +112,7 @@ def queries(draw):
     wants = RELEASE_KINDS[release].wants_hypothesis
     given_ = draw(st.booleans()) if wants is None else wants
     body = CountsBody(partitions=workload, hypothesis=draw(hypotheses) if given_ else None)
-    planned = PlannedQuery(kind="counts", release=release, partitions=len(workload), scale=SCALE)
+    planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE)
     return read_body(encode(body), planned, SCHEMA, Limits()), planned
 
 
@@ -155,7 +154,7 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
     assert [l1, scale, stamp] == same
     assert l1 == most * len(body.partitions)
     assert (scale, stamp) == (SCALE.fraction, STAMP)
-    assert query_cost(planned, most) == Fraction(l1) / scale
+    assert QUERY_KINDS.cost(planned, most) == Fraction(l1) / scale
     assert moved <= l1
     assert release.counts == present.astype("<i8").tobytes()
     assert release.ratios == b""
@@ -178,7 +177,7 @@ def test_the_bound_is_reached():
     """c m is not merely an upper bound: the property above would not notice a mechanism that ignores records."""
     bins = FeatureBins(attribute="age", edges=(30.0,))
     body = CountsBody(partitions=(bins, bins), hypothesis=None)
-    planned = PlannedQuery(kind="counts", release="mass", partitions=2, scale=SCALE)
+    planned = PlannedCounts(release="mass", partitions=2, scale=SCALE)
     (without, l1, *_), _ = answered(held(ROWS, 3), body, planned)
     (present, *_), _ = answered(held([*ROWS, *[("new", 1.0, 1.0, "f", "no")] * 5], 3), body, planned)
     assert np.abs(present - without).sum() == l1 == 6
@@ -329,7 +328,7 @@ ODD = {
 @example(
     query=(
         CountsBody(partitions=(FeatureBins(attribute="age", edges=()),), hypothesis=None),
-        PlannedQuery(kind="counts", release="paper_ratio", partitions=1, scale=SCALE),
+        PlannedCounts(release="paper_ratio", partitions=1, scale=SCALE),
     )
 )
 def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query):

@@ -28,9 +28,8 @@ from protocol.envelopes import digest, open_envelope
 from protocol.hypotheses import Constant
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
-from protocol.plans import PlannedQuery
-from protocol.queries import QUERY_KINDS, query_cost
-from protocol.queries.counts import CountsBody
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -286,9 +285,7 @@ def worst_case(release, patch, *, c=3, plans=(("ann", 2), ("bob", 1), ("bob", 1)
         worst=True,
     )
     steps = 10 if RELEASE_KINDS[release].of_steps else 1
-    planned = PlannedQuery(
-        kind="counts", release=release, partitions=2, scale=Rational.of(Fraction(6 * c * steps)), steps=steps
-    )
+    planned = PlannedCounts(release=release, partitions=2, scale=Rational.of(Fraction(6 * c * steps)), steps=steps)
     hypothesis = Constant(predicted=1) if RELEASE_KINDS[release].wants_hypothesis else None
     body = encode(CountsBody((FeatureBins("x", (0.5,)), FeatureBins("x", ())), hypothesis))
     watch(patch, pair)
@@ -371,7 +368,7 @@ def put_back(*, mark):
     Returns (served, study, the request, the answer); with `mark` the curator's mark was put back, too.
     """
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
-    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(2, 1))
+    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
     body = encode(CountsBody((FeatureBins("x", (-1.0, 0.5, 1.0)),), None))
     learners = (("ann", 1), ("bob", 1))
     served = Served(frame_of([(0.0, "no", "p")], steward), steward, _Fair(1), rules(cap=1, learners=learners))
@@ -423,7 +420,7 @@ def test_one_learner_alone_is_told_of_the_others_answers():
     Bob goes on only if an answer pleases him. What Ann is refused, at no charge of hers, then depends on that answer.
     """
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
-    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(2, 1))
+    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(2, 1))
     body = encode(CountsBody((FeatureBins("x", ()),), None))
     told = set()
     for seed in range(20):

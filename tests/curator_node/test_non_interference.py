@@ -33,11 +33,11 @@ from generators import (
 )
 from protocol.envelopes import open_envelope
 from protocol.hypotheses import HYPOTHESIS_KINDS
+from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.partitions import PARTITION_KINDS
-from protocol.plans import PlannedQuery
 from protocol.queries import QUERY_KINDS
-from protocol.queries.limits import Limits
+from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -162,7 +162,7 @@ def act(served, asked, operation):
         served.asker(where).propose([asked[number % len(asked)] for number in how])
     elif what == "greedy":
         planned, body = asked[0]
-        costly = PlannedQuery(
+        costly = PlannedCounts(
             kind=planned.kind,
             release=planned.release,
             partitions=planned.partitions,
@@ -379,7 +379,7 @@ def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
     frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
     served = Served(frame, steward, Script(), rules())
     for kind in QUERY_KINDS:
-        planned = PlannedQuery(kind=kind, release=release, partitions=1, scale=Rational(30, 1))
+        planned = PlannedCounts(kind=kind, release=release, partitions=1, scale=Rational(30, 1))
         refusal = served.asker("ann").propose([(planned, b"")])
         assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
     assert served.noise.asked == []
@@ -419,7 +419,7 @@ def test_what_lets_a_record_out_is_noticed(how, monkeypatch):
     monkeypatch.setitem(ANSWERERS, "counts", leaking(how))
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
-    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(4, 1))
+    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
     asked = [(planned, whole_body())]
     script = [("propose", "ann", [0]), ("ask", 0, "")]
     runs = [witnessed(script, asked, frame_of(r, steward), steward) for r in (rows, rows[:2])]
@@ -432,7 +432,7 @@ def test_the_scripts_reach_every_kind_of_refusal_that_they_can():
     codes = set()
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"), round_size=10)
     frame = frame_of([{"x": 1.0, "y": "no", "unit": "p"}] * 3, steward)
-    planned = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(4, 1))
+    planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
     script = [
         ("propose", "ann", [0, 0]),
         *[("hostile", 0, how) for how in ("cut", "empty", "kind", "answers")],

@@ -85,7 +85,7 @@ def test_every_registered_kind_is_served_here():
 @KINDS
 def test_a_release_has_a_number_for_each_cell(kind):
     partition, _ = GOOD[kind]
-    learner = opened(open_curator(), plan=Plan((planned(1, release="mass"),)))
+    learner = opened(open_curator(), plan=Plan.of((planned(1, release="mass"),)))
     reply = learner.query(body(partition))
     assert isinstance(reply, Release)
     assert len(numbers(reply)) == partition.cell_count(SCHEMA)
@@ -94,7 +94,7 @@ def test_a_release_has_a_number_for_each_cell(kind):
 @KINDS
 def test_without_noise_the_release_counts_every_record_once(kind):
     partition, expected = GOOD[kind]
-    learner = opened(exact_curator(), plan=Plan((planned(1, release="mass"),)))
+    learner = opened(exact_curator(), plan=Plan.of((planned(1, release="mass"),)))
     counts = numbers(learner.query(body(partition)))
     assert sum(counts) == len(ROWS)
     assert expected in (None, counts)
@@ -103,7 +103,7 @@ def test_without_noise_the_release_counts_every_record_once(kind):
 @KINDS
 def test_a_malformed_partition_is_refused_by_name_and_costs_nothing(kind):
     partition, field = BAD[kind]
-    learner = opened(open_curator(), plan=Plan((planned(1, release="mass"),)))
+    learner = opened(open_curator(), plan=Plan.of((planned(1, release="mass"),)))
     reply = learner.query(body(partition))
     assert isinstance(reply, Refusal)
     assert (reply.code, reply.field) == (RefusalCode.BAD_QUERY, f"body.partitions[0].{field}")
@@ -123,7 +123,7 @@ def test_a_partition_is_encoded_once_for_all_hypotheses_and_studies(kind, monkey
     partition, _ = GOOD[kind]
     curator = open_curator()
     for learner_name in ("ann", "bob"):
-        plan = Plan((planned(30, release="signed_error"), planned(30, release="signed_error")))
+        plan = Plan.of((planned(30, release="signed_error"), planned(30, release="signed_error")))
         learner = opened(curator, learner_name, plan=plan)
         for hypothesis in (Constant(0), NETWORK):
             assert isinstance(learner.query(body(partition, hypothesis=hypothesis)), Release)

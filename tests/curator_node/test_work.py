@@ -20,6 +20,7 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import (
     FeatureBins,
     NearestCentre,
@@ -28,10 +29,8 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.plans import PlannedQuery
-from protocol.queries import query_kind
-from protocol.queries.counts import CountsBody, CountsRelease, read_body, release_bytes, work
-from protocol.queries.limits import ASSUMED_ROUND_SIZE, Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body, release_bytes, work
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.refusals import RefusalCode
@@ -46,9 +45,7 @@ BINS = FeatureBins("x", (0.5,))
 
 
 def planned(release="mass", partitions=1, scale="30", steps=1):
-    return PlannedQuery(
-        kind="counts", release=release, partitions=partitions, scale=Rational.of(Fraction(scale)), steps=steps
-    )
+    return PlannedCounts(release=release, partitions=partitions, scale=Rational.of(Fraction(scale)), steps=steps)
 
 
 def schema_for(release):
@@ -154,7 +151,7 @@ def test_the_bytes_of_a_release_are_known_before_anything_is_charged(release, ce
     parts = (bytes(length), b"") if RELEASE_KINDS[release].counted else (b"", bytes(length))
     sent = len(encode(CountsRelease(*parts)))
     assert sent <= release_bytes(body, planned(release), schema) <= sent + 4
-    assert query_kind("counts").release_bytes is release_bytes
+    assert QUERY_KINDS.kind("counts").release_bytes is release_bytes
 
 
 def test_an_answer_has_at_most_the_stated_bytes():

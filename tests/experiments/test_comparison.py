@@ -39,7 +39,8 @@ from expril.command import app
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
 from protocol.errors import ConfigurationError
-from protocol.plans import Plan, PlannedQuery
+from protocol.plans import Plan
+from protocol.queries.counts import PlannedCounts
 from protocol.records import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
@@ -232,10 +233,9 @@ class ThriftyStrategy(CellsStrategy):
     """Spends half of what it is given."""
 
     def plan(self, problem):
-        return Plan(
-            queries=(
-                PlannedQuery(
-                    kind="counts",
+        return Plan.of(
+            (
+                PlannedCounts(
                     release="error_correct",
                     partitions=1,
                     scale=replace(problem, epsilon=problem.epsilon / 2).scale(1),

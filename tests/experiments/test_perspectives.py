@@ -17,9 +17,9 @@ from learner_node.strategies.options import exact_shares
 from learner_node.strategies.refined import gradient_directions
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
+from protocol.limits import Limits
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
-from protocol.queries import plan_cost
-from protocol.queries.limits import Limits
+from protocol.queries import QUERY_KINDS
 from protocol.records import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
@@ -100,7 +100,7 @@ def test_each_round_costs_its_share(strategy):
     plan = learned.study.plan
     costs = [query.partitions / query.scale.fraction for query in plan.queries]
     assert costs == [Fraction(7, 50), Fraction(28, 50)]
-    assert plan_cost(plan, 1) == learned.study.spent("site-0") == Fraction(7, 10)
+    assert QUERY_KINDS.plan_cost(plan, 1) == learned.study.spent("site-0") == Fraction(7, 10)
 
 
 # --- what each asks

@@ -22,10 +22,10 @@ from learner_node.study import NoCuratorError
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
 from protocol.noise import DiscreteLaplace
 from protocol.queries.counts import CountsRelease
-from protocol.queries.limits import Limits
 from protocol.records import encode_frame
 from protocol.schema import NumericAttribute, Schema
 

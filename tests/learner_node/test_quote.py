@@ -30,15 +30,15 @@ def test_costs_and_scales_are_exact_and_the_rule_is_among_the_numbers_of_cells(r
     for epsilon in (Fraction(1), Fraction(1, 3)):
         of_one = [row for row in rows if row.epsilon == epsilon]
         rule = cell_count_rule(60, 400, float(epsilon), 2)
-        assert all(row.cost == epsilon and row.scale == 1 / epsilon for row in of_one)
-        assert [row.cells for row in of_one if row.usual] == [rule]
-        assert [row.cells for row in of_one] == sorted({rule // 2, rule, 2 * rule})
+        assert all(row.cost == epsilon and row.precision.scale == 1 / epsilon for row in of_one)
+        assert [row.precision.cells for row in of_one if row.usual] == [rule]
+        assert [row.precision.cells for row in of_one] == sorted({rule // 2, rule, 2 * rule})
         assert sum(row.suggested for row in of_one) == 1
 
 
 def test_a_contribution_bound_scales_the_noise():
     row = quote(records(), epsilons=[Fraction(1)], options={"cells": 6}, most_records_per_unit=4, problems=3)[0]
-    assert (row.cost, row.scale) == (Fraction(1), Fraction(4))
+    assert (row.cost, row.precision.scale) == (Fraction(1), Fraction(4))
 
 
 @pytest.mark.parametrize("changed", [{"sites": MOST_SITES + 1}, {"target_size": MOST_TARGET_SIZE + 1}])
@@ -51,14 +51,14 @@ def test_errors_are_those_of_the_noise_and_the_sample(rows):
     row = next(row for row in rows if row.epsilon == Fraction(1, 3) and row.usual)
     decay = np.exp(-1 / 3)
     variance = 2 * 2 * decay / (1 - decay) ** 2
-    assert row.count_error == pytest.approx(variance**0.5)
-    assert row.records_per_cell == pytest.approx(400 / row.cells)
+    assert row.precision.count_error == pytest.approx(variance**0.5)
+    assert row.precision.records_per_cell == pytest.approx(400 / row.precision.cells)
     simulated = np.random.default_rng(0)
-    mass, draws = round(row.records_per_cell), 200_000
+    mass, draws = round(row.precision.records_per_cell), 200_000
     ones = simulated.binomial(mass, 0.5, draws)
     noise = simulated.normal(0, variance**0.5, (2, draws))
     share = 0.5 + ((ones + noise[0]) - (mass - ones + noise[1])) / (2 * mass)
-    assert row.share_error == pytest.approx(min(0.5, share.std()), rel=0.02)
+    assert row.precision.share_error == pytest.approx(min(0.5, share.std()), rel=0.02)
 
 
 def test_accuracies_are_shares_and_no_model_beats_perfect_knowledge(rows):
@@ -79,7 +79,7 @@ def test_equal_seeds_give_equal_quotes_and_more_noise_a_worse_one():
     assert again == one
     assert other.accuracies != one.accuracies
     assert tiny.simulated.mean < one.simulated.mean
-    assert tiny.share_error == 0.5
+    assert tiny.precision.share_error == 0.5
 
 
 def test_any_strategy_can_be_quoted():
@@ -88,7 +88,7 @@ def test_any_strategy_can_be_quoted():
     )[0]
     assert row.queries == 2
     assert row.cost == 1
-    assert row.share_error is None
+    assert row.precision.share_error is None
     assert row.suggested
 
 

@@ -15,8 +15,8 @@ from learner_node.strategies.base import Conversation
 from learner_node.study import NoCuratorError
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
-from protocol.queries import plan_cost
-from protocol.queries.limits import Limits
+from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
 from protocol.records import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 
@@ -66,7 +66,7 @@ def test_every_registered_strategy_is_tested_here():
 @pytest.mark.parametrize(("name", "options"), SETTINGS)
 def test_a_plan_costs_exactly_epsilon(name, options, most, epsilon):
     plan = make_strategy(name, options).plan(problem(epsilon=epsilon, most_records_per_unit=most))
-    assert plan_cost(plan, most) == epsilon
+    assert QUERY_KINDS.plan_cost(plan, most) == epsilon
 
 
 @pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])

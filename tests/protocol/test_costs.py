@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from generators import plans
 from protocol.errors import RemoteProtocolError
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import plan_cost, query_cost
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 
 
 def planned(scale="30", partitions=1, kind="counts", release="mass"):
-    return PlannedQuery(kind=kind, release=release, partitions=partitions, scale=Rational.of(Fraction(scale)))
+    return PlannedCounts(kind=kind, release=release, partitions=partitions, scale=Rational.of(Fraction(scale)))
 
 
 def code(call, *args):
@@ -39,37 +40,37 @@ def code(call, *args):
     ],
 )
 def test_a_query_costs_contributions_times_partitions_over_scale(query, most, cost):
-    assert query_cost(query, most) == cost
-    assert plan_cost(Plan((query,)), most) == cost
+    assert QUERY_KINDS.cost(query, most) == cost
+    assert QUERY_KINDS.plan_cost(Plan.of((query,)), most) == cost
 
 
 @pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "paper_ratio"])
 def test_every_release_kind_costs_the_same(release):
-    assert query_cost(planned(partitions=4, release=release), 2) == Fraction(8, 30)
+    assert QUERY_KINDS.cost(planned(partitions=4, release=release), 2) == Fraction(8, 30)
 
 
 @pytest.mark.parametrize("release", ["label_total", "squared_error"])
 def test_steps_multiply_the_cost(release):
     query = msgspec.structs.replace(planned(scale="1000", partitions=3, release=release), steps=500)
-    assert query_cost(query, 2) == Fraction(2 * 3 * 500, 1000)
+    assert QUERY_KINDS.cost(query, 2) == Fraction(2 * 3 * 500, 1000)
 
 
 @pytest.mark.parametrize("release", ["mass", "signed_error", "error_correct", "paper_ratio", "class_counts"])
 def test_steps_are_for_numeric_labels(release):
     query = msgspec.structs.replace(planned(release=release), steps=2)
-    assert code(query_cost, query, 1) == RefusalCode.BAD_PLAN
-    assert query_cost(msgspec.structs.replace(query, steps=1), 1) == Fraction(1, 30)
+    assert code(QUERY_KINDS.cost, query, 1) == RefusalCode.BAD_PLAN
+    assert QUERY_KINDS.cost(msgspec.structs.replace(query, steps=1), 1) == Fraction(1, 30)
 
 
 def test_thirty_queries_of_a_thirtieth_cost_exactly_one():
-    assert plan_cost(Plan((planned(),) * 30), 1) == 1
-    assert plan_cost(Plan((planned(),) * 31), 1) > 1
+    assert QUERY_KINDS.plan_cost(Plan.of((planned(),) * 30), 1) == 1
+    assert QUERY_KINDS.plan_cost(Plan.of((planned(),) * 31), 1) > 1
 
 
 def test_a_plan_costs_the_exact_sum():
-    plan = Plan((planned("3"), planned("7", 2), planned("11", 3)))
-    assert plan_cost(plan, 1) == Fraction(1, 3) + Fraction(2, 7) + Fraction(3, 11)
-    assert plan_cost(plan, 2) == 2 * plan_cost(plan, 1)
+    plan = Plan.of((planned("3"), planned("7", 2), planned("11", 3)))
+    assert QUERY_KINDS.plan_cost(plan, 1) == Fraction(1, 3) + Fraction(2, 7) + Fraction(3, 11)
+    assert QUERY_KINDS.plan_cost(plan, 2) == 2 * QUERY_KINDS.plan_cost(plan, 1)
 
 
 @given(plans(), st.integers(1, 5))
@@ -79,28 +80,30 @@ def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
     fits = all(max(part.numerator, part.denominator) < 2**32 for part in [*parts, sum(parts)])
     fits &= math.lcm(*(part.denominator for part in parts)) < 2**32
     if fits:
-        assert plan_cost(plan, most) == sum(parts)
+        assert QUERY_KINDS.plan_cost(plan, most) == sum(parts)
     else:
-        assert code(plan_cost, plan, most) == RefusalCode.BAD_PLAN
+        assert code(QUERY_KINDS.plan_cost, plan, most) == RefusalCode.BAD_PLAN
 
 
 @pytest.mark.parametrize("kind", ["", "count", "Counts", "samples"])
 def test_an_unknown_query_kind_is_refused(kind):
-    assert code(query_cost, planned(kind=kind), 1) == RefusalCode.UNKNOWN_KIND
-    assert code(plan_cost, Plan((planned(), planned(kind=kind))), 1) == RefusalCode.UNKNOWN_KIND
+    assert code(QUERY_KINDS.cost, planned(kind=kind), 1) == RefusalCode.UNKNOWN_KIND
+    assert code(QUERY_KINDS.plan_cost, Plan.of((planned(), planned(kind=kind))), 1) == RefusalCode.UNKNOWN_KIND
 
 
 @pytest.mark.parametrize("release", ["", "Mass", "counts", "exact"])
 def test_an_unknown_release_kind_is_a_bad_plan(release):
-    assert code(query_cost, planned(release=release), 1) == RefusalCode.BAD_PLAN
+    assert code(QUERY_KINDS.cost, planned(release=release), 1) == RefusalCode.BAD_PLAN
 
 
 def test_a_query_that_costs_more_than_32_bits_is_a_bad_plan():
-    assert query_cost(planned("1/4294967295"), 1) == 2**32 - 1
-    assert code(query_cost, planned("1/4294967295", 2), 1) == RefusalCode.BAD_PLAN
-    assert code(query_cost, planned("1/4294967295"), 2) == RefusalCode.BAD_PLAN
+    assert QUERY_KINDS.cost(planned("1/4294967295"), 1) == 2**32 - 1
+    assert code(QUERY_KINDS.cost, planned("1/4294967295", 2), 1) == RefusalCode.BAD_PLAN
+    assert code(QUERY_KINDS.cost, planned("1/4294967295"), 2) == RefusalCode.BAD_PLAN
 
 
 def test_a_sum_that_needs_more_than_32_bits_is_a_bad_plan():
-    assert code(plan_cost, Plan((planned("4294967291"), planned("4294967279"))), 1) == RefusalCode.BAD_PLAN
-    assert code(plan_cost, Plan((planned("1/2147483648"),) * 2), 1) == RefusalCode.BAD_PLAN
+    assert (
+        code(QUERY_KINDS.plan_cost, Plan.of((planned("4294967291"), planned("4294967279"))), 1) == RefusalCode.BAD_PLAN
+    )
+    assert code(QUERY_KINDS.plan_cost, Plan.of((planned("1/2147483648"),) * 2), 1) == RefusalCode.BAD_PLAN

@@ -30,6 +30,7 @@ from protocol.feature_map import (
     NumericFeature,
 )
 from protocol.hypotheses import UNIT_COST, Constant, Mlp
+from protocol.limits import Limits
 from protocol.partitions import (
     PARTITION_KINDS,
     FeatureBins,
@@ -42,9 +43,7 @@ from protocol.partitions import (
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.projection_bins import MOST_DIRECTIONS
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
-from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody, read_body
-from protocol.queries.limits import Limits
+from protocol.queries.counts import CountsBody, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.records import Records, encode_frame
 from protocol.refusals import RefusalCode
@@ -284,7 +283,7 @@ def test_a_constant_has_no_score():
     assert body_refusal(data) == (RefusalCode.MALFORMED, "body")
 
 
-PLANNED = PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(1, 1))
+PLANNED = PlannedCounts(release="mass", partitions=1, scale=Rational(1, 1))
 
 
 def body_refusal(data, limits=Limits()):  # noqa: B008 - frozen

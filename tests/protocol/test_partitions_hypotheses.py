@@ -16,12 +16,11 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
+from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.nearest_centre import NEAREST_COST, TILE_COST
-from protocol.plans import PlannedQuery
-from protocol.queries.counts import CountsBody, multiply_adds, read_body
-from protocol.queries.limits import Limits
+from protocol.queries.counts import CountsBody, PlannedCounts, multiply_adds, read_body
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -39,7 +38,7 @@ BINS = FeatureBins("x", (0.5,))
 
 
 def planned(release="mass", partitions=1):
-    return PlannedQuery(kind="counts", release=release, partitions=partitions, scale=Rational(1, 1))
+    return PlannedCounts(release=release, partitions=partitions, scale=Rational(1, 1))
 
 
 def refusal(call, *args):

@@ -20,12 +20,12 @@ from learner_node.study import plan_objection
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries import query_cost
-from protocol.queries.counts import CountsBody, CountsRelease, read_body
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, encode_frame
 from protocol.refusals import RefusalCode
@@ -74,7 +74,7 @@ def queries(draw):
         most_squared_error=draw(mosts) if release == "squared_error" else None,
     )
     steps = draw(steps_) if kind.of_steps else 1
-    planned = PlannedQuery(kind="counts", release=release, partitions=len(workload), scale=SCALE, steps=steps)
+    planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE, steps=steps)
     return schema, read_body(encode(body), planned, schema, Limits()), planned
 
 
@@ -122,7 +122,7 @@ def test_a_record_moves_each_partition_by_exactly_the_planned_steps(drawn):
     without, l1 = answered(held(rest, schema), body, planned)
     present, same = answered(held([new, *rest], schema), body, planned)
     assert l1 == same == planned.steps * planned.partitions
-    assert query_cost(planned, 1) == Fraction(l1) / SCALE.fraction
+    assert QUERY_KINDS.cost(planned, 1) == Fraction(l1) / SCALE.fraction
     columns = RELEASE_KINDS[planned.release].columns(schema)
     ends = np.cumsum([columns * p.cell_count(schema) for p in body.partitions])[:-1]
     for block in np.split(present - without, ends):
@@ -139,7 +139,7 @@ def test_a_unit_moves_the_numbers_by_no_more_than_is_charged(drawn, most, shuffl
     shuffle.shuffle(with_unit)
     without, l1 = answered(held(rest, schema, most=most), body, planned)
     present, _ = answered(held(with_unit, schema, most=most), body, planned)
-    assert query_cost(planned, most) == Fraction(l1) / SCALE.fraction
+    assert QUERY_KINDS.cost(planned, most) == Fraction(l1) / SCALE.fraction
     assert np.abs(present - without).sum() == min(len(own), most) * planned.steps * planned.partitions <= l1
 
 
@@ -229,7 +229,7 @@ def test_a_sum_of_many_records_does_not_overflow_or_round():
     assert 2**40 * MOST_STEPS < 2**63
     rows = [("p", 1.0, 1.0, "f", 6.0)] * 300
     bins = FeatureBins(attribute="age", edges=())
-    planned = PlannedQuery(kind="counts", release="label_total", partitions=1, scale=SCALE, steps=MOST_STEPS)
+    planned = PlannedCounts(release="label_total", partitions=1, scale=SCALE, steps=MOST_STEPS)
     exact, _ = answered(held(rows, SCHEMAS["number"]), CountsBody((bins,), None), planned)
     assert exact.tolist() == [300 * MOST_STEPS, 0, 0, 0]
 
@@ -257,7 +257,7 @@ def test_one_count_a_class_of_two_is_the_pair_of_the_constant():
     rows = [(*row[:4], row[4]) for row in ROWS]
     found = []
     for release, hypothesis in (("class_counts", None), ("error_correct", Constant(predicted=1))):
-        planned = PlannedQuery(kind="counts", release=release, partitions=1, scale=SCALE)
+        planned = PlannedCounts(release=release, partitions=1, scale=SCALE)
         found.append(answered(held(rows, SCHEMAS["two"]), CountsBody((bins,), hypothesis), planned)[0].tolist())
     assert found[0] == found[1]
 
@@ -272,7 +272,7 @@ def body_for(release, **changes):
 
 
 def planned_for(release, **changes):
-    return PlannedQuery(**({"kind": "counts", "release": release, "partitions": 1, "scale": SCALE} | changes))
+    return PlannedCounts(**({"kind": "counts", "release": release, "partitions": 1, "scale": SCALE} | changes))
 
 
 @pytest.mark.parametrize("release", RELEASE_KINDS)
@@ -332,7 +332,7 @@ def test_a_curator_refuses_a_misfit_plan_alike_whatever_its_records_and_reserves
     for records_ in (None, held([("p", 1.0, 1.0, "f", "no")], SCHEMAS["two"])):
         learner = Learner(open_curator(records=records_))
         learner.card()
-        refusal = learner.propose(Plan((planned_for("label_total", steps=3, scale=Rational.of(90)),)))
+        refusal = learner.propose(Plan.of((planned_for("label_total", steps=3, scale=Rational.of(90)),)))
         assert isinstance(refusal, Refusal)
         said.append((refusal.code, refusal.field, refusal.limit, refusal.remaining))
         assert not learner.curator._ledger.account.studies
@@ -344,7 +344,7 @@ def test_a_curator_refuses_a_misfit_plan_alike_whatever_its_records_and_reserves
 def test_the_learner_objects_before_it_asks():
     learner = Learner(open_curator())
     learner.card()
-    reason = plan_objection(Plan((planned_for("label_total", steps=3),)), learner.session.card)
+    reason = plan_objection(Plan.of((planned_for("label_total", steps=3),)), learner.session.card)
     assert reason == "label_total needs a numeric label; this one is 2 classes"
 
 
@@ -353,7 +353,7 @@ def test_a_numeric_answer_is_charged_and_read():
     rows = [("p", float(age), 1.0, "f", float(age % 8)) for age in range(1, 100)]
     curator = open_curator(records=held(rows, SCHEMAS["number"]))
     planned = planned_for("label_total", steps=10, scale=Rational.of(Fraction(100)))
-    learner = opened(curator, plan=Plan((planned,)))
+    learner = opened(curator, plan=Plan.of((planned,)))
     release = learner.query(encode(body_for("label_total")))
     assert isinstance(release, Release)
     assert learner.curator._ledger.account.total_spent == Fraction(1, 10)

@@ -21,6 +21,7 @@ from protocol.envelopes import (
 )
 from protocol.envelopes import Envelope as SignedEnvelope
 from protocol.errors import RemoteProtocolError
+from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     NO_STUDY,
@@ -39,9 +40,8 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody, CountsRelease
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import NumericAttribute, Schema
@@ -53,8 +53,8 @@ STUDY = b"study-0123456789"
 SCHEMA = Schema((NumericAttribute("x", 0.0, 1.0),), "y", ("0", "1"))
 PLAN = Plan(
     (
-        PlannedQuery(kind="counts", release="mass", partitions=1, scale=Rational(30, 1)),
-        PlannedQuery(kind="counts", release="mass", partitions=2, scale=Rational(10, 1)),
+        PlannedCounts(release="mass", partitions=1, scale=Rational(30, 1)),
+        PlannedCounts(release="mass", partitions=2, scale=Rational(10, 1)),
     )
 )
 MOST = 2

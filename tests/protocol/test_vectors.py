@@ -19,12 +19,11 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import RemoteProtocolError
+from protocol.limits import Limits
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
-from protocol.plans import PlannedQuery
-from protocol.queries import query_cost
-from protocol.queries.counts import CountsBody, CountsRelease, read_body
-from protocol.queries.limits import Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.schema import Schema
 from protocol.transcript import Transcript, replay
@@ -93,7 +92,7 @@ def test_a_body_is_read_and_written_again_byte_for_byte(name):
     assert encode(body) == data
     schema = open_envelope(ENVELOPES[1])[1].schema
     release = "mass" if body.hypothesis is None else "signed_error"
-    planned = PlannedQuery(kind="counts", release=release, partitions=len(body.partitions), scale=Rational(1, 1))
+    planned = PlannedCounts(release=release, partitions=len(body.partitions), scale=Rational(1, 1))
     assert read_body(data, planned, schema, Limits()) == body
 
 
@@ -103,11 +102,13 @@ def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(rel
     data = {what: bytes.fromhex(case[what]) for what in ("planned", "body")}
     schema_data = bytes.fromhex(GOOD["other_schemas"][case["schema"]])
     schema = decode(schema_data, Schema)
-    planned, body = decode(data["planned"], PlannedQuery), decode(data["body"], CountsBody)
+    planned, body = decode(data["planned"], PlannedCounts), decode(data["body"], CountsBody)
     assert (encode(schema), encode(planned), encode(body)) == (schema_data, data["planned"], data["body"])
     assert planned.release == release
     assert read_body(data["body"], planned, schema, Limits()) == body
-    assert query_cost(planned, 1) == {"class_counts": 1, "label_total": 1, "squared_error": Fraction(1, 10)}[release]
+    assert (
+        QUERY_KINDS.cost(planned, 1) == {"class_counts": 1, "label_total": 1, "squared_error": Fraction(1, 10)}[release]
+    )
 
 
 def test_a_release_is_read_and_written_again_byte_for_byte():

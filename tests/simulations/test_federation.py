@@ -27,16 +27,16 @@ from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
 from protocol.messages import Card, Refusal, Release
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 from protocol.transcript import replay
 from protocol.transitions import State
 
 CAP_LEARNER, CAP_ALL = Fraction(1), Fraction(3, 2)
-QUERY = PlannedQuery(kind="counts", release="signed_error", partitions=1, scale=Rational(4, 1))
-PLAN = Plan(queries=(QUERY, QUERY))
+QUERY = PlannedCounts(release="signed_error", partitions=1, scale=Rational(4, 1))
+PLAN = Plan.of((QUERY, QUERY))
 BODY = CountsBody(partitions=(FeatureBins(attribute="x", edges=(0.5,)),), hypothesis=Constant(predicted=1))
 
 SLOTS = st.integers(0, 2)

@@ -25,8 +25,8 @@ from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
 from protocol.messages import Refusal
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
@@ -200,14 +200,14 @@ def open_curator(
     )
 
 
-def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedQuery:
+def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedCounts:
     """One planned query; it costs m / scale where the unit is a record."""
-    return PlannedQuery(kind=kind, release=release, partitions=m, scale=Rational.of(Fraction(scale)))
+    return PlannedCounts(kind=kind, release=release, partitions=m, scale=Rational.of(Fraction(scale)))
 
 
 def plan_of(*scales, **options) -> Plan:
     """A plan of one query for each scale."""
-    return Plan(queries=tuple(planned(scale, **options) for scale in scales))
+    return Plan.of(planned(scale, **options) for scale in scales)
 
 
 def mass_body(*edges, m=1) -> bytes:

@@ -12,6 +12,7 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, Constant, Mlp
+from protocol.limits import Limits
 from protocol.messages import (
     SEALED_BYTES,
     Card,
@@ -34,10 +35,9 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.plans import Plan, PlannedQuery
+from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease
-from protocol.queries.limits import Limits
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -252,7 +252,7 @@ def plans():
     """Plans of one to three queries."""
     queries = st.sampled_from(list(RELEASE_KINDS)).flatmap(
         lambda release: st.builds(
-            PlannedQuery,
+            PlannedCounts,
             kind=st.just("counts"),
             release=st.just(release),
             partitions=st.integers(1, 4),
@@ -288,8 +288,7 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     kind = RELEASE_KINDS[name]
     steps = draw(st.sampled_from([1, 2, 100])) if kind.of_steps else 1
     workload = draw(st.lists(partitions_of(schema) if partitions is None else partitions, min_size=1, max_size=3))
-    planned = PlannedQuery(
-        kind="counts",
+    planned = PlannedCounts(
         release=name,
         partitions=len(workload),
         scale=Rational.of(Fraction(len(workload) * steps * draw(st.sampled_from([2, 3, 4, 10])))),

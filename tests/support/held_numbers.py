@@ -39,11 +39,11 @@ from protocol.codec import encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, SigningKey, open_envelope, open_receipt
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import Limits
 from protocol.messages import Card, Query, Release, StudyAccepted, StudyClosed, StudyProposal
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.records import encode_frame
 from protocol.release_kinds import RELEASE_KINDS
@@ -98,7 +98,7 @@ class Asked:
 
     @property
     def planned(self):
-        return PlannedQuery("counts", self.release, max(1, len(self.partitions)), Rational.of(self.scale), self.steps)
+        return PlannedCounts("counts", self.release, max(1, len(self.partitions)), Rational.of(self.scale), self.steps)
 
     @property
     def body(self):

@@ -18,11 +18,11 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey, open_envelope, seal
+from protocol.limits import Limits
 from protocol.messages import CardRequest, StudyProposal
 from protocol.partitions import FeatureBins
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 
@@ -234,11 +234,7 @@ def quotes(name, cost):
 
 def plan_of(*scales, release="mass"):
     """A plan of one-partition queries; it costs the sum of 1 / scale."""
-    return Plan(
-        queries=tuple(
-            PlannedQuery(kind="counts", release=release, partitions=1, scale=Rational.of(Fraction(s))) for s in scales
-        )
-    )
+    return Plan.of(PlannedCounts(release=release, partitions=1, scale=Rational.of(Fraction(s))) for s in scales)
 
 
 def mass_body(*edges):

@@ -10,6 +10,7 @@ from learner_fakes import ATTRIBUTES, LEARNER, NOW, key
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, request_digest, seal, seal_receipt, verify
 from protocol.errors import RemoteProtocolError
+from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     NO_STUDY,
@@ -26,9 +27,8 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries import plan_cost, query_cost, query_kind
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease
-from protocol.queries.limits import Limits
 from protocol.rationals import amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import Schema
@@ -135,7 +135,7 @@ class ObedientCurator:
     def _propose(self, data, message, identity):
         if message.study in self.studies:
             raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT)
-        cost = plan_cost(message.plan, self.most)
+        cost = QUERY_KINDS.plan_cost(message.plan, self.most)
         if cost > self.cap - self.spent:
             raise RemoteProtocolError(RefusalCode.OVER_BUDGET)
         held = self.studies[message.study] = Held(message.plan, cost, self.now + RESERVATION, NO_DIGEST)
@@ -148,8 +148,8 @@ class ObedientCurator:
         if message.sequence > len(held.plan.queries):
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN)
         planned = held.plan.queries[message.sequence - 1]
-        query_kind(planned.kind).read_body(message.body, planned, self._card()["schema"], Limits())
-        cost = query_cost(planned, self.most)
+        QUERY_KINDS.kind(planned.kind).read_body(message.body, planned, self._card()["schema"], Limits())
+        cost = QUERY_KINDS.cost(planned, self.most)
         held.sequence += 1
         held.spent += cost
         self.spent += cost

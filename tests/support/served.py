@@ -20,6 +20,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
 from protocol.envelopes import digest, open_envelope, seal
+from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     CardRequest,
@@ -32,7 +33,6 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
-from protocol.queries.limits import Limits
 from protocol.release_kinds import RELEASE_KINDS
 
 PRIVATE = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private)
@@ -182,7 +182,7 @@ class Asker:
 
     def propose(self, plan, *, receipt=b"", **changes):
         self.plan = list(plan)
-        planned = Plan(queries=tuple(planned for planned, _ in plan))
+        planned = Plan.of((planned for planned, _ in plan))
         head = self.header(**{"sequence": 0, **changes})
         return self.send(StudyProposal(**head, plan=planned, purpose="", newest_receipt=receipt))
 

@@ -52,6 +52,7 @@ from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import Limits
 from protocol.messages import (
     MESSAGE_TYPES,
     NO_DIGEST,
@@ -70,7 +71,6 @@ from protocol.messages import (
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody, work
-from protocol.queries.limits import Limits
 from protocol.rationals import MOST, Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from simulations.seeded_noise import SeededNoise
@@ -486,7 +486,7 @@ def test_plan_with_unknown_or_forbidden_parts_is_refused():
         (planned(m=6, scale=1000), RefusalCode.OVER_LIMIT),
         (planned(scale=Fraction(1, MOST), m=5), RefusalCode.BAD_PLAN),
     ):
-        refused(curator, proposal(curator, Plan(queries=(planned(), part))), code)
+        refused(curator, proposal(curator, Plan.of((planned(), part))), code)
     limited = open_curator(rules=policy(limits=Limits(query_kinds=())))
     refused(limited, proposal(limited), RefusalCode.KIND_NOT_ALLOWED)
 
@@ -1155,7 +1155,7 @@ def test_log_holds_nothing_that_a_learner_wrote(caplog):
     learner.query(kind=CANARY)
     learner.query(bins(attribute=CANARY))
     learner.query(bins(1.0, attribute=f"{CANARY}\nERROR forged line"))
-    curator.handle(proposal(curator, Plan(queries=(planned(kind=CANARY),)), study=CANARY.encode()[:11].ljust(16)))
+    curator.handle(proposal(curator, Plan.of((planned(kind=CANARY),)), study=CANARY.encode()[:11].ljust(16)))
     curator.handle(encode(Envelope(label=CANARY, type=CANARY, payload=b"", signature=bytes(64))))
     assert caplog.records
     assert CANARY not in caplog.text

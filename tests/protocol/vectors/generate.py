@@ -21,6 +21,7 @@ from protocol.envelopes import (
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     SEALED_BYTES,
@@ -37,9 +38,8 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
-from protocol.plans import Plan, PlannedQuery
-from protocol.queries.counts import CountsBody, CountsRelease
-from protocol.queries.limits import Limits
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -56,8 +56,8 @@ MAP = FeatureMap((NumericFeature("age", 50.0, 0.0625, 40.0), CategoricalFeature(
 SHORT_MAP = FeatureMap(MAP.features[:1])
 PLAN = Plan(
     (
-        PlannedQuery(kind="counts", release="mass", partitions=2, scale=Rational(30, 1)),
-        PlannedQuery(kind="counts", release="signed_error", partitions=1, scale=Rational(1000, 3)),
+        PlannedCounts(release="mass", partitions=2, scale=Rational(30, 1)),
+        PlannedCounts(release="signed_error", partitions=1, scale=Rational(1000, 3)),
     )
 )
 # 0.weight (1, 4) and 0.bias (1,), written out: the safetensors writer may order or pad a header as it likes.
@@ -99,17 +99,17 @@ OTHER_LABELS = {
 OTHER_QUERIES = {
     "class_counts": (
         "classes",
-        PlannedQuery(kind="counts", release="class_counts", partitions=1, scale=Rational(1, 1)),
+        PlannedCounts(release="class_counts", partitions=1, scale=Rational(1, 1)),
         CountsBody((FeatureBins("age", (30.0,)),), None),
     ),
     "label_total": (
         "number",
-        PlannedQuery(kind="counts", release="label_total", partitions=1, scale=Rational(1000, 1), steps=1000),
+        PlannedCounts(release="label_total", partitions=1, scale=Rational(1000, 1), steps=1000),
         CountsBody((FeatureBins("age", (30.0,)),), None),
     ),
     "squared_error": (
         "number",
-        PlannedQuery(kind="counts", release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
+        PlannedCounts(release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
         CountsBody((FeatureBins("age", ()),), Constant(0), most_squared_error=2**20),
     ),
 }
