@@ -6,7 +6,6 @@ charge. A refusal changes no budget and depends on the request, the policy and t
 ledger, keys, clock and noise are passed in; transport is in `client_app`, the rules of each request in `requests`.
 """
 
-import json
 import logging
 import math
 import secrets
@@ -14,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
@@ -22,7 +20,6 @@ from curator_node.answering import Answerer, Question
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import (
     AnswerGoneError,
-    Caps,
     HaltedError,
     InsufficientBudgetError,
     Ledger,
@@ -35,10 +32,12 @@ from curator_node.ledger import (
     TooManyStudiesError,
 )
 from curator_node.ledger.sealing import Sealer
+from curator_node.ledger.terms import ledger_terms
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import Meter
 from curator_node.policy import Policy, settled_limits
 from curator_node.receipts import Receipts
+from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
 from protocol.envelopes import (
     LABEL,
@@ -60,7 +59,6 @@ from protocol.messages import (
     CardRequest,
     Message,
     Query,
-    Refusal,
     Release,
     StudyAccepted,
     StudyClose,
@@ -68,18 +66,12 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.rationals import amount, shorten
-from protocol.refusals import EXPLANATIONS, RefusalCode
+from protocol.refusals import RefusalCode
 
 log = logging.getLogger(__name__)
 
 ENVELOPE_ROOM = 8192
 """What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
-
-
-def ledger_terms(unit: str | None, label: str) -> str:
-    """What a ledger's charges mean; a unit column is quoted, so that none can be taken for "each record"."""
-    protected = "each record" if unit is None else f"column {json.dumps(unit, ensure_ascii=False)}"
-    return f"privacy unit: {protected}; signatures: {json.dumps(label)}"
 
 
 class Curator:
@@ -131,6 +123,7 @@ class Curator:
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
         self._receipts = Receipts(key, Sealer(key, entropy), self.label)
         self._meter = Meter()
+        self._refusals = Refusals(ledger, policy, clock, self._meter)
         # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
         self._lock = threading.RLock()
         self._counting = threading.Lock()
@@ -153,7 +146,7 @@ class Curator:
             return self._answer(data)
         except Exception as error:  # noqa: BLE001 - the last wall: no exception text may cross the wire
             log.error("a request could not be served: %s", type(error).__name__)  # noqa: TRY400
-            return self._seal(self._refusal(data, None, RemoteProtocolError(RefusalCode.UNAVAILABLE)))
+            return self._refuse(data, None, b"", RemoteProtocolError(RefusalCode.UNAVAILABLE))
 
     def _answer(self, data: bytes) -> bytes:
         try:
@@ -190,7 +183,7 @@ class Curator:
             self._ledger.refresh(now)
             if self._ledger.known(identity) and identity not in self._ledger.account.owed:
                 return self._settled(self._ledger.reply(identity))
-            self._check_remembered(identity)
+            self._refusals.check(identity)
             if limit := self._meter.admit(StudyKey(message.sender, message.study), now, self.policy):
                 raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
             if identity in self._in_hand:
@@ -259,7 +252,7 @@ class Curator:
                 expires_at=now + self.policy.reservation_seconds,
                 purpose=message.purpose,
             )
-            self._ledger.reserve(wanted, self._caps(message.sender), now)
+            self._ledger.reserve(wanted, caps_of(self.policy, message.sender), now)
         study = self._ledger.account.studies[key]
 
         def accept(owed: Owed) -> bytes:
@@ -322,7 +315,7 @@ class Curator:
             cost = self._kinds.charge(turn, question.past, bound)
             size = ENVELOPE_ROOM + kind.release_bytes(body, turn, self._dataset.schema) + kind.state_bytes
             self._ledger.make_room(size, self.policy.reply_bytes, now)
-            self._ledger.charge(study.key, message.sequence, cost, identity, now, self._caps(message.sender))
+            self._ledger.charge(study.key, message.sequence, cost, identity, now, caps_of(self.policy, message.sender))
         return question
 
     def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
@@ -378,16 +371,6 @@ class Curator:
             self._ledger.halt(now, note, suspect=suspect)
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
-    def _check_remembered(self, identity: bytes) -> None:
-        """Raise the final refusal that this very request got before."""
-        kept = self._ledger.store.refusal(identity)
-        if kept is not None:
-            raise RememberedError(msgspec.json.decode(kept, type=dict[str, str]))
-
-    def _caps(self, learner: bytes) -> Caps:
-        policy = self.policy
-        return Caps(policy.cap_of(learner), policy.total_cap, policy.open_studies, policy.studies)
-
     def _refuse(
         self,
         data: bytes,
@@ -398,52 +381,10 @@ class Curator:
         scale_factor: str = "",
     ) -> bytes:
         """A signed refusal; a final one is remembered, so that the same request never gets another answer."""
-        refusal = self._refusal(data, message, error, scale_factor=scale_factor)
-        remembered = isinstance(error, RememberedError)
-        if message is not None and refusal.final and not remembered and not isinstance(message, CardRequest):
-            with self._lock:
-                if not self._remember(message, identity, refusal):
-                    limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
-                    many = RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-                    refusal = self._refusal(data, message, many)
+        with self._lock:
+            refusal = self._refusals.write(self._header(data, message), message, identity, error, scale_factor)
         log.info("refused: %s", refusal.code)
         return self._seal(refusal)
-
-    def _remember(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
-        """Keep a final refusal until its request expires; whether there was room."""
-        key = StudyKey(message.sender, message.study)
-        self._meter.refused(key, key in self._ledger.account.studies)
-        now = self._clock()
-        expires = min(message.expires_at, now + self.policy.message_seconds)
-        if expires <= now:
-            return True
-        if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
-            return False
-        kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
-        self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
-        return True
-
-    def _refusal(
-        self, data: bytes, message: Message | None, error: RemoteProtocolError, *, scale_factor: str = ""
-    ) -> Refusal:
-        """Only a verified learner (`message` is not None) is told a number of its own."""
-        code = RefusalCode(error.code)
-        remaining = ""
-        if isinstance(error, RememberedError):
-            remaining, scale_factor = error.remaining, error.scale_factor
-        elif message is not None:
-            with self._lock:
-                left = self._ledger.remaining(message.sender, self._caps(message.sender))
-            remaining = amount(shorten(left, math.floor))
-        return Refusal(
-            **self._header(data, message),
-            code=code,
-            explanation=EXPLANATIONS[code],
-            field=error.field,
-            limit=error.limit,
-            remaining=remaining,
-            scale_factor=scale_factor,
-        )
 
     def _header(self, data: bytes, message: Message | None, now: int | None = None) -> dict[str, Any]:
         return {
@@ -457,13 +398,3 @@ class Curator:
 
     def _seal(self, message: Message) -> bytes:
         return seal(message, self._key, label=self.label)
-
-
-class RememberedError(RemoteProtocolError):
-    """A final refusal that the same request got before, with the numbers of then."""
-
-    FIELDS = ("code", "field", "limit", "remaining", "scale_factor")
-
-    def __init__(self, told: dict[str, str]) -> None:
-        self.remaining, self.scale_factor = told["remaining"], told["scale_factor"]
-        super().__init__(told["code"], told["field"], told["limit"])

@@ -112,6 +112,10 @@ class Kinds(Mapping[str, QueryKind]):
         """Their number."""
         return len(self._kinds)
 
+    def __hash__(self) -> int:
+        """Of their names."""
+        return hash(frozenset(self._kinds))
+
     def kind(self, name: str) -> QueryKind:
         """The kind of this name; RemoteProtocolError(UNKNOWN_KIND) where it is not installed."""
         kind = self._kinds.get(name)

@@ -9,7 +9,8 @@
 * `store`: where entries and replies live
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
-* `book`: the ledger itself: reserve, charge, answer, close, halt, resume
+* `chain`: a stored chain, appended to
+* `book`: the ledger itself: reserve, charge, answer, close, expire, resume
 """
 
 from curator_node.ledger.account import Account
@@ -17,9 +18,9 @@ from curator_node.ledger.book import (
     Caps,
     Ledger,
     Reservation,
-    create_ledger,
     memory_ledger,
 )
+from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.errors import (
     AnswerGoneError,
     HaltedError,

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from curator_node.ledger.book import Ledger, create_ledger
+from curator_node.ledger.book import Ledger
+from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.marks import FileMark
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from protocol.envelopes import SigningKey

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from curator_node.curator import ledger_terms
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger, check, load
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.store import DatabaseStore, LedgerStore, read_only_url
 from curator_node.ledger.studies import StudyKey
+from curator_node.ledger.terms import ledger_terms
 from protocol.errors import ExprilError, printable
 from protocol.messages import NOBODY, Message, StudyProposal
 from protocol.rationals import parse_amount, shorten

@@ -1,0 +1,224 @@
+"""A ledger's chain: opened, held against this process's mark, and appended to.
+
+A decision is taken on the sum of all entries and takes effect by appending the next one, whose hash the curator signs.
+If another process appended first, the decision is taken anew on the longer list.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from curator_node.ledger.account import Account
+from curator_node.ledger.checks import load
+from curator_node.ledger.entries import (
+    Entry,
+    EntryKind,
+    LedgerCorruptError,
+    Position,
+    StatefulEntry,
+    Suspect,
+    decode_entry,
+    encode_entry,
+    entry_hash,
+)
+from curator_node.ledger.marks import Mark
+from curator_node.ledger.sealing import head_is_signed, sign_head
+from curator_node.ledger.store import AppendConflictError, LedgerStore, Replies, Row
+from curator_node.ledger.studies import StudyKey
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+
+_NONCE = 16
+"""Bytes of an entry's nonce: nobody guesses 128 bits."""
+NO_MARK = "this process's mark is missing or damaged: the ledger may have been replaced by an older one"
+
+
+def create_ledger(
+    store: LedgerStore,
+    key: SigningKey,
+    mark: Mark,
+    *,
+    now: int,
+    note: str = "",
+    entropy: Callable[[int], bytes] = secrets.token_bytes,
+) -> None:
+    """Write a new ledger's first entry, and the mark beside it.
+
+    Raises:
+        ConfigurationError: the store holds a ledger already.
+    """
+    if store.rows(0):
+        raise ConfigurationError("there is a ledger already; a ledger is never made anew")
+    entry = Entry(
+        index=0,
+        previous=Account().head,
+        nonce=entropy(_NONCE),
+        kind=EntryKind.OPEN,
+        at=now,
+        learner=key.public,
+        note=note,
+    )
+    body = encode_entry(entry)
+    store.append(Row(0, body, sign_head(key, 0, entry_hash(body))))
+    account = Account()
+    account.apply(entry, body)
+    mark.write(account.position(0))
+
+
+class Chain:
+    """A stored chain that this process may append to.
+
+    Args:
+        store: its entries and replies.
+        key: the curator's; it signs every entry's hash, and is never in the store.
+        mark: this process's own.
+        entropy: n -> n random bytes, for the entries' nonces.
+
+    Attributes:
+        account: the sum of all entries read so far.
+
+    Raises:
+        ConfigurationError: there is no ledger, or it is another curator's.
+        LedgerCorruptError: the stored chain does not fit together, or its last entry is not signed by the curator.
+    """
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        key: SigningKey,
+        mark: Mark,
+        entropy: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.store = store
+        self._key = key
+        self._mark = mark
+        self._entropy = entropy
+        self._marked = -1
+        self.account = self._load()
+
+    def begin(self, terms: str, now: int) -> None:
+        """Start serving: hold the chain against this process's mark, and write what the charges mean.
+
+        Where the chain does not hold what the mark names, or there is no mark, the ledger halts until its steward acts.
+
+        Args:
+            terms: the privacy unit and the kind of signatures, unambiguously.
+            now: the time.
+
+        Raises:
+            ConfigurationError: the ledger was kept under other terms; its epsilons are not comparable.
+        """
+        self.refresh(now)
+        if self.account.terms not in ("", terms):
+            raise ConfigurationError(
+                f"this ledger was kept for other terms ({self.account.terms}; now: {terms}); epsilons of the two do "
+                "not add up: make a new ledger, with caps lowered by what was spent"
+            )
+        marked = self._mark.read()
+        self._start(terms, now)
+        if marked is None:
+            self.halt(now, NO_MARK, suspect=Suspect())
+        else:
+            self._hold_against(marked, now)
+        self.settle()
+
+    def refresh(self, now: int) -> None:
+        """Read what other processes have appended.
+
+        A store that was rolled back under a running curator halts the ledger.
+
+        Raises:
+            LedgerCorruptError: the chain does not fit together.
+        """
+        account = self.account
+        newest = account.next_index - 1
+        found = self.store.rows(newest)
+        if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
+            known = account.position(newest)
+            self.account = self._load()
+            self._start(self.account.terms, now)
+            self._hold_against(known, now)
+            return
+        for row in found[1:]:
+            if not head_is_signed(self._key.public, row.signature, row.index, entry_hash(row.body)):
+                raise LedgerCorruptError(f"ledger entry {row.index} is not signed by this curator")
+            account.apply(decode_entry(row.body), row.body)
+
+    def settle(self) -> None:
+        """Move this process's mark to the newest entry; before any answer that rests on it leaves."""
+        newest = self.account.next_index - 1
+        if newest > self._marked:
+            self._mark.write(self.account.position(newest))
+            self._marked = newest
+
+    def halt(self, now: int, note: str, *, suspect: Suspect | None = None) -> None:
+        """Stop reserving and charging until `resume`.
+
+        With a `suspect`, the ledger may have lost entries. Then charged requests that have no reply in it may have had
+        one, and are never answered again.
+        """
+
+        def decide(account: Account) -> Entry | None:
+            seen = account.halted if suspect is None else suspect in account.suspects
+            return None if seen else self.entry(EntryKind.HALT, now, suspect=suspect, note=note)
+
+        self.append(decide, now)
+
+    def close(self) -> None:
+        """Release the store and the mark."""
+        self.store.close()
+        self._mark.close()
+
+    def entry(self, kind: EntryKind, now: int, **fields: Any) -> Entry:
+        """The next entry, not yet appended."""
+        return (StatefulEntry if "state" in fields else Entry)(
+            index=self.account.next_index,
+            previous=self.account.head,
+            nonce=self._entropy(_NONCE),
+            kind=kind,
+            at=now,
+            **fields,
+        )
+
+    def append(self, decide: Callable[[Account], Entry | None], now: int, *, replies: Replies = ()) -> bool:
+        """Decide on the sum of all entries and append; again where another process was first. Whether it appended.
+
+        What others have appended is read before each decision: one that appends nothing must not be stale either
+        (a halt that another process has lifted meanwhile, say).
+        """
+        while True:
+            self.refresh(now)
+            entry = decide(self.account)
+            if entry is None:
+                return False
+            body = encode_entry(entry)
+            # What could not be read back, or would not fit, is never stored.
+            self.account.check(decode_entry(body))
+            evicted: Iterable[bytes] = ()
+            if entry.kind is EntryKind.EVICT:
+                evicted = self.account.stored(StudyKey(entry.learner, entry.study))
+            row = Row(entry.index, body, sign_head(self._key, entry.index, entry_hash(body)))
+            try:
+                self.store.append(row, replies=replies, evicted=evicted)
+            except AppendConflictError:
+                continue
+            self.account.apply(entry, body)
+            return True
+
+    def _start(self, terms: str, now: int) -> None:
+        """Write a START: first of all, so that what comes is on no branch that may have been lost."""
+        self.append(lambda _: self.entry(EntryKind.START, now, note=terms), now)
+
+    def _load(self) -> Account:
+        account = load(self.store)
+        if account.curator != self._key.public:
+            raise ConfigurationError("this ledger belongs to another curator's key; a new one never carries it on")
+        return account
+
+    def _hold_against(self, known: Position, now: int) -> None:
+        """Halt where the chain does not hold what this process knows to have been in it."""
+        if not self.account.knows(known):
+            note = f"ledger entry {known.index}, which this curator had written, is missing: rolled back or edited"
+            self.halt(now, note, suspect=Suspect(known))
+            self._marked = -1
