@@ -16,12 +16,13 @@ from protocol.limits import Limits
 from protocol.messages import MESSAGE_TYPES, TYPE_NAMES, CardRequest, Receipt, Refusal, StudyProposal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsRelease
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
-KINDS = [*MESSAGE_TYPES.values(), Receipt, CountsBody, CountsRelease, Envelope, Plan, Limits, Schema]
+KINDS = [*MESSAGE_TYPES.values(), Receipt, CountsBody, CountsRelease, Envelope, Plan, Limits, CountsLimits, Schema]
 REQUEST = CardRequest(
     study=bytes(16), sender=KEYS[0].public, recipient=bytes(32), sequence=0, answers=bytes(32), expires_at=1
 )
@@ -197,14 +198,19 @@ def test_nesting_and_huge_declared_lengths_are_malformed_at_once(kind, bomb):
     assert time.perf_counter() - started < 1
 
 
-@pytest.mark.parametrize("name", ["query_kinds", "release_kinds"])
-def test_a_huge_declared_length_of_a_field_is_malformed_at_once(name):
-    assert refused(b"\x81" + pack(name) + b"\xdd\xff\xff\xff\xff", Limits) == RefusalCode.MALFORMED
+@pytest.mark.parametrize(("kind", "name"), [(Limits, "kinds"), (CountsLimits, "release_kinds"), (Plan, "queries")])
+def test_a_huge_declared_length_of_a_field_is_malformed_at_once(kind, name):
+    for bomb in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"):
+        assert refused(b"\x81" + pack(name) + bomb, kind) == RefusalCode.MALFORMED
 
 
 def test_nesting_below_a_known_field_is_malformed():
     deep = b"\x81" + pack("partitions") + b"\x91" * 100_000
     assert refused(deep, CountsBody) == RefusalCode.MALFORMED
+    for start in (pack("queries") + b"\x91", pack("queries") + b"\x91\x82" + pack("kind") + pack("x") + pack("a")):
+        assert refused(b"\x81" + start + b"\x91" * 100_000, Plan) == RefusalCode.MALFORMED
+    own = pack("kinds") + b"\x81" + pack("counts") + b"\x81" + pack("cells")
+    assert refused(b"\x81" + own + b"\x91" * 100_000, Limits) == RefusalCode.MALFORMED
 
 
 def test_text_that_is_not_utf8_is_malformed():
@@ -271,9 +277,74 @@ def test_a_bad_rational_on_the_wire_is_malformed(pair):
 
 def test_an_empty_or_overlong_plan_is_malformed():
     query = {"kind": "counts", "release": "mass", "partitions": 1, "scale": [1, 1]}
-    assert decode(pack({"queries": [query] * 1000}), Plan)
-    for queries in ([], [query] * 1001, [query | {"partitions": 0}], [query | {"partitions": 100_001}]):
+    assert len(QUERY_KINDS.queries(decode(pack({"queries": [query] * 1000}), Plan))) == 1000
+    for queries in ([], [query] * 1001):
         assert refused(pack({"queries": queries}), Plan) == RefusalCode.MALFORMED
+
+
+def test_what_everybody_reads_of_a_plan_is_checked_whatever_the_kind():
+    query = {"kind": "nobody has it", "turns": 50_000}
+    assert len(decode(pack({"queries": [query] * 2}), Plan).places) == 100_000
+    for wrong in ({"turns": 0}, {"turns": 100_001}, {"turns": 1.0}, {"kind": 1}, {"kind": "k" * 101}, {1: 1}):
+        assert refused(pack({"queries": [query | wrong]}), Plan) == RefusalCode.MALFORMED
+    for queries in ([query] * 3, [{"turns": 1}], ["counts"], [["counts"]], [None], [1]):
+        assert refused(pack({"queries": queries}), Plan) == RefusalCode.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"partitions": 0},
+        {"partitions": 100_001},
+        {"partitions": 1.0},
+        {"scale": [2, 2]},
+        {"release": 1},
+        {"steps": 0},
+        {"steps": 1},
+        {"turns": 1},
+        {"more": 1},
+    ],
+)
+def test_what_a_kind_reads_of_a_plan_is_checked_by_the_kind(change):
+    query = {"kind": "counts", "release": "mass", "partitions": 1, "scale": [1, 1]}
+    plan = decode(pack({"queries": [query, query | change]}), Plan)
+    for read in (QUERY_KINDS.queries, QUERY_KINDS.turns, lambda plan: QUERY_KINDS.plan_cost(plan, 1)):
+        with pytest.raises(RemoteProtocolError) as caught:
+            read(plan)
+        assert (caught.value.code, caught.value.field) == (RefusalCode.MALFORMED, "plan.queries")
+
+
+def test_a_planned_query_has_one_encoding():
+    start = b"\x84" + pack("kind") + pack("counts") + pack("release") + pack("mass") + pack("partitions")
+    end = pack("scale") + pack([1, 1])
+    assert QUERY_KINDS.queries(decode(b"\x81" + pack("queries") + b"\x91" + start + b"\x01" + end, Plan))
+    for wider in (start + b"\xcc\x01" + end, b"\x85" + start[1:] + b"\x01" + pack("partitions") + b"\x01" + end):
+        plan = decode(b"\x81" + pack("queries") + b"\x91" + wider, Plan)
+        with pytest.raises(RemoteProtocolError) as caught:
+            QUERY_KINDS.queries(plan)
+        assert caught.value.code == RefusalCode.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"cells": 0},
+        {"cells": 500_001},
+        {"cells": 1.0},
+        {"cells": "5"},
+        {"cells": True},
+        {"release_kinds": "mass"},
+        {"release_kinds": ["masses"]},
+        {"cels": 5},
+        {"cells": {1: 2}},
+        {"cells": [None]},
+    ],
+)
+def test_limits_of_a_kind_that_it_cannot_read_are_malformed(told):
+    limits = decode(encode(Limits(kinds={"counts": told})), Limits)
+    with pytest.raises(RemoteProtocolError) as caught:
+        QUERY_KINDS.limits(limits, "counts")
+    assert (caught.value.code, caught.value.field) == (RefusalCode.MALFORMED, "limits.kinds.counts")
 
 
 def test_type_names_and_types_are_inverse():

@@ -18,7 +18,9 @@ from protocol.refusals import RefusalCode
 
 
 def planned(scale="30", partitions=1, kind="counts", release="mass"):
-    return PlannedCounts(kind=kind, release=release, partitions=partitions, scale=Rational.of(Fraction(scale)))
+    """A planned query; of another kind than counts, a mapping with its parts."""
+    parts = {"release": release, "partitions": partitions, "scale": Rational.of(Fraction(scale))}
+    return PlannedCounts(**parts) if kind == "counts" else {"kind": kind, **parts}
 
 
 def code(call, *args):
@@ -76,7 +78,8 @@ def test_a_plan_costs_the_exact_sum():
 @given(plans(), st.integers(1, 5))
 @settings(deadline=None, max_examples=150)
 def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
-    parts = [Fraction(most * q.partitions * q.steps * q.scale.denominator, q.scale.numerator) for q in plan.queries]
+    queries = QUERY_KINDS.queries(plan)
+    parts = [Fraction(most * q.partitions * q.steps * q.scale.denominator, q.scale.numerator) for q in queries]
     fits = all(max(part.numerator, part.denominator) < 2**32 for part in [*parts, sum(parts)])
     fits &= math.lcm(*(part.denominator for part in parts)) < 2**32
     if fits:
@@ -87,13 +90,18 @@ def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
 
 @pytest.mark.parametrize("kind", ["", "count", "Counts", "samples"])
 def test_an_unknown_query_kind_is_refused(kind):
-    assert code(QUERY_KINDS.cost, planned(kind=kind), 1) == RefusalCode.UNKNOWN_KIND
-    assert code(QUERY_KINDS.plan_cost, Plan.of((planned(), planned(kind=kind))), 1) == RefusalCode.UNKNOWN_KIND
+    assert code(QUERY_KINDS.kind, kind) == RefusalCode.UNKNOWN_KIND
+    for queries in ((planned(kind=kind),), (planned(), planned(kind=kind))):
+        plan = Plan.of(queries)
+        assert code(QUERY_KINDS.plan_cost, plan, 1) == RefusalCode.UNKNOWN_KIND
+        assert code(QUERY_KINDS.turns, plan) == RefusalCode.UNKNOWN_KIND
+        assert QUERY_KINDS.missing(plan) == (kind,)
 
 
 @pytest.mark.parametrize("release", ["", "Mass", "counts", "exact"])
 def test_an_unknown_release_kind_is_a_bad_plan(release):
     assert code(QUERY_KINDS.cost, planned(release=release), 1) == RefusalCode.BAD_PLAN
+    assert code(QUERY_KINDS.plan_cost, Plan.of((planned(), planned(release=release))), 1) == RefusalCode.BAD_PLAN
 
 
 def test_a_query_that_costs_more_than_32_bits_is_a_bad_plan():

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import bodies, schemas
-from protocol.codec import encode
+from protocol.codec import MOST_ENVELOPE_BYTES, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import MOST_WIDTH, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, MOST_FAN_IN, MOST_LAYERS, Constant, Mlp
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
 from protocol.partitions.nearest_centre import NEAREST_COST, TILE_COST
-from protocol.queries.counts import CountsBody, PlannedCounts, multiply_adds, read_body
+from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, multiply_adds, read_body
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -33,7 +33,7 @@ SCHEMA = Schema(
 X = NumericFeature("x", 0.0, 1.0, 0.0)
 C = CategoricalFeature("c", ("a", "b"), 1.0, "")
 MAP = FeatureMap((X, C))
-LIMITS = Limits()
+LIMITS = CountsLimits()
 BINS = FeatureBins("x", (0.5,))
 
 
@@ -311,7 +311,7 @@ def test_a_truncated_network_is_a_bad_query(length):
 
 
 def read(body, plan, limits=LIMITS):
-    return read_body(encode(body), plan, SCHEMA, limits)
+    return read_body(encode(body), Turn(plan), SCHEMA, limits)
 
 
 def test_a_good_body_is_read_back():
@@ -324,7 +324,7 @@ def test_a_good_body_is_read_back():
 def test_any_body_is_read_or_refused_whatever_the_schema(body, schema):
     codes = []
     try:
-        read_body(encode(body), planned("paper_ratio", len(body.partitions)), schema, LIMITS)
+        read_body(encode(body), Turn(planned("paper_ratio", len(body.partitions))), schema, LIMITS)
     except RemoteProtocolError as error:
         codes.append(error.code)
     assert codes in ([], [RefusalCode.BAD_QUERY])
@@ -333,8 +333,8 @@ def test_any_body_is_read_or_refused_whatever_the_schema(body, schema):
 def test_the_limit_of_cells_is_inclusive_and_counts_the_whole_workload():
     body = CountsBody((BINS, FeatureBins("c", ()), NearestCentre(MAP, bytes(32))), None)
     cells = 3 + 4 + 2
-    assert read(body, planned(partitions=3), Limits(cells=cells)) == body
-    assert refusal(read, body, planned(partitions=3), Limits(cells=cells - 1)) == (
+    assert read(body, planned(partitions=3), CountsLimits(cells=cells)) == body
+    assert refusal(read, body, planned(partitions=3), CountsLimits(cells=cells - 1)) == (
         RefusalCode.OVER_LIMIT,
         "body.partitions",
     )
@@ -344,8 +344,8 @@ def test_the_limit_of_parameters_is_inclusive():
     body = CountsBody((BINS,), network((3, 4), (1, 3)))
     parameters = body.hypothesis.parameter_count()
     assert parameters >= 3 * 4 + 3 + 3 + 1
-    assert read(body, planned("signed_error"), Limits(parameters=parameters)) == body
-    tight = Limits(parameters=parameters - 1)
+    assert read(body, planned("signed_error"), CountsLimits(parameters=parameters)) == body
+    tight = CountsLimits(parameters=parameters - 1)
     assert refusal(read, body, planned("signed_error"), tight) == (RefusalCode.OVER_LIMIT, "body.hypothesis")
 
 
@@ -386,23 +386,24 @@ def test_a_bad_hypothesis_is_named():
     assert refusal(read, body, planned("signed_error")) == (RefusalCode.BAD_QUERY, "body.hypothesis.weights.0")
 
 
-def test_a_body_longer_than_the_limit_is_too_large():
-    body = CountsBody((BINS,), None)
-    limits = Limits(message_bytes=len(encode(body)) - 1)
-    assert refusal(read, body, planned(), limits) == (RefusalCode.TOO_LARGE, "body")
+def test_a_body_longer_than_any_message_is_too_large():
+    assert refusal(read_body, bytes(MOST_ENVELOPE_BYTES + 1), Turn(planned()), SCHEMA, LIMITS) == (
+        RefusalCode.TOO_LARGE,
+        "body",
+    )
 
 
 @pytest.mark.parametrize("partitions", [[], [{"type": "leaves"}], [{"attribute": "x", "edges": []}], [None]])
 def test_an_empty_workload_or_an_unknown_partition_kind_is_malformed(partitions):
     data = msgspec.msgpack.encode({"partitions": partitions, "hypothesis": None})
-    assert refusal(read_body, data, planned(), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
+    assert refusal(read_body, data, Turn(planned()), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
 
 
 @pytest.mark.parametrize("predicted", [2, -1, True, 1.0, None])
 def test_a_constant_predicts_one_of_two_classes(predicted):
     body = {"partitions": [msgspec.to_builtins(BINS)], "hypothesis": {"type": "constant", "predicted": predicted}}
     data = msgspec.msgpack.encode(body)
-    assert refusal(read_body, data, planned("signed_error"), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
+    assert refusal(read_body, data, Turn(planned("signed_error")), SCHEMA, LIMITS) == (RefusalCode.MALFORMED, "body")
 
 
 def test_work_adds_up_over_the_workload_and_the_hypothesis():

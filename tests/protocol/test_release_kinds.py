@@ -11,21 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_answerers import MAP, partitions, records, slow_cell, slow_point, weights
 
-from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_curator, opened, steward_file
-from curator_node.answerers import ANSWERERS
+from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_curator, opened, release_of, steward_file
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.mechanisms import Stamp
+from learner_node.objections import complaint_about_plan
 from learner_node.readers.counts import add, read
-from learner_node.study import plan_objection
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant, Mlp
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
+from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, encode_frame
 from protocol.refusals import RefusalCode
@@ -75,7 +74,7 @@ def queries(draw):
     )
     steps = draw(steps_) if kind.of_steps else 1
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE, steps=steps)
-    return schema, read_body(encode(body), planned, schema, Limits()), planned
+    return schema, read_body(encode(body), Turn(planned), schema, CountsLimits()), planned
 
 
 def held(rows, schema, *, most=1, cache_bytes=10**6):
@@ -93,7 +92,7 @@ def held(rows, schema, *, most=1, cache_bytes=10**6):
 def answered(data, body, planned):
     """(exact numbers that the noise was given, claimed sensitivity)."""
     noise = ZeroNoise()
-    release = decode(ANSWERERS["counts"](body, planned, data, noise, STAMP), CountsRelease)
+    release = decode(release_of(body, planned, data, noise, STAMP), CountsRelease)
     ((exact, l1, law, stamp),) = noise.calls
     assert (law.scale, stamp, release.ratios) == (SCALE.fraction, STAMP, b"")
     assert release.counts == exact.astype("<i8").tobytes()
@@ -272,7 +271,7 @@ def body_for(release, **changes):
 
 
 def planned_for(release, **changes):
-    return PlannedCounts(**({"kind": "counts", "release": release, "partitions": 1, "scale": SCALE} | changes))
+    return PlannedCounts(**({"release": release, "partitions": 1, "scale": SCALE} | changes))
 
 
 @pytest.mark.parametrize("release", RELEASE_KINDS)
@@ -285,10 +284,10 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     }[label]
     body, planned, schema = body_for(release), planned_for(release), SCHEMAS[label]
     if release in lawful:
-        assert read_body(encode(body), planned, schema, Limits()) == body
+        assert read_body(encode(body), Turn(planned), schema, CountsLimits()) == body
         return
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body), planned, schema, Limits())
+        read_body(encode(body), Turn(planned), schema, CountsLimits())
     assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, "plan.queries.release")
     assert caught.value.limit.startswith(f"{release} needs ")
 
@@ -306,7 +305,7 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
 def test_a_body_that_does_not_fit_its_kind_is_refused(release, changes, field):
     schema = SCHEMAS["classes" if release == "class_counts" else "number"]
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body_for(release, **changes)), planned_for(release), schema, Limits())
+        read_body(encode(body_for(release, **changes)), Turn(planned_for(release)), schema, CountsLimits())
     assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, field)
 
 
@@ -314,16 +313,16 @@ def test_a_body_that_does_not_fit_its_kind_is_refused(release, changes, field):
 def test_a_range_of_errors_outside_the_grid_is_malformed(most):
     body = encode(body_for("squared_error", most_squared_error=most))
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(body, planned_for("squared_error"), SCHEMAS["number"], Limits())
+        read_body(body, Turn(planned_for("squared_error")), SCHEMAS["number"], CountsLimits())
     assert caught.value.code == RefusalCode.MALFORMED
 
 
 def test_more_numbers_a_cell_leave_fewer_cells():
     """A limit of cells is one of pairs: what is released, and held in memory, stays within it."""
     body, planned = body_for("class_counts"), planned_for("class_counts")
-    assert read_body(encode(body), planned, SCHEMAS["classes"], Limits(cells=6)) == body
+    assert read_body(encode(body), Turn(planned), SCHEMAS["classes"], CountsLimits(cells=6)) == body
     with pytest.raises(RemoteProtocolError) as caught:
-        read_body(encode(body), planned, SCHEMAS["classes"], Limits(cells=5))
+        read_body(encode(body), Turn(planned), SCHEMAS["classes"], CountsLimits(cells=5))
     assert (caught.value.code, caught.value.limit) == (RefusalCode.OVER_LIMIT, "at most 2 cells of 4 numbers")
 
 
@@ -344,8 +343,8 @@ def test_a_curator_refuses_a_misfit_plan_alike_whatever_its_records_and_reserves
 def test_the_learner_objects_before_it_asks():
     learner = Learner(open_curator())
     learner.card()
-    reason = plan_objection(Plan.of((planned_for("label_total", steps=3),)), learner.session.card)
-    assert reason == "label_total needs a numeric label; this one is 2 classes"
+    reason = complaint_about_plan(Plan.of((planned_for("label_total", steps=3),)), learner.session.card, QUERY_KINDS)
+    assert "(plan.queries[0].release: label_total needs a numeric label; this one is 2 classes)" in reason
 
 
 def test_a_numeric_answer_is_charged_and_read():
@@ -357,7 +356,7 @@ def test_a_numeric_answer_is_charged_and_read():
     release = learner.query(encode(body_for("label_total")))
     assert isinstance(release, Release)
     assert learner.curator._ledger.account.total_spent == Fraction(1, 10)
-    answer = read(release.body, body_for("label_total"), planned, SCHEMAS["number"])
+    answer = read(release.body, body_for("label_total"), Turn(planned), SCHEMAS["number"])
     both = add([answer, answer])
     assert (answer.steps, both.steps, both.sites) == (10, 10, 2)
     assert answer.values.shape == (3, 2)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from generators import KEYS
+from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import (
     LABEL,
@@ -51,7 +52,7 @@ from protocol.transitions import State
 CURATOR, LEARNER, STRANGER = KEYS
 STUDY = b"study-0123456789"
 SCHEMA = Schema((NumericAttribute("x", 0.0, 1.0),), "y", ("0", "1"))
-PLAN = Plan(
+PLAN = Plan.of(
     (
         PlannedCounts(release="mass", partitions=1, scale=Rational(30, 1)),
         PlannedCounts(release="mass", partitions=2, scale=Rational(10, 1)),
@@ -147,7 +148,7 @@ class Story:
             most_records_per_unit=MOST,
             relation="add or remove one privacy unit",
             round_size=None,
-            limits=Limits(),
+            limits=card_limits(),
             cap="1",
             least_cost="1/1000",
         )
@@ -332,7 +333,10 @@ def test_keys_of_others_are_noticed():
         (QUERY1, set_to(body=encode(CountsBody((FeatureBins("x", ()),) * 2, None))), "not_in_plan"),
         (QUERY1, set_to(body=encode(CountsBody((FeatureBins("x", (1.0, 0.0)),), None))), "bad_query"),
         (QUERY1, set_to(body=b"junk"), "malformed"),
-        (CARD, set_to(limits=Limits(cells=2)), "over_limit"),
+        (CARD, set_to(limits=card_limits(cells=2)), "over_limit"),
+        (CARD, set_to(limits=card_limits(message_bytes=20)), "too_large"),
+        (CARD, set_to(limits=Limits(kinds={})), "kind_not_allowed"),
+        (CARD, set_to(limits=Limits(kinds={"counts": {"cels": 1}})), "malformed"),
         (RELEASE1, set_to(receipt=b""), "malformed"),
         (PROPOSAL, set_to(plan=Plan(PLAN.queries[:1])), "quoted cost"),
     ],

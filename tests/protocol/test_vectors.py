@@ -19,11 +19,11 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import RemoteProtocolError
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
+from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.schema import Schema
 from protocol.transcript import Transcript, replay
@@ -93,7 +93,7 @@ def test_a_body_is_read_and_written_again_byte_for_byte(name):
     schema = open_envelope(ENVELOPES[1])[1].schema
     release = "mass" if body.hypothesis is None else "signed_error"
     planned = PlannedCounts(release=release, partitions=len(body.partitions), scale=Rational(1, 1))
-    assert read_body(data, planned, schema, Limits()) == body
+    assert read_body(data, Turn(planned), schema, CountsLimits()) == body
 
 
 @pytest.mark.parametrize("release", GOOD["other_queries"])
@@ -105,7 +105,7 @@ def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(rel
     planned, body = decode(data["planned"], PlannedCounts), decode(data["body"], CountsBody)
     assert (encode(schema), encode(planned), encode(body)) == (schema_data, data["planned"], data["body"])
     assert planned.release == release
-    assert read_body(data["body"], planned, schema, Limits()) == body
+    assert read_body(data["body"], Turn(planned), schema, CountsLimits()) == body
     assert (
         QUERY_KINDS.cost(planned, 1) == {"class_counts": 1, "label_total": 1, "squared_error": Fraction(1, 10)}[release]
     )
@@ -126,7 +126,7 @@ def read_envelope(data):
 
 def read_first_body(data):
     proposal, card = open_envelope(ENVELOPES[2])[1], open_envelope(ENVELOPES[1])[1]
-    read_body(data, proposal.plan.queries[0], card.schema, card.limits)
+    read_body(data, QUERY_KINDS.turns(proposal.plan)[0], card.schema, QUERY_KINDS.limits(card.limits, "counts"))
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -11,6 +11,8 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 import polars as pl
 
+from curator_node.answerers import ANSWERERS
+from curator_node.answering import Question
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger, create_ledger
@@ -23,6 +25,7 @@ from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
+from protocol.kinds import Turn
 from protocol.messages import Refusal
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
@@ -186,7 +189,15 @@ def policy(learners=("ann", "bob"), *, cap=1, learner_cap=None, **options) -> Po
 
 
 def open_curator(
-    store=None, *, rules=None, clock=None, noise=None, records=None, name="basel", entropy=secrets.token_bytes
+    store=None,
+    *,
+    rules=None,
+    clock=None,
+    noise=None,
+    records=None,
+    name="basel",
+    entropy=secrets.token_bytes,
+    answerers=ANSWERERS,
 ) -> Curator:
     """A curator over any store; calling it again with the same store is a restart."""
     return Curator(
@@ -197,12 +208,14 @@ def open_curator(
         clock=clock or Clock(),
         noise=noise or OpenDPNoise(),
         entropy=entropy,
+        answerers=answerers,
     )
 
 
-def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedCounts:
-    """One planned query; it costs m / scale where the unit is a record."""
-    return PlannedCounts(kind=kind, release=release, partitions=m, scale=Rational.of(Fraction(scale)))
+def planned(scale=30, *, m=1, release="mass", kind="counts"):
+    """One planned query; it costs m / scale where the unit is a record. Of another kind: a mapping with its parts."""
+    parts = {"release": release, "partitions": m, "scale": Rational.of(Fraction(scale))}
+    return PlannedCounts(**parts) if kind == "counts" else {"kind": kind, **parts}
 
 
 def plan_of(*scales, **options) -> Plan:
@@ -220,6 +233,13 @@ def error_body(hypothesis=Constant(predicted=1), m=1) -> bytes:  # noqa: B008 - 
     """The encoded body of an error count."""
     bins = FeatureBins(attribute="age", edges=(30.0,))
     return encode(CountsBody(partitions=(bins,) * m, hypothesis=hypothesis))
+
+
+def release_of(body, planned, dataset, noise, stamp) -> bytes:
+    """What the answerer of a planned query's kind releases on its first turn; it keeps nothing."""
+    told = ANSWERERS[planned.kind].answer(Question(body, Turn(planned), (), b"", stamp), dataset, noise)
+    assert told.state is None
+    return told.release
 
 
 def numbers(release) -> list[int]:

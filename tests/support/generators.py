@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import HYPOTHESIS_KINDS, Constant, Mlp
-from protocol.limits import Limits
 from protocol.messages import (
     SEALED_BYTES,
     Card,
@@ -253,14 +253,13 @@ def plans():
     queries = st.sampled_from(list(RELEASE_KINDS)).flatmap(
         lambda release: st.builds(
             PlannedCounts,
-            kind=st.just("counts"),
             release=st.just(release),
             partitions=st.integers(1, 4),
             scale=rationals(),
             steps=st.sampled_from([1, 2, 1000, MOST_STEPS]) if RELEASE_KINDS[release].of_steps else st.just(1),
         )
     )
-    return st.builds(Plan, queries=st.lists(queries, min_size=1, max_size=3).map(tuple))
+    return st.lists(queries, min_size=1, max_size=3).map(Plan.of)
 
 
 @st.composite
@@ -359,7 +358,7 @@ MESSAGES = {
         most_records_per_unit=st.integers(1, 3),
         relation=names,
         round_size=st.one_of(st.none(), st.sampled_from([1, 100, 2**40])),
-        limits=st.builds(Limits, cells=st.sampled_from([1, 500_000]), parameters=st.sampled_from([1, 2**53])),
+        limits=st.builds(card_limits, cells=st.sampled_from([1, 500_000]), parameters=st.sampled_from([1, 2**53])),
         cap=amounts,
         least_cost=amounts,
     ),

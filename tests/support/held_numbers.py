@@ -35,6 +35,7 @@ from learner_node.quote import quote
 from learner_node.regressor import ExPriLRegressor
 from learner_node.strategies import STRATEGIES
 from learner_node.study import Federation, Study
+from limits_told import limits_with
 from protocol.codec import encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, SigningKey, open_envelope, open_receipt
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
@@ -81,7 +82,7 @@ NETWORK = Mlp.of(
 CENTRES = NearestCentre.of(MAP, np.linspace(-1, 1, 3 * MAP.width).reshape(3, MAP.width))
 PROJECTION = ProjectionBins.of(MAP, np.linspace(-1, 1, MAP.width)[None], ((-0.25, 0.5),))
 TREE = TreeLeaves.of(MAP, np.array([[0, -1024, -1, 1], [1, 1, -3, -2]]))
-EVERY_RELEASE_KIND = Limits(release_kinds=tuple(RELEASE_KINDS))
+EVERY_RELEASE_KIND = limits_with(release_kinds=RELEASE_KINDS)
 CLASSES, BOUNDS = ("none", "some", "much"), (-2.0, 6.0)
 
 
@@ -98,7 +99,7 @@ class Asked:
 
     @property
     def planned(self):
-        return PlannedCounts("counts", self.release, max(1, len(self.partitions)), Rational.of(self.scale), self.steps)
+        return PlannedCounts(self.release, max(1, len(self.partitions)), Rational.of(self.scale), self.steps)
 
     @property
     def body(self):
@@ -168,7 +169,7 @@ def run_study(name):
     )
     study = Study(federation)
     study.read_cards()
-    study.propose(Plan(tuple(each.planned for each in asked)), "held", ["basel"])
+    study.propose(Plan.of(each.planned for each in asked), "held", ["basel"])
     for each in asked:
         if each.partitions:
             study.ask({"basel": each.body})
@@ -352,7 +353,8 @@ def quoted():
     """Rows of a quote at two epsilons."""
     source = encode_frame(ring(60), learner_fakes.steward().schema)
     rows = quote(source, epsilons=[Fraction(1), Fraction(1, 3)], sites=2, target_size=400, problems=3, seed=3)
-    return [asdict(row) for row in rows]
+    told = [asdict(row) for row in rows]
+    return [row.pop("precision") | row for row in told]
 
 
 def table2():

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from learner_fakes import ATTRIBUTES, LEARNER, NOW, key
+from limits_told import card_limits
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, request_digest, seal, seal_receipt, verify
 from protocol.errors import RemoteProtocolError
-from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     NO_STUDY,
@@ -129,7 +129,7 @@ class ObedientCurator:
     def _card(self):
         schema = Schema(ATTRIBUTES, "sick", ("no", "yes"))
         words = {"relation": "add or remove one privacy unit", "cap": amount(self.cap), "least_cost": "0"}
-        bounds = {"most_records_per_unit": self.most, "round_size": 100, "limits": Limits()}
+        bounds = {"most_records_per_unit": self.most, "round_size": 100, "limits": card_limits()}
         return {"name": self.name, "schema": schema, "unit": None, **words, **bounds}
 
     def _propose(self, data, message, identity):
@@ -145,11 +145,13 @@ class ObedientCurator:
     def _query(self, data, message, identity, held):
         if message.sequence != held.sequence + 1 or message.answers != held.last_reply:
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER)
-        if message.sequence > len(held.plan.queries):
+        turns = QUERY_KINDS.turns(held.plan)
+        if message.sequence > len(turns):
             raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN)
-        planned = held.plan.queries[message.sequence - 1]
-        QUERY_KINDS.kind(planned.kind).read_body(message.body, planned, self._card()["schema"], Limits())
-        cost = QUERY_KINDS.cost(planned, self.most)
+        turn = turns[message.sequence - 1]
+        card, name = self._card(), turn.planned.kind
+        QUERY_KINDS[name].read_body(message.body, turn, card["schema"], QUERY_KINDS.limits(card["limits"], name))
+        cost = QUERY_KINDS.cost(turn.planned, self.most)
         held.sequence += 1
         held.spent += cost
         self.spent += cost

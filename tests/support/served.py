@@ -12,6 +12,7 @@ from warnings import catch_warnings, simplefilter
 import msgspec
 
 from curator_fakes import NOW, UNIT_KEY, Clock, CountingEntropy, FlakyStore, key
+from curator_node.answerers import ANSWERERS
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger, create_ledger
@@ -19,8 +20,8 @@ from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
+from limits_told import limits_with
 from protocol.envelopes import digest, open_envelope, seal
-from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
     CardRequest,
@@ -45,7 +46,7 @@ def rules(*, cap=12, learners=(("ann", 8), ("bob", "17/2")), **options) -> Polic
 
 
 TIGHT = {
-    "limits": Limits(release_kinds=PRIVATE, cells=200, partitions=3, parameters=200, multiply_adds=2 * 10**9),
+    "limits": limits_with(release_kinds=PRIVATE, cells=200, partitions=3, parameters=200, multiply_adds=2 * 10**9),
     "open_studies": 2,
     "studies": 4,
     "refusals_per_study": 3,
@@ -83,8 +84,9 @@ class Served:
         studies: number -> `Asker`.
     """
 
-    def __init__(self, frame, steward, noise, policy, *, path=None):
+    def __init__(self, frame, steward, noise, policy, *, path=None, answerers=ANSWERERS):
         self.frame, self.steward, self.noise, self.policy = frame, steward, noise, policy
+        self.answerers = answerers
         self.path = path
         self.clock, self.entropy, self.mark = Clock(), CountingEntropy(), MemoryMark()
         self.faults = FlakyStore(MemoryStore() if path is None else DatabaseStore(sqlite_url(path), create=True))
@@ -107,6 +109,7 @@ class Served:
             clock=self.clock,
             noise=self.noise,
             entropy=self.entropy,
+            answerers=self.answerers,
         )
 
     def send(self, data):
@@ -182,7 +185,7 @@ class Asker:
 
     def propose(self, plan, *, receipt=b"", **changes):
         self.plan = list(plan)
-        planned = Plan.of((planned for planned, _ in plan))
+        planned = Plan.of(planned for planned, _ in plan)
         head = self.header(**{"sequence": 0, **changes})
         return self.send(StudyProposal(**head, plan=planned, purpose="", newest_receipt=receipt))
 

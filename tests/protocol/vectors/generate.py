@@ -39,6 +39,7 @@ from protocol.messages import (
 )
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
@@ -54,7 +55,7 @@ SCHEMA = Schema(
 )
 MAP = FeatureMap((NumericFeature("age", 50.0, 0.0625, 40.0), CategoricalFeature("sex", ("f", "m"), 1.0, "f")))
 SHORT_MAP = FeatureMap(MAP.features[:1])
-PLAN = Plan(
+PLAN = Plan.of(
     (
         PlannedCounts(release="mass", partitions=2, scale=Rational(30, 1)),
         PlannedCounts(release="signed_error", partitions=1, scale=Rational(1000, 3)),
@@ -188,7 +189,7 @@ def study():
         most_records_per_unit=1,
         relation="add or remove one privacy unit",
         round_size=1000,
-        limits=Limits(),
+        limits=QUERY_KINDS.settle(Limits(), where="the vectors"),
         cap="1",
         least_cost="1/1000",
     )
