@@ -15,7 +15,6 @@ import pytest
 from curator_fakes import (
     NOW,
     ZeroNoise,
-    dataset,
     key,
     ledger_over,
     mass_body,
@@ -25,7 +24,6 @@ from curator_fakes import (
     policy,
 )
 from curator_node.answerers import ANSWERERS
-from curator_node.curator import Curator
 from curator_node.ledger.checks import check
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
@@ -48,35 +46,20 @@ from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
 from toy.answerer import TOY_ANSWERER
+from toy.curators import TABLE, toy_curator
 from toy.kind import TOY, PlannedToy, ToyBody, ToyRelease
 from toy.reader import TOY_READER
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = Kinds(COUNTS, TOY)
-TABLE = {**ANSWERERS, "toy": TOY_ANSWERER}
 EACH = Fraction(1, 10)
 """What a draw costs here, for a unit of one record."""
-ROWS = tuple((f"p{n}", 20.0 + n, 0.0, "f", "no") for n in range(60))
-"""Ages 20 to 79: 50 of them are above 29.5."""
-RULES = policy(cap=10, limits=Limits(kinds={"counts": {}, "toy": {}}))
 ASK, GO_ON = encode(ToyBody(above=29.5)), encode(ToyBody(above=None))
 
 
 def plan_of(*levels):
     """One toy query for each level, below which its second turn is free."""
     return Plan.of(PlannedToy(scale=Rational(10, 1), level=level, turns=2) for level in levels)
-
-
-def toy_curator(store=None, *, noise=None, rules=RULES, answerers=TABLE, ledger=None):
-    return Curator(
-        dataset=dataset(ROWS),
-        ledger=ledger or ledger_over(store),
-        key=key("basel"),
-        policy=rules,
-        clock=lambda: NOW,
-        noise=noise or ZeroNoise(),
-        answerers=answerers,
-    )
 
 
 class Asker:
@@ -403,7 +386,7 @@ from pathlib import Path
 from curator_fakes import key
 from curator_node.ledger.files import open_ledger_file
 from curator_node.mechanisms import OpenDPNoise
-from test_toy_kind import toy_curator
+from toy.curators import toy_curator
 curator = toy_curator(ledger=open_ledger_file(Path(sys.argv[1]), key("basel")), noise=OpenDPNoise())
 print("ready", flush=True)
 for line in sys.stdin:
@@ -415,7 +398,7 @@ class Served:
     """A curator in a process of its own."""
 
     def __init__(self, file):
-        paths = [ROOT, ROOT / "tests" / "support", ROOT / "tests" / "system"]
+        paths = [ROOT, ROOT / "tests" / "support"]
         self.process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", SERVE, str(file)],
             stdin=subprocess.PIPE,
