@@ -123,3 +123,39 @@ def test_the_seeded_and_idealised_noise_switches_stay_off():
     for path in FILES:
         text = path.read_text(encoding="utf-8")
         assert "idealized-numerics" not in text, path
+
+
+CORE = [
+    *(ROOT / "protocol" / f"{name}.py" for name in ("plans", "kinds", "limits", "messages", "spending")),
+    *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("answering", "curator", "policy", "receipts")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests")),
+    *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
+    *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
+]
+"""What holds for every query kind."""
+TABLES = {"protocol.queries", "curator_node.answerers", "learner_node.readers"}
+OF_ONE_KIND = {"protocol.release_kinds", "protocol.partitions", "protocol.hypotheses", "protocol.noise"}
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_core_names_no_query_kind_and_imports_none(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for module in modules:
+        assert not any(module.startswith(f"{table}.") for table in TABLES), module
+        assert not any(module == part or module.startswith(f"{part}.") for part in OF_ONE_KIND), module
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    words |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    words |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    for kind in QUERY_KINDS:
+        assert not {word for word in words if word.lower() in (kind, f"planned{kind}", f"{kind}body", f"{kind}answer")}
+
+
+def test_the_core_is_the_core():
+    """Power: a file of one kind would be noticed."""
+    for name in ("protocol/queries/counts.py", "learner_node/readers/counts.py", "curator_node/answerers/counts.py"):
+        with pytest.raises(AssertionError):
+            test_the_core_names_no_query_kind_and_imports_none(ROOT / name)
