@@ -17,6 +17,8 @@ from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsLimits
 from protocol.partitions import PARTITION_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
@@ -48,6 +50,7 @@ STRUCTS = [
     (SCENARIOS, "`[data.parts]`", Parts),
     (SCENARIOS, "`[[curators]]`", CuratorScenario),
     (SCENARIOS, "`[curators.limits]`", Limits),
+    (SCENARIOS, "`[curators.limits.kinds.counts]`", CountsLimits),
     (SCENARIOS, "`[[learners]]`", LearnerScenario),
     (SCENARIOS, "`[[faults]]`", Fault),
     (POLICY, "The schema file", StewardFile),
@@ -56,6 +59,7 @@ STRUCTS = [
     (POLICY, "The policy file", Policy),
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "Limits of one question", Limits),
+    (POLICY, "Limits of counts", CountsLimits),
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
@@ -191,6 +195,6 @@ def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
 def test_the_stewards_whole_files_load():
     policy = read_policy(whole(POLICY, "cap", "learners"))
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
-    assert policy.private
+    assert QUERY_KINDS.private(policy.limits)
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
     assert len(blocks(POLICY)) == 3
