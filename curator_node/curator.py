@@ -184,7 +184,7 @@ class Curator:
             if self._ledger.known(identity) and identity not in self._ledger.account.owed:
                 return self._settled(self._ledger.reply(identity))
             self._refusals.check(identity)
-            if limit := self._meter.admit(StudyKey(message.sender, message.study), now, self.policy):
+            if limit := self._meter.complaint_about(StudyKey(message.sender, message.study), now, self.policy):
                 raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
             if identity in self._in_hand:
                 raise RemoteProtocolError(RefusalCode.BUSY)

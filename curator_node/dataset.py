@@ -67,12 +67,14 @@ class PrivateDataset:
             raise ConfigurationError("there are no records")
         records, moved = encode_and_count_moved(frame, steward.schema)
         labels = encode_label_column(frame[steward.label], steward.schema)
-        doubts = misfits(records, moved)
+        doubts = complaints_about(records, moved)
         if steward.unit is not None:
             names = unit_names(frame[steward.unit])
             kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
             records, labels = records.take(kept), labels[kept]
-        doubts += _label_misfits(frame[steward.label], labels, steward) + _size_misfits(len(records), steward)
+        doubts += _complaints_about_labels(frame[steward.label], labels, steward) + _complaints_about_size(
+            len(records), steward
+        )
         for doubt in doubts:
             warnings.warn(doubt, StewardWarning, stacklevel=2)
         self.steward = steward
@@ -129,7 +131,7 @@ class PrivateDataset:
         return workload.count(errors)
 
 
-def misfits(records: Records, moved: Mapping[str, int]) -> list[str]:
+def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
     """What a steward should check: attributes that hold much that their declaration does not foresee.
 
     A misspelt level or a wrong unit of measurement raises no error, since an unforeseen value has a meaning
@@ -162,8 +164,8 @@ def misfits(records: Records, moved: Mapping[str, int]) -> list[str]:
     return texts
 
 
-def _label_misfits(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: StewardFile) -> list[str]:
-    """As `misfits`, of the labels; the texts name no class."""
+def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: StewardFile) -> list[str]:
+    """As `complaints_about`, of the labels; the texts name no class."""
     there = len(np.unique(labels))
     if steward.label_bounds is not None:
         if count_moved_labels(column, steward.label_bounds) * WORTH_A_WARNING > len(column):
@@ -179,8 +181,8 @@ def _label_misfits(column: pl.Series, labels: NDArray[np.unsignedinteger], stewa
     return []
 
 
-def _size_misfits(count: int, steward: StewardFile) -> list[str]:
-    """As `misfits`, of the number of records that count; the text holds no number."""
+def _complaints_about_size(count: int, steward: StewardFile) -> list[str]:
+    """As `complaints_about`, of the number of records that count; the text holds no number."""
     if steward.round_size is None:
         if count <= ASSUMED_ROUND_SIZE:
             return []

@@ -20,7 +20,7 @@ class Meter:
         self._refusals: Counter[bytes] = Counter()
         self._of_studies: Counter[StudyKey] = Counter()
 
-    def admit(self, key: StudyKey, now: int, policy: Policy) -> str:
+    def complaint_about(self, key: StudyKey, now: int, policy: Policy) -> str:
         """Count a request; which limit rules it out, "" where none does."""
         if now // _DAY != self._day:
             self._day = now // _DAY

@@ -103,8 +103,8 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.width > MOST_WIDTH:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, f"at most {MOST_WIDTH} coordinates")
         for index, feature in enumerate(self.features):
-            if problem := _problem(feature, schema):
-                part, limit = problem
+            if complaint := _complaint(feature, schema):
+                part, limit = complaint
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.features[{index}]{part}", limit)
 
     def points(self, records: Records) -> NDArray[np.float64]:
@@ -208,7 +208,7 @@ def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.in
     return hot
 
 
-def _problem(feature: Feature, schema: Schema) -> tuple[str, str] | None:
+def _complaint(feature: Feature, schema: Schema) -> tuple[str, str] | None:
     """Where and how a feature does not fit the schema; None where it does."""
     if isinstance(feature, NumericFeature):
         fits = isinstance(schema.find(feature.attribute), NumericAttribute)

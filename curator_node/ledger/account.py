@@ -23,7 +23,7 @@ from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
 
-STEPS: dict[EntryKind, tuple[Event, ...]] = {
+EVENTS: dict[EntryKind, tuple[Event, ...]] = {
     EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
     EntryKind.CHARGE: (Event.QUERY,),
     EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
@@ -363,7 +363,7 @@ def _key(entry: Entry) -> StudyKey:
 
 
 def _step(state: State, entry: Entry) -> State:
-    for event in STEPS[entry.kind]:
+    for event in EVENTS[entry.kind]:
         state = advance(state, event)
     return state
 

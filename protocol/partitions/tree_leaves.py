@@ -53,9 +53,9 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) unless the map fits and the nodes are a tree; reads no record."""
         self.features.check(schema, f"{field}.features")
-        problem = "m x 4 little-endian int32" if len(self.nodes) % NODE_BYTES else self._problem()
-        if problem:
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.nodes", problem)
+        complaint = "m x 4 little-endian int32" if len(self.nodes) % NODE_BYTES else self._complaint()
+        if complaint:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.nodes", complaint)
 
     def cell_count(self, schema: Schema) -> int:  # noqa: ARG002
         """Number of leaves k."""
@@ -91,7 +91,7 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
             found[block] = at - count
         return found
 
-    def _problem(self) -> str:
+    def _complaint(self) -> str:
         """What would have been accepted where the table is no tree of the map's coordinates; "" where it is one."""
         table = self.table
         coordinates, thresholds, children = table[:, 0], table[:, 1], table[:, 2:]
