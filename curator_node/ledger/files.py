@@ -1,5 +1,6 @@
-"""A ledger in a SQLite file, with its mark in a file beside it or elsewhere."""
+"""A ledger in a SQLite file or another database, with its mark in a file beside it or elsewhere."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from curator_node.ledger.book import Ledger, create_ledger
@@ -31,15 +32,29 @@ def create_ledger_file(path: Path, key: SigningKey, *, now: int, mark: Path | No
     store.close()
 
 
-def open_ledger_file(path: Path, key: SigningKey, *, mark: Path | None = None) -> Ledger:
+def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:
     """Open a ledger to serve from it.
 
+    Args:
+        path: a SQLite file, or a database's URL.
+        key: the curator's.
+        mark: this process's; None takes the one beside the file.
+
     Raises:
-        ConfigurationError: there is none, it is another curator's, or another process holds the mark.
+        ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes
+            without a mark.
         LedgerCorruptError: its chain does not fit together.
     """
-    store = DatabaseStore(sqlite_url(path))
-    return Ledger(store, key=key, mark=open_mark(mark or mark_path(path), key))
+    if mark is None and isinstance(path, str):
+        raise ConfigurationError("a ledger that is no file has no mark beside it; say where the mark is kept")
+    with ExitStack() as opened:
+        store = DatabaseStore(sqlite_url(path) if isinstance(path, Path) else path)
+        opened.callback(store.close)
+        held = open_mark(mark or mark_path(Path(path)), key)
+        opened.callback(held.close)
+        ledger = Ledger(store, key=key, mark=held)
+        opened.pop_all()
+    return ledger
 
 
 def open_mark(path: Path, key: SigningKey) -> FileMark:
