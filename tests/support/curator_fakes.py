@@ -18,6 +18,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import decode, encode
@@ -189,15 +190,15 @@ def open_curator(
     store=None, *, rules=None, clock=None, noise=None, records=None, name="basel", entropy=secrets.token_bytes
 ) -> Curator:
     """A curator over any store; calling it again with the same store is a restart."""
-    return Curator(
-        dataset=records or dataset(),
-        ledger=ledger_over(store, name, entropy),
+    return assemble_site(
+        records or dataset(),
+        rules or policy(),
         key=key(name),
-        policy=rules or policy(),
+        ledger=ledger_over(store, name, entropy),
         clock=clock or Clock(),
-        noise=noise or OpenDPNoise(),
+        noise=noise,
         entropy=entropy,
-    )
+    ).curator
 
 
 def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedQuery:

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 import learner_fakes
 from curator_fakes import UNIT_KEY, Clock, CountingEntropy, key, ledger_over, policy, steward_file
-from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.site import assemble_site
 from experiments.learning.runner import Task
 from experiments.learning.runner import compute as compute_comparison
 from experiments.paper.experiments import Setup
@@ -49,9 +49,9 @@ from protocol.records import encode_frame
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
-from simulations.federation import load_records
-from simulations.harness import run_scenario, summary
 from simulations.local import SimulatedExPriLClassifier
+from simulations.records import load_records
+from simulations.run import run_scenario, summary
 from simulations.scenario import builtin_scenarios, load_scenario
 from simulations.seeded_noise import SeededNoise
 
@@ -149,11 +149,11 @@ def run_study(name):
         simplefilter("ignore", StewardWarning)
         records = PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=10**6)
     limits = EVERY_RELEASE_KIND if name == "paper ratio" else Limits()
-    curator = Curator(
-        dataset=records,
-        ledger=ledger_over(entropy=CountingEntropy()),
+    curator = assemble_site(
+        records,
+        policy(("ann",), cap=8, simulation=True, limits=limits),
         key=key("basel"),
-        policy=policy(("ann",), cap=8, simulation=True, limits=limits),
+        ledger=ledger_over(entropy=CountingEntropy()),
         clock=Clock(),
         noise=SeededNoise(NOISE_SEED, "basel"),
         entropy=CountingEntropy(),

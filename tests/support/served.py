@@ -12,13 +12,13 @@ from warnings import catch_warnings, simplefilter
 import msgspec
 
 from curator_fakes import NOW, UNIT_KEY, Clock, CountingEntropy, FlakyStore, key
-from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
 from protocol.envelopes import digest, open_envelope, seal
 from protocol.messages import (
     NO_DIGEST,
@@ -99,15 +99,15 @@ class Served:
             self.faults.inner.close()
             self.faults.inner = DatabaseStore(sqlite_url(self.path))
         self.ledger = Ledger(self.faults, key=key("basel"), mark=self.mark, entropy=self.entropy)
-        self.curator = Curator(
-            dataset=held(self.frame, self.steward),
-            ledger=self.ledger,
+        self.curator = assemble_site(
+            held(self.frame, self.steward),
+            self.policy,
             key=key("basel"),
-            policy=self.policy,
+            ledger=self.ledger,
             clock=self.clock,
             noise=self.noise,
             entropy=self.entropy,
-        )
+        ).curator
 
     def send(self, data):
         """One request; the reply."""
