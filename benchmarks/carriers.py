@@ -27,6 +27,7 @@ from curator_node.mechanisms import Stamp
 from curator_node.site import Site
 from learner_node.study import Carrier, Study
 from protocol.envelopes import SigningKey
+from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier
 from simulations.carriers.in_process import carry
 
@@ -50,7 +51,9 @@ def run_bare(bench: Bench) -> None:
     """The same counts and noise without any protocol."""
     for number, body in enumerate(paper_bodies(ATTRIBUTES, BINS)):
         errors, correct = bench.dataset.count(body.partitions, body.hypothesis)
-        bench.noise.discrete_laplace(correct - errors, ATTRIBUTES, Fraction(10), Stamp("learner", 0, number))
+        bench.noise.discrete_laplace(
+            correct - errors, ATTRIBUTES, DiscreteLaplace(Fraction(10)), Stamp("learner", 0, number)
+        )
 
 
 def run() -> list[Result]:
