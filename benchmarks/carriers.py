@@ -14,18 +14,16 @@ from benchmarks.common import (
     Bench,
     Result,
     at_most,
-    federation_of,
     handles_of,
     interleaved,
     median,
     open_bench,
     paper_bodies,
-    paper_plan,
     spread,
 )
+from benchmarks.study import make_study
 from curator_node.mechanisms import Stamp
-from curator_node.site import Site
-from learner_node.study import Carrier, Study
+from learner_node.study import Carrier
 from protocol.envelopes import SigningKey
 from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier
@@ -35,16 +33,6 @@ RECORDS, ATTRIBUTES, BINS = 5000, 10, 29
 ROUNDS, REPEATS = 3, 40
 MANY = 1e5
 TABLE_ROUNDS, TABLE_SECONDS = 10_800, 1200
-
-
-def run_study(sites: list[Site], key: SigningKey, carrier: Carrier) -> None:
-    """Card, plan, three questions, close."""
-    study = Study(federation_of(sites, key, carrier))
-    study.propose(paper_plan(ATTRIBUTES), "benchmark", list(study.read_cards()))
-    for body in paper_bodies(ATTRIBUTES, BINS):
-        study.ask(dict.fromkeys(study.survivors, body))
-    study.close()
-    assert len(study.rounds) == ROUNDS
 
 
 def run_bare(bench: Bench) -> None:
@@ -67,8 +55,8 @@ def run() -> list[Result]:
     def work(flower: Carrier) -> None:
         tasks = [
             lambda: run_bare(bench),
-            lambda: run_study(sites, key, direct),
-            lambda: run_study(sites, key, flower),
+            lambda: make_study(sites, key, direct, ATTRIBUTES, BINS),
+            lambda: make_study(sites, key, flower, ATTRIBUTES, BINS),
         ]
         times.extend(interleaved(tasks, REPEATS, warm_up=3))
 

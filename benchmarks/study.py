@@ -27,18 +27,20 @@ def run_study(sites: list[Site], key: SigningKey) -> Study:
     """One study with all sites over a fresh grid; every curator must have answered every round."""
     studies: list[Study] = []
 
-    def work(carrier: Carrier) -> None:
-        study = Study(federation_of(sites, key, carrier))
-        studies.append(study)
-        study.propose(paper_plan(ATTRIBUTES), "benchmark", list(study.read_cards()))
-        for body in paper_bodies(ATTRIBUTES, BINS):
-            study.ask(dict.fromkeys(study.survivors, body))
-        study.close()
-
-    carry(handles_of(sites), work)
-    assert len(studies[0].survivors) == len(sites)
-    assert len(studies[0].rounds) == len(paper_bodies(ATTRIBUTES, BINS))
+    carry(handles_of(sites), lambda carrier: studies.append(make_study(sites, key, carrier, ATTRIBUTES, BINS)))
     return studies[0]
+
+
+def make_study(sites: list[Site], key: SigningKey, carrier: Carrier, attributes: int, bins: int) -> Study:
+    """Cards, plan, three questions, close; every site must have answered every question."""
+    study = Study(federation_of(sites, key, carrier))
+    study.propose(paper_plan(attributes), "benchmark", list(study.read_cards()))
+    for body in paper_bodies(attributes, bins):
+        study.ask(dict.fromkeys(study.survivors, body))
+    study.close()
+    assert len(study.survivors) == len(sites)
+    assert len(study.rounds) == len(paper_bodies(attributes, bins))
+    return study
 
 
 def run() -> list[Result]:

@@ -171,13 +171,16 @@ def frame_of(rows) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
-def dataset(rows=ROWS, *, most=1, unit=False, cache_bytes=10**6) -> PrivateDataset:
-    """The rows as a curator holds them; unwarned, for in five records one undeclared level is more than a tenth."""
+def hold(frame, steward, cache_bytes=10**6) -> PrivateDataset:
+    """Records as a curator holds them, with the tests' key of units; what only the steward is told is left unsaid."""
     with catch_warnings():
         simplefilter("ignore", StewardWarning)
-        return PrivateDataset(
-            frame_of(rows), steward_file(most=most, unit=unit), unit_key=UNIT_KEY, cache_bytes=cache_bytes
-        )
+        return PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=cache_bytes)
+
+
+def dataset(rows=ROWS, *, most=1, unit=False, cache_bytes=10**6) -> PrivateDataset:
+    """The rows as a curator holds them; in five records one undeclared level is more than a tenth."""
+    return hold(frame_of(rows), steward_file(most=most, unit=unit), cache_bytes)
 
 
 def policy(learners=("ann", "bob"), *, cap=1, learner_cap=None, **options) -> Policy:

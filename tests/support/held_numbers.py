@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from unittest import mock
-from warnings import catch_warnings, simplefilter
 
 import msgspec
 import numpy as np
@@ -21,8 +20,7 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 import learner_fakes
-from curator_fakes import UNIT_KEY, Clock, CountingEntropy, key, ledger_over, policy, steward_file
-from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_fakes import Clock, CountingEntropy, hold, key, ledger_over, policy, steward_file
 from curator_node.site import assemble_site
 from experiments.learning.runner import Task
 from experiments.learning.runner import compute as compute_comparison
@@ -145,12 +143,9 @@ def run_study(name):
     """One study over direct calls: every key, clock, nonce and noise is told."""
     asked = STUDIES[name]
     steward, frame = held_records(name)
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
-        records = PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=10**6)
     limits = EVERY_RELEASE_KIND if name == "paper ratio" else Limits()
     curator = assemble_site(
-        records,
+        hold(frame, steward),
         policy(("ann",), cap=8, simulation=True, limits=limits),
         key=key("basel"),
         ledger=ledger_over(entropy=CountingEntropy()),

@@ -7,12 +7,10 @@ and comes out is kept, in order.
 import logging
 import sqlite3
 from fractions import Fraction
-from warnings import catch_warnings, simplefilter
 
 import msgspec
 
-from curator_fakes import NOW, UNIT_KEY, Clock, CountingEntropy, FlakyStore, key
-from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_fakes import NOW, Clock, CountingEntropy, FlakyStore, hold, key
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
@@ -56,13 +54,6 @@ TIGHT = {
 }
 
 
-def held(frame, steward) -> PrivateDataset:
-    """Records as a curator holds them; what only the steward is told is left unsaid."""
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
-        return PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=10**5)
-
-
 class Told(logging.Handler):
     """Every log record, with the text of its error."""
 
@@ -100,7 +91,7 @@ class Served:
             self.faults.inner = DatabaseStore(sqlite_url(self.path))
         self.ledger = Ledger(self.faults, key=key("basel"), mark=self.mark, entropy=self.entropy)
         self.curator = assemble_site(
-            held(self.frame, self.steward),
+            hold(self.frame, self.steward, 10**5),
             self.policy,
             key=key("basel"),
             ledger=self.ledger,
