@@ -145,7 +145,7 @@ def open_site(
     if isinstance(where, Path) and not where.is_file():
         raise ConfigurationError(
             f"no ledger {where}: it was lost, unless this site is new; a new site's is made by: "
-            f"expril ledger create {where} --key {folder / KEY}"
+            f"expril ledger create {where} --key {folder / KEY}{f' --mark {mark}' if mark else ''}"
         )
     with ExitStack() as stack, _about(where):
         opened = open_ledger_file(where, key, mark=mark)

@@ -101,6 +101,19 @@ def test_the_ledger_its_mark_and_the_records_may_lie_elsewhere(folder, tmp_path)
     assert not (folder / LEDGER).exists()
 
 
+def test_a_ledger_may_be_made_in_another_database(folder, tmp_path):
+    url, mark = f"sqlite:///{tmp_path / 'other'}", tmp_path / "mark"
+    own = SigningKey.from_pem((folder / KEY).read_bytes())
+    with pytest.raises(ConfigurationError, match="say where the mark is kept"):
+        create_ledger_file(url, own, now=0)
+    create_ledger_file(url, own, now=0, mark=mark)
+    mark.unlink()
+    with pytest.raises(ConfigurationError, match="never made anew"):
+        create_ledger_file(url, own, now=0, mark=mark)
+    with open_site(folder, ledger=url, mark=mark, clock=Clock()) as site:
+        assert site.export().entries[0].kind == "open"
+
+
 def test_the_steward_s_warnings_come_with_the_site_and_from_nowhere_else(folder, recwarn):
     frame_of([(*row[:3], "?" if number else CANARY, row[4]) for number, row in enumerate(ROWS * 2)]).with_columns(
         age=pl.lit(999.0)
@@ -158,7 +171,9 @@ def test_an_absent_file_is_named_with_what_makes_it(folder, name, what, remedy):
 
 def test_the_command_that_a_lost_ledger_s_error_names_is_whole(folder):
     (folder / LEDGER).unlink()
-    assert refused(folder).endswith(f"expril ledger create {folder / LEDGER} --key {folder / KEY}")
+    command = f"expril ledger create {folder / LEDGER} --key {folder / KEY}"
+    assert refused(folder).endswith(command)
+    assert refused(folder, mark=folder / "x").endswith(f"{command} --mark {folder / 'x'}")
 
 
 def test_an_absent_folder_is_named(tmp_path):
