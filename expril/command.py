@@ -1,4 +1,4 @@
-"""The command `expril`: thin; what it does is in `harness`, `run_folder`, `verification` and `ledger_view`."""
+"""The command `expril`: thin; what it does is in `run`, `run_folder`, `verification` and `ledger_view`."""
 
 import logging
 import os

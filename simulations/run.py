@@ -29,7 +29,7 @@ from simulations.report import (
     SiteAnswers,
     SiteScore,
 )
-from simulations.scenario import Scenario
+from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally, measure_of, tally_repeat
 
 
@@ -90,7 +90,7 @@ def run_scenario(
         if repeat.number == 0:
             curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
             notes = first_repeat_notes(repeat)
-    learners = tuple(_learner_report(scenario, name, tally, measure) for name, tally in tallies.items())
+    learners = tuple(_learner_report(learner, tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
@@ -118,8 +118,8 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
             "pooling": learner.pooling,
             "epsilon_claimed": learner.epsilon_claimed,
             "epsilon_spent": learner.epsilon_spent,
-            "pooled": _score_object(learner.pooled),
-            "sites": [{"curator": site.curator, **_score_object(site)} for site in learner.sites],
+            "pooled": msgspec.to_builtins(learner.pooled),
+            "sites": list(map(msgspec.to_builtins, learner.sites)),
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
             "left_out": learner.left_out,
         }
@@ -135,23 +135,10 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
     }
 
 
-def _score_object(scored: Score) -> dict[str, Any]:
-    return {
-        "accuracy": scored.accuracy,
-        "accuracy_se": scored.accuracy_se,
-        "majority": scored.majority,
-        "ceiling": scored.ceiling,
-        "expected": None if scored.expected is None else msgspec.to_builtins(scored.expected),
-        "further": scored.further,
-        "further_ceiling": scored.further_ceiling,
-    }
-
-
-def _learner_report(scenario: Scenario, name: str, tally: Tally, measure: Measure) -> LearnerReport:
-    learner = next(item for item in scenario.learners if item.name == name)
+def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) -> LearnerReport:
     sites = [key for key in tally.majority if key != POOLED]
     return LearnerReport(
-        learner=name,
+        learner=learner.name,
         strategy=learner.strategy,
         pooling=learner.pooling,
         epsilon_claimed=str(tally.claimed),

@@ -209,8 +209,8 @@ def _tally(
     rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
     final = rounds[-1] if rounds else {}
     names = list(learner.curators or repeat.sites)
-    for key in [POOLED, *names]:
-        chosen = names if key == POOLED else [key]
+    keys = {POOLED: names, **{name: [name] for name in names}}
+    for key, chosen in keys.items():
         reference = pooled if key == POOLED else own
         answered = {name: final[name] for name in chosen if name in final}
         accuracy = score(answered)
@@ -229,11 +229,11 @@ def _tally(
             if further is not None:
                 values.append(further)
     for round_, correct in enumerate(rounds, start=1):
-        value = score({name: correct[name] for name in names if name in correct})
-        if value is not None:
-            tally.curve[round_].append(value)
-        for key in [POOLED, *names]:
-            accuracy = value if key == POOLED else score({key: correct[key]} if key in correct else {})
+        for key, chosen in keys.items():
+            answered = {name: correct[name] for name in chosen if name in correct}
+            accuracy = score(answered)
+            if key == POOLED and accuracy is not None:
+                tally.curve[round_].append(accuracy)
             rows.append(
                 {
                     "repeat": repeat.number,
@@ -244,9 +244,7 @@ def _tally(
                     "accuracy": accuracy,
                     "majority": tally.majority[key][-1],
                     "ceiling": tally.ceiling[key][-1],
-                    "further": further_score(
-                        {name: correct[name] for name in names if key in (POOLED, name) and name in correct}
-                    ),
+                    "further": further_score(answered),
                     "epsilon_claimed": str(claimed),
                     "epsilon_spent": str(spent),
                 }
