@@ -15,7 +15,7 @@ that is absent was lost.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
+from curator_node.answerers import ANSWERERS
+from curator_node.answering import Answerer
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.key_files import read_key, write_key
@@ -212,6 +214,7 @@ def assemble_site(
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
     entropy: Callable[[int], bytes] = secrets.token_bytes,
+    answerers: Mapping[str, Answerer] = ANSWERERS,
 ) -> Site:
     """Put the parts of a curator together; every curator is made here.
 
@@ -223,6 +226,7 @@ def assemble_site(
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
         entropy: n -> n random bytes, for nonces; never for noise.
+        answerers: of the query kinds that it can answer, by name.
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy, or a ledger that was kept
@@ -236,6 +240,7 @@ def assemble_site(
         clock=clock,
         noise=OpenDPNoise() if noise is None else noise,
         entropy=entropy,
+        answerers=answerers,
     )
     return Site(curator, ledger, dataset.warnings, clock)
 

@@ -2,7 +2,7 @@
 
 from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, policy
 from curator_node.answerers import ANSWERERS
-from curator_node.curator import Curator
+from curator_node.site import assemble_site
 from protocol.limits import Limits
 from toy.answerer import TOY_ANSWERER
 
@@ -14,12 +14,12 @@ RULES = policy(cap=10, limits=Limits(kinds={"counts": {}, "toy": {}}))
 
 def toy_curator(store=None, *, noise=None, rules=RULES, answerers=TABLE, ledger=None):
     """Calling it again with the same store is a restart."""
-    return Curator(
-        dataset=dataset(ROWS),
-        ledger=ledger or ledger_over(store),
+    return assemble_site(
+        dataset(ROWS),
+        rules,
         key=key("basel"),
-        policy=rules,
+        ledger=ledger or ledger_over(store),
         clock=lambda: NOW,
         noise=noise or ZeroNoise(),
         answerers=answerers,
-    )
+    ).curator
