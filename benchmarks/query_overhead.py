@@ -34,11 +34,11 @@ from learner_node.server_app import FlowerCarrier
 from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.messages import Release
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS, counts
-from protocol.queries.counts import PlannedCounts
+from protocol.queries.counts import CountsLimits, PlannedCounts
 from protocol.rationals import Rational
 from simulations.carriers.in_process import InProcessGrid, flower_nodes
 
@@ -92,7 +92,7 @@ def run() -> list[Result]:
         def ask() -> None:
             reply = send(session.query("counts", encode(body), NOW))
             assert isinstance(reply, Release)
-            READERS["counts"](reply.body, body, planned, schema)
+            READERS["counts"].read(reply.body, body, Turn(planned), schema)
 
         send(session.request_card(NOW))
         send(session.propose(plan, "benchmark", NOW))
@@ -133,8 +133,8 @@ def _parts(
     asked, question = open_envelope(request)
     answered, release = open_envelope(reply)
     assert isinstance(release, Release)
-    schema, limits = schema_of(ATTRIBUTES), Limits()
-    read = counts.read_body(body, planned, schema, limits)
+    schema, limits, turn = schema_of(ATTRIBUTES), CountsLimits(), Turn(planned)
+    read = counts.read_body(body, turn, schema, limits)
 
     def signatures() -> None:
         for data in (asked.payload, answered.payload, release.receipt):
@@ -148,11 +148,11 @@ def _parts(
         encode(question)
         encode(asked)
         open_envelope(request)
-        counts.read_body(body, planned, schema, limits)
+        counts.read_body(body, turn, schema, limits)
         encode(release)
         encode(answered)
         open_envelope(reply)
-        READERS["counts"](release.body, read, planned, schema)
+        READERS["counts"].read(release.body, read, turn, schema)
 
     ledger = memory_ledger(SigningKey.generate())
     study = StudyKey(key.public, bytes(15) + b"s")

@@ -25,6 +25,7 @@ from protocol.codec import encode
 from protocol.envelopes import SigningKey
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.kinds import Turn
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
@@ -37,7 +38,7 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts, work
+from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, work
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -49,7 +50,7 @@ ATTRIBUTES = (
     *(NumericAttribute(f"n{i}", 0.0, 1.0) for i in range(NUMBERS)),
     *(CategoricalAttribute(f"c{i}", tuple(f"l{j}" for j in range(LEVELS))) for i in range(CATEGORIES)),
 )
-LIMITS = Limits()
+LIMITS, COUNTS_LIMITS = Limits(), CountsLimits()
 
 Case = tuple[str, Partition, str, Hypothesis | None, Fraction | None]
 
@@ -158,25 +159,25 @@ class _Site:
         """The largest question of its kind that is not refused."""
         name, partition, release, hypothesis, scale = case
 
-        def question(count: int) -> tuple[CountsBody, PlannedCounts]:
+        def question(count: int) -> tuple[CountsBody, Turn]:
             exact = Rational.of(Fraction(10 * count) if scale is None else scale)
             planned = PlannedCounts(release=release, partitions=count, scale=exact)
-            return CountsBody((partition,) * count, hypothesis), planned
+            return CountsBody((partition,) * count, hypothesis), Turn(planned)
 
         def fits(count: int) -> bool:
             cells = count * partition.cell_count(self.schema)
             columns = max(RELEASE_KINDS[release].columns(self.schema), 2)
             needed = work(*question(count), self.schema, None)
-            return cells <= LIMITS.cells * 2 // columns and needed <= LIMITS.multiply_adds
+            return cells <= COUNTS_LIMITS.cells * 2 // columns and needed <= LIMITS.multiply_adds
 
-        least, most = 1, LIMITS.partitions
+        least, most = 1, COUNTS_LIMITS.partitions
         while least < most:
             middle = (least + most + 1) // 2
             least, most = (middle, most) if fits(middle) else (least, middle - 1)
-        body, planned = question(least)
-        reply, wall, processor = self.ask(encode(body), planned)
+        body, turn = question(least)
+        reply, wall, processor = self.ask(encode(body), turn.planned)
         assert isinstance(reply, Release), (name, reply)
-        share = work(body, planned, self.schema, None) / LIMITS.multiply_adds
+        share = work(body, turn, self.schema, None) / LIMITS.multiply_adds
         note = f"{least} partitions, {share:.0%} of the limit; {wall:.1f} s on the wall"
         return at_most(name, processor, MOST_SECONDS, "s", note=note)
 

@@ -17,9 +17,9 @@ from curator_fakes import (
     ZeroNoise,
     dataset,
     frame_of,
+    release_of,
     steward_file,
 )
-from curator_node.answerers import ANSWERERS
 from curator_node.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.mechanisms import Stamp
 from curator_node.workloads import KEY_BYTES, WorkloadCache
@@ -28,10 +28,10 @@ from oracles import AT_A_POINT, oracle_bin
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body
+from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
 from protocol.records import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
@@ -113,13 +113,13 @@ def queries(draw):
     given_ = draw(st.booleans()) if wants is None else wants
     body = CountsBody(partitions=workload, hypothesis=draw(hypotheses) if given_ else None)
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE)
-    return read_body(encode(body), planned, SCHEMA, Limits()), planned
+    return read_body(encode(body), Turn(planned), SCHEMA, CountsLimits()), planned
 
 
 def answered(data, body, planned):
     """(what the noise was given, the release)."""
     noise = ZeroNoise()
-    release = ANSWERERS["counts"](body, planned, data, noise, STAMP)
+    release = release_of(body, planned, data, noise, STAMP)
     (call,) = noise.calls
     return call, decode(release, CountsRelease)
 

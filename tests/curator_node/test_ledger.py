@@ -568,9 +568,9 @@ def test_replies_of_ended_studies_make_room_the_first_to_end_in_front(store):
 
 def test_append_of_a_taken_index_conflicts_and_changes_nothing(store):
     first, second = Row(0, b"first", b"s"), Row(0, b"second", b"s")
-    store.append(first, reply=(request_of(1), b"one"))
+    store.append(first, replies=[(request_of(1), b"one")])
     with pytest.raises(AppendConflictError):
-        store.append(second, reply=(request_of(1), b"two"))
+        store.append(second, replies=[(request_of(1), b"two")])
     assert store.rows(0) == [first]
     assert store.rows(1) == []
     assert store.reply(request_of(1)) == b"one"

@@ -8,10 +8,12 @@ the same log lines. Nothing else of the proof in `docs/privacy-guarantee.md` nee
 import hashlib
 import logging
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from tempfile import mkdtemp
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -20,7 +22,8 @@ from hypothesis import strategies as st
 
 from curator_fakes import NOW
 from curator_node.answerers import ANSWERERS
-from curator_node.policy import Policy
+from curator_node.answering import Answered
+from curator_node.policy import read_policy
 from curator_node.steward import StewardFile
 from generators import (
     ATTRIBUTES,
@@ -31,9 +34,10 @@ from generators import (
     any_text,
     queries_of,
 )
+from limits_told import limits_with
 from protocol.envelopes import open_envelope
+from protocol.errors import ConfigurationError
 from protocol.hypotheses import HYPOTHESIS_KINDS
-from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
@@ -162,13 +166,7 @@ def act(served, asked, operation):
         served.asker(where).propose([asked[number % len(asked)] for number in how])
     elif what == "greedy":
         planned, body = asked[0]
-        costly = PlannedCounts(
-            kind=planned.kind,
-            release=planned.release,
-            partitions=planned.partitions,
-            scale=Rational(1, 9),
-            steps=planned.steps,
-        )
+        costly = msgspec.structs.replace(planned, scale=Rational(1, 9))
         receipt = next((asker.receipt for asker in served.askers if asker.receipt), b"x") if how == "receipt" else b""
         study = served.asker(where)
         study.propose(
@@ -229,14 +227,14 @@ def quiet(store, operation):
         store.failures.clear()
 
 
-def witnessed(script, asked, frame, steward, path=None):
+def witnessed(script, asked, frame, steward, path=None, answerers=ANSWERERS):
     """All that anybody can see of one run: bytes in and out, what is kept, log lines, what the noise was asked."""
     told = Told()
     root = logging.getLogger()
     level = root.level
     root.addHandler(told)
     root.setLevel(logging.DEBUG)
-    served = Served(frame, steward, Script(), rules(**TIGHT), path=path)
+    served = Served(frame, steward, Script(), rules(**TIGHT), path=path, answerers=answerers)
     try:
         for operation in script:
             quiet(served.faults, operation)
@@ -370,18 +368,20 @@ def test_records_show_in_the_noise_alone_whatever_the_partition_at_length(kind):
 @pytest.mark.parametrize("release", NOT_PRIVATE)
 def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
     """The only kinds that the tests above leave out."""
-    with pytest.raises(ValueError, match="not private"):
-        Policy(name="basel", cap=1, limits=Limits(release_kinds=(release,)))
+    text = f'name = "basel"\ncap = 1\n[limits.kinds.counts]\nrelease_kinds = ["{release}"]'
+    with pytest.raises(ConfigurationError, match="not private"):
+        read_policy(text)
     label = next(
         label for label in LABELS if RELEASE_KINDS[release].fits(Schema(attributes=ATTRIBUTES, label="y", **label))
     )
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], **label)
     frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
+    with pytest.raises(ConfigurationError, match="not private"):
+        Served(frame, steward, Script(), rules(limits=limits_with(release_kinds=[release])))
     served = Served(frame, steward, Script(), rules())
-    for kind in QUERY_KINDS:
-        planned = PlannedCounts(kind=kind, release=release, partitions=1, scale=Rational(30, 1))
-        refusal = served.asker("ann").propose([(planned, b"")])
-        assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
+    planned = PlannedCounts(release=release, partitions=1, scale=Rational(30, 1))
+    refusal = served.asker("ann").propose([(planned, b"")])
+    assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
     assert served.noise.asked == []
 
 
@@ -390,39 +390,48 @@ def test_a_kind_that_is_not_private_is_refused_outside_simulations(release):
 
 def leaking(how):
     """An answerer that lets the number of records out, in one of the ways that a mistake might."""
+    counts = ANSWERERS["counts"]
 
-    def answer(body, planned, dataset, noise, stamp):
+    def answer(question, dataset, noise):
         size = len(dataset._records)
         if how == "an error" and size > 2:
             raise ValueError
         if how == "a log line":
             logging.getLogger("curator_node").debug("%d records", size)
         if how == "a draw that is not made" and size > 2:
-            return ANSWERERS_BEFORE(body, planned, dataset, Script(), stamp)
-        released = ANSWERERS_BEFORE(body, planned, dataset, noise, stamp)
+            return counts.answer(question, dataset, Script())
+        released = counts.answer(question, dataset, noise).release
         if how == "the length of a reply":
-            return released + bytes(size)
+            return Answered(released + bytes(size))
         if how == "the exact counts":
-            exact = dataset.exact(body, planned).ravel().astype("<i8").tobytes()
-            return released[: -len(exact)] + exact
-        return released
+            exact = dataset.exact(question.body, question.turn.planned).ravel().astype("<i8").tobytes()
+            return Answered(released[: -len(exact)] + exact)
+        if how == "a state that is kept":
+            return Answered(released, bytes(size))
+        return Answered(released)
 
-    return answer
+    return replace(counts, answer=answer)
 
 
-ANSWERERS_BEFORE = ANSWERERS["counts"]
-LEAKS = ["an error", "a log line", "a draw that is not made", "the length of a reply", "the exact counts"]
+LEAKS = [
+    "an error",
+    "a log line",
+    "a draw that is not made",
+    "the length of a reply",
+    "the exact counts",
+    "a state that is kept",
+]
 
 
 @pytest.mark.parametrize("how", LEAKS)
-def test_what_lets_a_record_out_is_noticed(how, monkeypatch):
-    monkeypatch.setitem(ANSWERERS, "counts", leaking(how))
+def test_what_lets_a_record_out_is_noticed(how):
     steward = StewardFile(label="y", attributes=ATTRIBUTES[:1], classes=("no", "yes"))
     rows = [{"x": 1.0, "y": "no", "unit": "p"}] * 3
     planned = PlannedCounts(release="mass", partitions=1, scale=Rational(4, 1))
     asked = [(planned, whole_body())]
     script = [("propose", "ann", [0]), ("ask", 0, "")]
-    runs = [witnessed(script, asked, frame_of(r, steward), steward) for r in (rows, rows[:2])]
+    leaky = {"counts": leaking(how)}
+    runs = [witnessed(script, asked, frame_of(r, steward), steward, answerers=leaky) for r in (rows, rows[:2])]
     with pytest.raises(AssertionError, match="the records show in"):
         assert_same(*runs)
 

@@ -2,12 +2,18 @@
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 
-from curator_fakes import key
-from curator_node.policy import LearnerPolicy, Policy, read_policy
+from curator_fakes import key, open_curator, policy
+from curator_node.policy import LearnerPolicy, Policy, read_policy, settled_limits
 from curator_node.steward import read_steward_file
+from limits_told import limits_with
+from protocol.envelopes import NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsLimits
 
 ANN = key("ann").public.hex()
 BOB = key("bob").public.hex()
@@ -16,6 +22,9 @@ name = "basel"
 cap = 2
 
 [limits]
+message_bytes = 65536
+
+[limits.kinds.counts]
 cells = 500
 
 [[learners]]
@@ -55,7 +64,9 @@ def test_good_policy_is_read_exactly():
     assert policy.cap_of(key("ann").public) == Fraction(1, 3)
     assert policy.cap_of(key("bob").public) == Fraction(3, 10)
     assert policy.least == Fraction(1, 1000)
-    assert policy.limits.cells == 500
+    assert QUERY_KINDS.limits(policy.limits, "counts") == CountsLimits(cells=500)
+    assert policy.limits.message_bytes == 65536
+    assert policy.limits.multiply_adds == Limits().multiply_adds
     assert policy.learner(key("bob").public).name == "bob"
     assert not policy.simulation
 
@@ -71,12 +82,16 @@ def test_stranger_has_no_entry_and_no_cap():
     ("old", "new", "match"),
     [
         ("cap = 2", "cup = 2", r"unknown key 'cup'; did you mean 'cap'\?"),
-        ("cells", "cels", r"limits: unknown key 'cels'; did you mean 'cells'\?"),
+        ("cells", "cels", r"limits\.kinds\.counts: unknown key 'cels'; did you mean 'cells'\?"),
+        ("message_bytes", "message_byte", r"limits: unknown key 'message_byte'; did you mean 'message_bytes'\?"),
+        ("message_bytes", "cells", r"limits: unknown key 'cells'"),
         ('name = "bob"', 'nam = "bob"', r"learners\[1\]: unknown key 'nam'; did you mean 'name'\?"),
         ("cap = 2", "cap = 2\nzzz = 1", "unknown key 'zzz'; known: .*simulation"),
-        ("[limits]", "[limits]\nquery_kinds = ['count']", "unknown query kind 'count'; did you mean 'counts'"),
-        ("[limits]", "[limits]\nrelease_kinds = ['masses']", "unknown release kind 'masses'; did you mean 'mass'"),
-        ("[limits]", "[limits]\nrelease_kinds = ['paper_ratio']", "needs simulation = true"),
+        ("[limits.kinds.counts]", "[limits.kinds.count]", "unknown query kind 'count'; did you mean 'counts'"),
+        ("[limits.kinds.counts]", "[limits.kind.counts]", r"limits: unknown key 'kind'; did you mean 'kinds'\?"),
+        ("cells = 500", "release_kinds = ['masses']", "unknown release kind 'masses'; did you mean 'mass'"),
+        ("cells = 500", "release_kinds = ['paper_ratio']", "needs simulation = true"),
+        ("cells = 500", "release_kinds = 'mass'", "release_kinds"),
     ],
 )
 def test_typo_is_named_with_what_was_meant(old, new, match):
@@ -134,9 +149,26 @@ def test_value_out_of_range_names_its_key(line):
 
 @pytest.mark.parametrize("limit", ["cells", "partitions", "parameters", "multiply_adds", "message_bytes"])
 def test_limit_of_zero_is_refused(limit):
-    text = GOOD.replace("cells = 500", f"{limit} = 0")
+    line = "message_bytes = 65536" if limit in ("multiply_adds", "message_bytes") else "cells = 500"
     with pytest.raises(ConfigurationError, match=limit):
-        read_policy(text)
+        read_policy(GOOD.replace(line, f"{limit} = 0"))
+
+
+def test_a_policy_may_allow_no_kind_and_name_the_allowed_ones_alone():
+    text = 'name = "basel"\ncap = 1\n'
+    assert settled_limits(read_policy(text), QUERY_KINDS).kinds.keys() == {"counts"}
+    assert settled_limits(read_policy(f"{text}[limits]\nkinds = {{}}"), QUERY_KINDS).kinds == {}
+    settled = settled_limits(read_policy(f"{text}[limits.kinds.counts]\ncells = 7"), QUERY_KINDS)
+    assert settled.kinds == {"counts": msgspec.to_builtins(CountsLimits(cells=7))}
+    assert settled_limits(read_policy(text), QUERY_KINDS).kinds == {"counts": msgspec.to_builtins(CountsLimits())}
+
+
+def test_what_is_said_of_kinds_may_be_left_unread():
+    """A ledger is shown beside a policy file whose kinds are not installed here."""
+    text = GOOD.replace("[limits.kinds.counts]", "[limits.kinds.sums]")
+    assert read_policy(text, kinds=None).total_cap == 2
+    with pytest.raises(ConfigurationError, match=r"policy basel\.toml: unknown query kind 'sums'"):
+        read_policy(text, where="policy basel.toml")
 
 
 def test_missing_key_and_broken_toml_are_told():
@@ -151,13 +183,18 @@ def test_policy_made_in_code_obeys_the_same_rules():
         Policy(name="basel", cap=0)
     with pytest.raises(ValueError, match="positive"):
         Policy(name="basel", cap=1, learners=(LearnerPolicy(name="ann", key=ANN, cap="-1"),))
-    with pytest.raises(ValueError, match="simulation = true"):
-        Policy(name="basel", cap=1, limits=read_limits("paper_ratio"))
-    assert Policy(name="basel", cap=1, limits=read_limits("paper_ratio"), simulation=True).simulation
-
-
-def read_limits(kind):
-    return read_policy(f'name = "x"\ncap = 1\nsimulation = true\n[limits]\nrelease_kinds = ["{kind}"]').limits
+    told = {
+        "simulation = true": limits_with(release_kinds=["paper_ratio"]),
+        "unknown release kind 'masses'": limits_with(release_kinds=["masses"]),
+        "unknown query kind 'count'; did you mean 'counts'": limits_with(query_kinds=["count"]),
+        "cells": limits_with(cells=0),
+        "'cels'; did you mean 'cells'": Limits(kinds={"counts": {"cels": 5}}),
+    }
+    for match, limits in told.items():
+        with pytest.raises(ConfigurationError, match=match):
+            open_curator(rules=policy(limits=limits))
+    simulated = open_curator(rules=policy(limits=told["simulation = true"], simulation=True))
+    assert simulated.label == NOT_PRIVATE_LABEL
 
 
 # the schema file

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator_node.answerers.counts import answer
+from curator_fakes import release_of
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from generators import bodies, partitions_of, schemas
 from learner_node.source import standardising_map
@@ -20,6 +20,7 @@ from protocol.codec import encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.kinds import Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import (
     FeatureBins,
@@ -30,7 +31,15 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts, read_body, release_bytes, work
+from protocol.queries.counts import (
+    CountsBody,
+    CountsLimits,
+    CountsRelease,
+    PlannedCounts,
+    read_body,
+    release_bytes,
+    work,
+)
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.refusals import RefusalCode
@@ -45,7 +54,8 @@ BINS = FeatureBins("x", (0.5,))
 
 
 def planned(release="mass", partitions=1, scale="30", steps=1):
-    return PlannedCounts(release=release, partitions=partitions, scale=Rational.of(Fraction(scale)), steps=steps)
+    """The turn of a planned query."""
+    return Turn(PlannedCounts(release=release, partitions=partitions, scale=Rational.of(Fraction(scale)), steps=steps))
 
 
 def schema_for(release):
@@ -170,7 +180,7 @@ def test_an_answer_has_at_most_the_stated_bytes():
         def discrete_laplace(self, exact, l1, law, stamp):
             return exact
 
-    sent = answer(body, query, Private(), Silent(), Stamp("ann", 0, 1))
+    sent = release_of(body, query.planned, Private(), Silent(), Stamp("ann", 0, 1))
     assert len(sent) <= release_bytes(body, query, TWO)
 
 
@@ -200,7 +210,7 @@ def test_the_levels_of_a_schema_are_gone_through_once_for_all_maps():
     assert CountedLevels.walks <= 1
 
 
-def refusal(data, plan, limits=Limits(), schema=TWO):  # noqa: B008 - frozen
+def refusal(data, plan, limits=CountsLimits(), schema=TWO):  # noqa: B008 - frozen
     with pytest.raises(RemoteProtocolError) as caught:
         read_body(data, plan, schema, limits)
     return caught.value.code, caught.value.field
@@ -212,7 +222,10 @@ def test_a_workload_of_too_many_cells_is_refused_before_the_rest_is_read(monkeyp
     monkeypatch.setattr(FeatureBins, "check", lambda *args: (checked.append(args), check(*args)))
     bins = FeatureBins("x", tuple(np.linspace(0, 1, 30)))
     data = encode(CountsBody((bins,) * 1_000, None))
-    assert refusal(data, planned(partitions=1_000), Limits(cells=100)) == (RefusalCode.OVER_LIMIT, "body.partitions")
+    assert refusal(data, planned(partitions=1_000), CountsLimits(cells=100)) == (
+        RefusalCode.OVER_LIMIT,
+        "body.partitions",
+    )
     assert len(checked) == 3
 
 
@@ -231,7 +244,7 @@ def test_a_body_is_read_as_its_codec_reads_it():
     """Part by part or at once: the same value, and the same bytes are refused."""
     body = CountsBody((BINS, FeatureBins("c", ())), Constant(1), 7)
     data = encode(body)
-    assert read_body(data, planned("squared_error", 2), NUMBER, Limits()) == body
+    assert read_body(data, planned("squared_error", 2), NUMBER, CountsLimits()) == body
     for end in range(len(data)):
         assert refusal(data[:end], planned("squared_error", 2), schema=NUMBER)[0] == RefusalCode.MALFORMED
     longer = data.replace(b"\xa9partitions", b"\xd9\x0apartitions", 1).replace(b"\xaapartitions", b"\xd9\x0apartitions")
@@ -267,7 +280,7 @@ def test_default_cells_may_be_asked_where_no_size_is_declared(attributes, size, 
     features = standardising_map(source)
     body = CountsBody((NearestCentre(features, bytes(4 * cells * features.width)),), Constant(1))
     plan = planned("error_correct")
-    assert read_body(encode(body), plan, schema, Limits()) == body
+    assert read_body(encode(body), plan, schema, CountsLimits()) == body
     assert work(body, plan, schema, None) <= Limits().multiply_adds
 
 

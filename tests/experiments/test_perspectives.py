@@ -15,9 +15,9 @@ from learner_node.strategies import Problem, make_strategy
 from learner_node.strategies.bins import asked_attributes, information
 from learner_node.strategies.options import exact_shares
 from learner_node.strategies.refined import gradient_directions
+from limits_told import limits_with
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
-from protocol.limits import Limits
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.queries import QUERY_KINDS
 from protocol.records import encode_frame
@@ -98,7 +98,7 @@ def test_each_round_costs_its_share(strategy):
     options = STRATEGIES[strategy] | {"shares": [1, 4]}
     learned = study(strategy, options, epsilon=Fraction(7, 10))
     plan = learned.study.plan
-    costs = [query.partitions / query.scale.fraction for query in plan.queries]
+    costs = [query.partitions / query.scale.fraction for query in QUERY_KINDS.queries(plan)]
     assert costs == [Fraction(7, 50), Fraction(28, 50)]
     assert QUERY_KINDS.plan_cost(plan, 1) == learned.study.spent("site-0") == Fraction(7, 10)
 
@@ -153,7 +153,7 @@ def test_informative_leaves_out_pairs_that_are_too_large_for_the_curators():
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({name: rng.choice(levels, 400) for name in "ab"})
     frame = frame.with_columns(sick=pl.Series(rng.choice(["no", "yes"], 400)))
-    curator = open_curator("site-0", frame, noise=NoNoise(), attributes=attributes, limits=Limits(cells=300))
+    curator = open_curator("site-0", frame, noise=NoNoise(), attributes=attributes, limits=limits_with(cells=300))
     learned = learn(
         federate({"site-0": curator}), frame.drop("sick"), strategy="informative", epsilon=Fraction(1), options={}
     )
@@ -212,7 +212,7 @@ def test_new_features_may_be_random_directions_and_the_score():
 
 def test_a_score_too_large_for_the_card_is_told_before_anything_is_asked():
     with pytest.raises(ConfigurationError, match="smaller, or set score to false"):
-        study("new-features", {"score": True, "hidden": [200]}, limits=Limits(parameters=2000))
+        study("new-features", {"score": True, "hidden": [200]}, limits=limits_with(parameters=2000))
 
 
 def test_adaptive_cells_are_denser_where_the_label_is_open():
@@ -244,7 +244,7 @@ def test_the_same_seed_and_answers_give_the_same_questions_and_model(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("cells", [64, 80])
 def test_questions_keep_to_the_cells_that_the_card_allows(strategy, cells):
-    learned = study(strategy, limits=Limits(cells=cells), epsilon=100, cap="100")
+    learned = study(strategy, limits=limits_with(cells=cells), epsilon=100, cap="100")
     assert learned.study.outcomes["site-0"] == ["release"] * 2
     for partitions in asked(learned):
         assert sum(partition.cell_count(learned.schema) for partition in partitions) <= cells
@@ -265,7 +265,7 @@ def test_a_curator_that_drops_out_half_way_leaves_the_others_model(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_model_per_site_has_one_plan(strategy):
     curators = {
-        name: open_curator(name, wide(300, index), attributes=WIDE, limits=Limits(cells=100 * (index + 1)))
+        name: open_curator(name, wide(300, index), attributes=WIDE, limits=limits_with(cells=100 * (index + 1)))
         for index, name in enumerate(("basel", "bern"))
     }
     learned = learn(

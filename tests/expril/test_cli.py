@@ -67,7 +67,7 @@ name = "east"
 round_size = 1_000_000_000
 [[curators]]
 name = "west"
-limits = { cells = 1 }
+limits = { kinds = { counts = { cells = 1 } } }
 [[learners]]
 name = "ada"
 """

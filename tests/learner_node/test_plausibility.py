@@ -15,16 +15,17 @@ from learner_node import plausibility
 from learner_node.drafts import Setting, settle
 from learner_node.estimator import ExPriLClassifier
 from learner_node.learn import learn
-from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_answer, implausible_cards
-from learner_node.readers.counts import CountsAnswer
+from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_cards
+from learner_node.readers.counts import CountsAnswer, complaint_about
 from learner_node.strategies import Problem
 from learner_node.study import NoCuratorError
+from limits_told import card_limits, limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
-from protocol.limits import Limits
 from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
 from protocol.noise import DiscreteLaplace
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsRelease
 from protocol.records import encode_frame
 from protocol.schema import NumericAttribute, Schema
@@ -59,8 +60,13 @@ def card_of(**changes):
     return lambda card: msgspec.structs.replace(card, **changes)
 
 
-def limits_of(**changes):
-    return lambda card: msgspec.structs.replace(card, limits=msgspec.structs.replace(card.limits, **changes))
+def limits_of(*, query_kinds=("counts",), **changes):
+    def change(card):
+        own = card.limits.kinds["counts"] if "counts" in query_kinds else {}
+        told = {"multiply_adds": card.limits.multiply_adds, "message_bytes": card.limits.message_bytes, **own}
+        return msgspec.structs.replace(card, limits=limits_with(query_kinds=query_kinds, **(told | changes)))
+
+    return change
 
 
 def schema_of(*attributes):
@@ -95,8 +101,18 @@ LIES = {
     "one cell": (limits_of(cells=1), "a question would have 1 cells, without"),
     "one multiply-add": (limits_of(multiply_adds=1), "would refuse this study: .* multiply-adds"),
     "short messages": (limits_of(message_bytes=1), "would refuse this study: .* a message"),
-    "no release kind": (limits_of(release_kinds=()), "does not allow counts of error_correct"),
-    "no query kind": (limits_of(query_kinds=("sums",)), "does not allow counts of"),
+    "no release kind": (
+        limits_of(release_kinds=()),
+        r"would refuse this study: .* does not allow this kind \(plan\.queries\[0\]\.release\)",
+    ),
+    "no query kind": (
+        limits_of(query_kinds=("sums",)),
+        r"would refuse this study: .* does not allow this kind \(plan\.queries\.kind: sums\)",
+    ),
+    "limits that nobody can read": (
+        limits_of(cells=0),
+        r"would refuse this study: .* \(limits\.kinds\.counts\)",
+    ),
     "least cost": (card_of(least_cost="1" + "0" * 1999), "less than the 10{39}... of 2000 characters"),
     "cap": (card_of(cap="1/1" + "0" * 1999, least_cost="0"), "may spend 1/10{37}... of 2002 characters"),
     "attributes": (
@@ -241,7 +257,7 @@ def card(name="x", *, size=SIZE, most=1, **limits):
         most_records_per_unit=most,
         relation="add or remove one privacy unit",
         round_size=size,
-        limits=Limits(**limits),
+        limits=card_limits(**limits),
         cap="1",
         least_cost="1/1000",
     )
@@ -268,7 +284,7 @@ def test_no_honest_card_is_left_out(cards, pooling, source_size):
     assert common_schema(named, lambda schema: pytest.fail("nobody disagrees")) == (cards[0].schema, {})
     assert implausible_cards(named, source_size) == {}
     problem = Problem(source=SMALL, epsilon=Fraction(1), sites=0, target_size=0, most_records_per_unit=0, seed=0)
-    draft = settle(Setting("cells", {}, pooling, problem), named, {})
+    draft = settle(Setting("cells", {}, pooling, problem, QUERY_KINDS), named, {})
     assert draft.left_out == {}
     assert draft.names == list(named)
     assert len(draft.groups) == (1 if pooling == "sum" else len(named))
@@ -304,7 +320,7 @@ def test_a_large_site_with_tight_limits_stays():
         seed=0,
     )
     cards = {"small": card(size=100), "large": card(size=20_000, cells=10)}
-    assert settle(Setting("cells", {}, "sum", problem), cards, {}).left_out == {}
+    assert settle(Setting("cells", {}, "sum", problem, QUERY_KINDS), cards, {}).left_out == {}
 
 
 # Totals and the noise.
@@ -344,7 +360,7 @@ def test_an_honest_answer_is_thrown_away_at_most_once_in_a_thousand_million(rele
             told = np.zeros((partitions, cells * columns))
             told[:] = side * (GROWTH * size + over * room) / (cells * columns)
             answer = answer_of(release, told.reshape(-1, columns), [cells] * partitions, scale)
-            assert bool(implausible_answer(answer, size)) == flagged
+            assert bool(complaint_about(answer, size)) == flagged
 
 
 def answer_of(release, values, sizes, scale, steps=1):
@@ -372,10 +388,10 @@ def test_honest_answers_are_used_whatever_the_figure_and_the_unit_bound(declared
                 ("class_counts", rng.multinomial(records, [0.2, 0.3, 0.5])),
             ):
                 values = true + noise_of(rng, true.shape, 1)
-                assert not implausible_answer(answer_of(release, values, [20], 1), declared)
+                assert not complaint_about(answer_of(release, values, [20], 1), declared)
             shares = rng.binomial(4 * records, 0.3)
             steps = np.column_stack([shares, 4 * records - shares]) + noise_of(rng, (20, 2), 4)
-            assert not implausible_answer(answer_of("label_total", steps, [20], 4, steps=4), declared)
+            assert not complaint_about(answer_of("label_total", steps, [20], 4, steps=4), declared)
 
 
 @pytest.mark.parametrize("epsilon", [1, Fraction(1, 10)])
@@ -384,16 +400,16 @@ def test_a_hundredfold_answer_is_found_whatever_the_noise(epsilon):
     room = DiscreteLaplace(1 / Fraction(epsilon)).bound(FALSE_ALARM / 4, 120)
     assert GROWTH * SIZE + 2 * room < 100 * SIZE
     values = np.full((60, 2), 100 * SIZE / 120 - room / 120)
-    assert implausible_answer(answer_of("error_correct", values, [60], 1 / Fraction(epsilon)), SIZE)
+    assert complaint_about(answer_of("error_correct", values, [60], 1 / Fraction(epsilon)), SIZE)
 
 
 def test_an_undeclared_size_is_held_against_what_anybody_may_hold():
     for value in (INT64.max, INT64.min, 10**18):
-        assert "which no curator holds" in implausible_answer(answer_of("mass", [[0], [value]], [2], 1), None)
-    assert not implausible_answer(answer_of("mass", [[0], [10**8]], [2], 1), None)
+        assert "which no curator holds" in complaint_about(answer_of("mass", [[0], [value]], [2], 1), None)
+    assert not complaint_about(answer_of("mass", [[0], [10**8]], [2], 1), None)
 
 
 def test_ratios_are_shares():
-    assert not implausible_answer(answer_of("paper_ratio", [[0.0], [1.0]], [2], 1), 10)
+    assert not complaint_about(answer_of("paper_ratio", [[0.0], [1.0]], [2], 1), 10)
     for wrong in (1.5, -1e18):
-        assert "between 0 and 1" in implausible_answer(answer_of("paper_ratio", [[0.5], [wrong]], [2], 1), None)
+        assert "between 0 and 1" in complaint_about(answer_of("paper_ratio", [[0.5], [wrong]], [2], 1), None)

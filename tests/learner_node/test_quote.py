@@ -199,10 +199,10 @@ def test_the_quote_asks_as_many_cells_as_the_strategy_would():
     for name, options in {"pairs": {}, "signed": {"same_population": True}, "bought": {"mass_share": "1/10"}}.items():
         rows = quote(source, epsilons=[epsilon], sites=1, target_size=600, options=options, problems=3)
         usual[name] = next(row for row in rows if row.usual)
-    assert usual["pairs"].cells == cell_count_rule(300, 600, 0.5, 1)
-    assert usual["signed"].cells == cell_count_rule(300, 600, 0.5, 1, signed=True)
-    assert usual["bought"].cells == cell_count_rule(300, 600, 0.45, 1, signed=True)
-    assert (usual["signed"].scale, usual["bought"].scale) == (2, Fraction(20, 9))
+    assert usual["pairs"].precision.cells == cell_count_rule(300, 600, 0.5, 1)
+    assert usual["signed"].precision.cells == cell_count_rule(300, 600, 0.5, 1, signed=True)
+    assert usual["bought"].precision.cells == cell_count_rule(300, 600, 0.45, 1, signed=True)
+    assert (usual["signed"].precision.scale, usual["bought"].precision.scale) == (2, Fraction(20, 9))
 
 
 @pytest.mark.parametrize(("strategy", "usual"), [("adaptive-cells", ("1/2", "1/2")), ("informative", ("1/4", "3/4"))])

@@ -32,11 +32,11 @@ from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.paper import PaperOptions, PaperStrategy
 from learner_node.study import Federation, NoCuratorError, Study
+from limits_told import limits_with
 from obedient_curator import ObedientCurator
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
-from protocol.limits import Limits
 from protocol.messages import Card, Refusal, Release, StudyAccepted
 from protocol.queries.counts import CountsRelease
 from protocol.schema import NumericAttribute
@@ -237,7 +237,7 @@ def test_a_signed_release_that_makes_no_sense_is_left_out(change):
 
 def test_ratios_that_are_no_numbers_are_left_out():
     curators = {
-        name: open_curator(name, simulation=True, limits=Limits(release_kinds=("paper_ratio",))) for name in NAMES
+        name: open_curator(name, simulation=True, limits=limits_with(release_kinds=("paper_ratio",))) for name in NAMES
     }
     plan = plan_of(10, release="paper_ratio")
 
@@ -559,17 +559,33 @@ def _untouched(curators):
     assert all(account(curator).studies == {} for curator in curators.values())
 
 
+NOT_ALLOWED = r"would refuse.*does not allow this kind \(plan\.queries\[0\]\.release:"
 OVER = [
-    (Limits(cells=5), "cells", {"cells": 6}, "would refuse this study: .*at most 5 cells"),
-    (Limits(message_bytes=1200), "cells", {"cells": 30}, "would refuse.* a message"),
-    (Limits(multiply_adds=100), "cells", {}, "would refuse.* multiply-adds"),
-    (Limits(partitions=1), "paper-c", {}, "would refuse.*2 partitions"),
-    (Limits(release_kinds=("mass",)), "cells", {}, "would refuse.*does not allow counts of error_correct"),
-    (Limits(parameters=1100), "paper-c", {}, "network 2-32-32-1 of about .* too large"),
+    (limits_with(cells=5), "cells", {"cells": 6}, "would refuse this study: .*at most 5 cells"),
+    (limits_with(message_bytes=1200), "cells", {"cells": 30}, "would refuse.* a message"),
+    (limits_with(multiply_adds=100), "cells", {}, "would refuse.* multiply-adds"),
+    (
+        limits_with(partitions=1),
+        "paper-c",
+        {},
+        r"would refuse.*\[0\]\.partitions: at most 1 partitions\)",
+    ),
+    (
+        limits_with(release_kinds=("mass",)),
+        "cells",
+        {},
+        rf"{NOT_ALLOWED} mass\)",
+    ),
+    (limits_with(parameters=1100), "paper-c", {}, "network 2-32-32-1 of about .* too large"),
 ]
 EVERYWHERE = [
-    (Limits(), "paper-c", {"hidden": [5000]}, "network 2-5000-1 .* too large"),
-    (Limits(), "paper-c", {"printed": True}, "would refuse.*does not allow counts of paper_ratio"),
+    (limits_with(), "paper-c", {"hidden": [5000]}, "network 2-5000-1 .* too large"),
+    (
+        limits_with(),
+        "paper-c",
+        {"printed": True},
+        f"{NOT_ALLOWED} mass, signed_error",
+    ),
 ]
 
 
@@ -597,13 +613,13 @@ def test_a_question_over_one_cards_limits_is_asked_of_the_others(limits, strateg
 
 
 def test_the_rule_for_cells_keeps_to_the_tightest_card():
-    curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=Limits(cells=4))}
+    curators = {"basel": open_curator("basel"), "bern": open_curator("bern", limits=limits_with(cells=4))}
     learned = learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1))
     assert learned.study.rounds[0].bodies["basel"].partitions[0].cell_count(learned.schema) == 4
 
 
 def test_a_later_question_over_a_limit_is_not_sent():
-    curators = three() | {"bern": open_curator("bern", limits=Limits(cells=3))}
+    curators = three() | {"bern": open_curator("bern", limits=limits_with(cells=3))}
     federation = federate(curators)
     study = Study(federation)
     study.propose(PLAN, "", list(study.read_cards()))

@@ -45,12 +45,13 @@ from curator_node.ledger.checks import load
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
+from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
-from protocol.limits import Limits
+from protocol.kinds import Turn
 from protocol.messages import (
     MESSAGE_TYPES,
     NO_DIGEST,
@@ -159,7 +160,7 @@ def test_envelope_with_a_flipped_bit_is_refused():
 
 
 def test_oversized_envelope_is_refused_unread():
-    curator = open_curator(rules=policy(limits=Limits(message_bytes=1000)))
+    curator = open_curator(rules=policy(limits=limits_with(message_bytes=1000)))
     refused(curator, b"\x00" * 1001, RefusalCode.TOO_LARGE)
     refused(curator, proposal(curator, plan_of(*[300] * 100)), RefusalCode.TOO_LARGE)
 
@@ -475,7 +476,7 @@ def test_too_many_open_studies_are_refused_until_one_is_closed():
 
 
 def test_plan_with_unknown_or_forbidden_parts_is_refused():
-    curator = open_curator(rules=policy(limits=Limits(release_kinds=("mass",), partitions=5)))
+    curator = open_curator(rules=policy(limits=limits_with(release_kinds=("mass",), partitions=5)))
     for part, code in (
         (planned(kind="sql"), RefusalCode.UNKNOWN_KIND),
         (planned(release="raw"), RefusalCode.BAD_PLAN),
@@ -483,9 +484,11 @@ def test_plan_with_unknown_or_forbidden_parts_is_refused():
         (planned(release="paper_ratio"), RefusalCode.KIND_NOT_ALLOWED),
         (planned(m=6, scale=1000), RefusalCode.OVER_LIMIT),
         (planned(scale=Fraction(1, MOST), m=5), RefusalCode.BAD_PLAN),
+        ({"kind": "counts"}, RefusalCode.MALFORMED),
+        ({**msgspec.to_builtins(planned()), "turns": 2}, RefusalCode.MALFORMED),
     ):
         refused(curator, proposal(curator, Plan.of((planned(), part))), code)
-    limited = open_curator(rules=policy(limits=Limits(query_kinds=())))
+    limited = open_curator(rules=policy(limits=limits_with(query_kinds=())))
     refused(limited, proposal(limited), RefusalCode.KIND_NOT_ALLOWED)
 
 
@@ -651,12 +654,12 @@ def test_unknown_and_unplanned_kinds_are_refused():
 
 
 def test_query_that_is_too_much_work_is_refused():
-    rules = policy(limits=Limits(multiply_adds=1000, parameters=10))
+    rules = policy(limits=limits_with(multiply_adds=1000, parameters=10))
     curator = open_curator(rules=rules)
     learner = opened(curator, plan=plan_of(30, release="signed_error"))
     wide = mlp([[1]], [0])
     refused(curator, query(learner, error_body(wide)), RefusalCode.OVER_LIMIT, field="body.hypothesis")
-    curator = open_curator(rules=policy(limits=Limits(multiply_adds=1000)))
+    curator = open_curator(rules=policy(limits=limits_with(multiply_adds=1000)))
     learner = opened(curator, plan=plan_of(30, release="signed_error"))
     refused(curator, query(learner, error_body(wide)), RefusalCode.OVER_LIMIT, field="body")
 
@@ -665,7 +668,7 @@ def test_work_is_bounded_by_the_declared_size_and_never_by_the_true_one():
     """The same query is refused or served whatever the number of records."""
     few = CountsBody((FeatureBins("age", (30.0,)),), None)
     declared = dataset().steward
-    rules = policy(limits=Limits(multiply_adds=work(few, planned(30), declared.schema, declared.round_size)))
+    rules = policy(limits=limits_with(multiply_adds=work(few, Turn(planned(30)), declared.schema, declared.round_size)))
     many = [(f"p{n}", 1.0, 1.0, "f", "no") for n in range(500)] + [ROWS[1]]
     for records in (dataset(), dataset(many)):
         learner = opened(open_curator(rules=rules, records=records))
@@ -821,7 +824,7 @@ def test_a_lowered_cap_binds_studies_that_are_open():
 def test_a_withdrawn_release_kind_binds_studies_that_are_open():
     store = MemoryStore()
     learner = opened(open_curator(store))
-    learner.curator = open_curator(store, rules=policy(limits=Limits(release_kinds=("signed_error",))))
+    learner.curator = open_curator(store, rules=policy(limits=limits_with(release_kinds=("signed_error",))))
     assert learner.query().code == RefusalCode.KIND_NOT_ALLOWED
     assert load(store).total_spent == 0
 
@@ -831,7 +834,7 @@ def test_a_ledger_is_not_carried_over_to_other_terms():
     opened(open_curator(store))
     with pytest.raises(ConfigurationError, match="other terms"):
         open_curator(store, records=dataset(most=2))
-    printed = Limits(release_kinds=("mass", "paper_ratio"))
+    printed = limits_with(release_kinds=("mass", "paper_ratio"))
     with pytest.raises(ConfigurationError, match="other terms"):
         open_curator(store, rules=policy(simulation=True, limits=printed))
     before = store.rows(0)
@@ -999,9 +1002,9 @@ def test_seeded_release_never_verifies_as_production():
 
 
 def test_paper_ratio_is_refused_without_simulation_and_served_within():
-    with pytest.raises(ValueError, match="not private"):
-        policy(limits=Limits(release_kinds=("paper_ratio",)))
-    rules = policy(simulation=True, limits=Limits(release_kinds=("paper_ratio", "mass")))
+    with pytest.raises(ConfigurationError, match="not private"):
+        open_curator(rules=policy(limits=limits_with(release_kinds=("paper_ratio",))))
+    rules = policy(simulation=True, limits=limits_with(release_kinds=("paper_ratio", "mass")))
     printed = open_curator(rules=rules)
     plan = plan_of(30, release="paper_ratio")
     wary = Learner(printed)

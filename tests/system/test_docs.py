@@ -17,9 +17,9 @@ from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.limits import Limits
+from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsLimits
-from protocol.partitions import PARTITION_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
