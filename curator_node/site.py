@@ -40,6 +40,7 @@ from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds
 
 POLICY, SCHEMA, KEY, LEDGER = "policy.toml", "schema.toml", "curator.pem", "curator.ledger"
 RECORDS = ("records.csv", "records.parquet", "records.pq")
@@ -118,6 +119,7 @@ def open_site(
     records: Path | None = None,
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
+    answerers: Mapping[str, Answerer] = ANSWERERS,
 ) -> Site:
     """Open the curator of a folder, ready to serve.
 
@@ -128,6 +130,7 @@ def open_site(
         records: another CSV or Parquet file; None takes the folder's.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
+        answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
 
     Raises:
         ConfigurationError: a file is absent or wrong, or files do not belong together; the text names them, and what
@@ -136,7 +139,8 @@ def open_site(
     """
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
-    policy = read_policy(_text(folder / POLICY, "policy file"), where=str(folder / POLICY))
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    policy = read_policy(_text(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
     steward = read_steward_file(_text(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
     with _about(folder / KEY):
         key = read_key(folder / KEY)
@@ -152,7 +156,7 @@ def open_site(
     with ExitStack() as stack, _about(where):
         opened = open_ledger_file(where, key, mark=mark)
         stack.callback(opened.close)
-        site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise)
+        site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise, answerers=answerers)
         stack.pop_all()
     return site
 
