@@ -45,6 +45,7 @@ from curator_node.ledger.checks import load
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
+from curator_node.refusing import caps_of
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
@@ -487,7 +488,7 @@ def test_plan_with_unknown_or_forbidden_parts_is_refused():
         ({"kind": "counts"}, RefusalCode.MALFORMED),
         ({**msgspec.to_builtins(planned()), "turns": 2}, RefusalCode.MALFORMED),
     ):
-        refused(curator, proposal(curator, Plan.of((planned(), part))), code)
+        refused(curator, proposal(curator, Plan.of((planned(), part))), code, numbers_told=True)
     limited = open_curator(rules=policy(limits=limits_with(query_kinds=())))
     refused(limited, proposal(limited), RefusalCode.KIND_NOT_ALLOWED)
 
@@ -521,7 +522,7 @@ def test_totals_that_outgrow_every_message_stop_nobody():
     assert exact <= Fraction(receipt.spent_by_learner) <= exact + Fraction(1, 2**64)
     for name in ("ann", "bob"):
         refusal = refused(curator, proposal(curator, plan_of("1/2"), name), RefusalCode.OVER_BUDGET)
-        left = curator._ledger.remaining(key(name).public, curator._caps(key(name).public))
+        left = curator._ledger.remaining(key(name).public, caps_of(curator.policy, key(name).public))
         assert left - Fraction(1, 2**64) <= Fraction(refusal.remaining) <= left
         assert 2 / Fraction(refusal.scale_factor) <= left
     assert load(store).total_spent == exact

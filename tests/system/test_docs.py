@@ -102,6 +102,8 @@ def written(default):
         return REQUIRED
     if isinstance(default, msgspec.Struct):
         return NESTED
+    if default is msgspec.UNSET:
+        return None
     return list(default) if isinstance(default, tuple) else default
 
 
