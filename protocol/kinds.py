@@ -205,7 +205,7 @@ class Kinds(Mapping[str, QueryKind]):
 
     def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
         """Allowed kinds -> what is said of each; those that are allowed by default where none is named."""
-        if limits.kinds is not None:
+        if not isinstance(limits.kinds, msgspec.UnsetType):
             return limits.kinds
         return {name: {} for name, kind in self._kinds.items() if kind.by_default}
 

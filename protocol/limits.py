@@ -19,9 +19,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             is five seconds of one core.
         message_bytes: longest message read.
         kinds: allowed query kinds -> what each limits beyond that, as the kind's own struct of limits says; what is
-            not said is the kind's default. None allows the kinds that are allowed unless a steward says otherwise.
+            not said is the kind's default. Unset, it allows the kinds that are allowed unless a steward says otherwise.
     """
 
     multiply_adds: Positive = 50_000_000_000
     message_bytes: Positive = 16 * 1024 * 1024
-    kinds: dict[str, dict[str, Any]] | None = None
+    kinds: dict[str, dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
