@@ -290,7 +290,7 @@ def test_the_wrong_estimator_is_told_before_anything_is_asked(estimator, label, 
         (
             "paper-c",
             {},
-            r"would refuse this study: .*\[1\]\.release: signed_error needs a label of two classes; this one is 3 classes\)",
+            r"would refuse this study: .*release: signed_error needs a label of two classes; this one is 3 classes\)",
         ),
         ("cells", {"error_share": "1/5"}, "takes no option 'error_share' where the label is more than two classes"),
     ],
