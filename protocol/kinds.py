@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.codec import decode
+from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.limits import Limits
 from protocol.plans import Plan, Planned
@@ -220,7 +220,7 @@ class Kinds(Mapping[str, QueryKind]):
             if name not in self._kinds:
                 raise ConfigurationError(f"{where}: unknown query kind {name!r}{suggest(name, list(self._kinds))}")
             own = convert(told, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
-            kinds[name] = msgspec.to_builtins(own)
+            kinds[name] = msgspec.msgpack.decode(encode(own))  # lists for tuples, as on the wire
         return msgspec.structs.replace(limits, kinds=kinds)
 
     def private(self, limits: Limits) -> bool:

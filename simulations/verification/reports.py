@@ -17,8 +17,8 @@ from curator_node.ledger.entries import EntryKind
 from curator_node.policy import Policy, read_policy
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.messages import NOBODY
 from protocol.limits import Limits
+from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
 from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
