@@ -148,11 +148,12 @@ def reproduce(
         with _work_bar(json_) as tick:
             found = run(request, tick)
         if json_:
-            from experiments.campaign.files import as_object
+            from experiments.publish.files import as_object
 
             print_json(as_object(found))
             return
-        from experiments.paper.tables import LEAST_WIDTH, found_table
+        from experiments.paper.tables import found_table
+        from experiments.publish.terminal import LEAST_WIDTH
 
         wide_console(LEAST_WIDTH).print(found_table(found, request.experiment, request.setting))
         sys.stdout.write(f"report: {out / PAGE}\n")
@@ -204,11 +205,12 @@ def compare(
         with _work_bar(json_) as tick:
             found = run(request, tick)
         if json_:
-            from experiments.campaign.files import as_object
+            from experiments.publish.files import as_object
 
             print_json(as_object(found))
             return
-        from experiments.learning.tables import LEAST_WIDTH, found_tables
+        from experiments.learning.tables import found_tables
+        from experiments.publish.terminal import LEAST_WIDTH
 
         console = wide_console(LEAST_WIDTH)
         for table in found_tables(found):
@@ -258,7 +260,7 @@ def compare_synthetic(
         with _work_bar(json_) as tick:
             rows = run(request, tick)
         if json_:
-            from experiments.campaign.files import as_object
+            from experiments.publish.files import as_object
 
             print_json(as_object(rows))
             return

@@ -1,35 +1,53 @@
 """The numbers of a comparison as CSV files; accuracies, AUC and calibration errors are in percent."""
 
-from experiments.campaign.files import csv_text, points
-from experiments.learning.model import Comparison, Row
+from collections.abc import Iterable
 
-RESULTS_HEADER = ("dataset", "strategy", "epsilon", "mean", "std", "runs")
-DETAILS_HEADER = (
-    "dataset",
-    "strategy",
-    "epsilon",
-    "runs",
-    "auc",
-    "brier",
-    "ece",
-    "seconds",
-    "difference",
-    "difference_error",
-    "pairs",
-    "estimated_accuracy",
-    "interval_low",
-    "interval_high",
-    "coverage",
-    "epsilon_spent",
+from experiments.learning.model import Comparison, Row
+from experiments.publish.files import csv_text
+from experiments.publish.numbers import points
+from experiments.publish.table import Column
+
+_KEY = (
+    Column[Row]("dataset", lambda row: row.dataset),
+    Column[Row]("strategy", lambda row: row.strategy),
+    Column[Row]("epsilon", lambda row: row.epsilon),
 )
+RESULTS = (
+    *_KEY,
+    Column[Row]("mean", lambda row: points(row.mean)),
+    Column[Row]("std", lambda row: points(row.std)),
+    Column[Row]("runs", lambda row: row.runs),
+)
+DETAILS = (
+    *_KEY,
+    Column[Row]("runs", lambda row: row.runs),
+    Column[Row]("auc", lambda row: points(row.auc)),
+    Column[Row]("brier", lambda row: f"{row.brier:.4f}"),
+    Column[Row]("ece", lambda row: points(row.ece)),
+    Column[Row]("seconds", lambda row: f"{row.seconds:.3f}"),
+    Column[Row]("difference", lambda row: _points(row.difference)),
+    Column[Row]("difference_error", lambda row: _points(row.difference_error)),
+    Column[Row]("pairs", lambda row: row.pairs),
+    Column[Row]("estimated_accuracy", lambda row: _mean(claim.estimated for claim in row.claims)),
+    Column[Row]("interval_low", lambda row: _mean(claim.low for claim in row.claims)),
+    Column[Row]("interval_high", lambda row: _mean(claim.high for claim in row.claims)),
+    Column[Row]("coverage", lambda row: _points(row.coverage)),
+    Column[Row]("epsilon_spent", lambda row: row.spent),
+)
+
+
+def _points(value: float | None) -> str:
+    return "" if value is None else points(value)
+
+
+def _mean(values: Iterable[float]) -> str:
+    known = list(values)
+    return points(sum(known) / len(known)) if known else ""
 
 
 def results_csv(found: Comparison) -> str:
     """One line for each strategy, data set and epsilon: mean and sample standard deviation of the accuracy."""
-    return csv_text(
-        RESULTS_HEADER,
-        ((r.dataset, r.strategy, r.epsilon, points(r.mean), points(r.std), r.runs) for r in found.rows),
-    )
+    return csv_text(RESULTS, found.rows)
 
 
 def details_csv(found: Comparison) -> str:
@@ -40,30 +58,4 @@ def details_csv(found: Comparison) -> str:
     the share of runs whose interval agrees with the accuracy on the test records, within its binomial error;
     `epsilon_spent` is exact.
     """
-    return csv_text(DETAILS_HEADER, map(_details, found.rows))
-
-
-def _details(row: Row) -> tuple[str | int, ...]:
-    claims = row.claims
-
-    def mean(values: list[float]) -> str:
-        return points(sum(values) / len(values)) if values else ""
-
-    return (
-        row.dataset,
-        row.strategy,
-        row.epsilon,
-        row.runs,
-        points(row.auc),
-        f"{row.brier:.4f}",
-        points(row.ece),
-        f"{row.seconds:.3f}",
-        "" if row.difference is None else points(row.difference),
-        "" if row.difference_error is None else points(row.difference_error),
-        row.pairs,
-        mean([claim.estimated for claim in claims]),
-        mean([claim.low for claim in claims]),
-        mean([claim.high for claim in claims]),
-        "" if row.coverage is None else points(row.coverage),
-        row.spent,
-    )
+    return csv_text(DETAILS, found.rows)

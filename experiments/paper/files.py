@@ -1,4 +1,4 @@
-"""The numbers of a reproduction as CSV files (RFC 4180 quoting, one header line, lines end in a newline).
+"""The numbers of a reproduction as CSV files.
 
 Accuracies, their differences and their deviations are in percent or percentage points with 2 decimals, `ratio` has 4
 decimals, epsilons and p values have 4 significant digits. Infinite values are written "inf", which `float` reads.
@@ -6,14 +6,16 @@ decimals, epsilons and p values have 4 significant digits. Infinite values are w
 
 from collections.abc import Sequence
 
-from experiments.campaign.files import csv_text, points
 from experiments.paper.findings import EPSILON_COLUMNS
 from experiments.paper.model import Cell, Closure, Curve, Wilcoxon
+from experiments.paper.words import scale
+from experiments.publish.files import csv_text
+from experiments.publish.numbers import points
+from experiments.publish.table import Column
 
-TABLE_HEADER = ("dataset", "column", "mean", "std", "runs")
-CURVES_HEADER = ("dataset", "learner", "noise", "scale", "rounds", "mean", "std", "runs", "epsilon")
-WILCOXON_HEADER = ("dataset", "noise", "difference", "p_value", "runs")
-CLOSURES_HEADER = ("dataset", "column", "setting", "mean", "std", "runs")
+
+def _significant(value: float) -> str:
+    return f"{value:.4g}"
 
 
 def _number(column: str, value: float) -> str:
@@ -22,15 +24,17 @@ def _number(column: str, value: float) -> str:
     return f"{value:z.4f}" if column == "ratio" else points(value)
 
 
-def _significant(value: float) -> str:
-    return f"{value:.4g}"
-
-
 def table_csv(cells: Sequence[Cell]) -> str:
     """Return Table 2: one line a cell, mean and sample standard deviation over the runs."""
     return csv_text(
-        TABLE_HEADER,
-        ((c.dataset, c.column, _number(c.column, c.mean), _number(c.column, c.std), c.runs) for c in cells),
+        (
+            Column("dataset", lambda cell: cell.dataset),
+            Column("column", lambda cell: cell.column),
+            Column("mean", lambda cell: _number(cell.column, cell.mean)),
+            Column("std", lambda cell: _number(cell.column, cell.std)),
+            Column("runs", lambda cell: cell.runs),
+        ),
+        cells,
     )
 
 
@@ -40,36 +44,45 @@ def curves_csv(curves: Sequence[Curve]) -> str:
     `scale` is "fixed" for the paper's noise scale for three queries, "plan" for one that fits the number of rounds.
     """
     return csv_text(
-        CURVES_HEADER,
         (
-            (
-                curve.dataset,
-                curve.learner,
-                curve.noise,
-                "fixed" if curve.fixed else "plan",
-                point.rounds,
-                points(point.mean),
-                points(point.std),
-                point.runs,
-                _significant(point.epsilon),
-            )
-            for curve in curves
-            for point in curve.points
+            Column("dataset", lambda both: both[0].dataset),
+            Column("learner", lambda both: both[0].learner),
+            Column("noise", lambda both: both[0].noise),
+            Column("scale", lambda both: scale(both[0])),
+            Column("rounds", lambda both: both[1].rounds),
+            Column("mean", lambda both: points(both[1].mean)),
+            Column("std", lambda both: points(both[1].std)),
+            Column("runs", lambda both: both[1].runs),
+            Column("epsilon", lambda both: _significant(both[1].epsilon)),
         ),
+        [(curve, point) for curve in curves for point in curve.points],
     )
 
 
 def wilcoxon_csv(rows: Sequence[Wilcoxon]) -> str:
     """Return the signed-rank tests: mean difference C - I in percentage points, two-sided p value, pairs."""
     return csv_text(
-        WILCOXON_HEADER,
-        ((r.dataset, r.noise, points(r.difference), _significant(r.p_value), r.runs) for r in rows),
+        (
+            Column("dataset", lambda row: row.dataset),
+            Column("noise", lambda row: row.noise),
+            Column("difference", lambda row: points(row.difference)),
+            Column("p_value", lambda row: _significant(row.p_value)),
+            Column("runs", lambda row: row.runs),
+        ),
+        rows,
     )
 
 
 def closures_csv(rows: Sequence[Closure]) -> str:
     """Return the cells that were made again with one changed setting."""
     return csv_text(
-        CLOSURES_HEADER,
-        ((r.dataset, r.column, r.setting, _number(r.column, r.mean), _number(r.column, r.std), r.runs) for r in rows),
+        (
+            Column("dataset", lambda row: row.dataset),
+            Column("column", lambda row: row.column),
+            Column("setting", lambda row: row.setting),
+            Column("mean", lambda row: _number(row.column, row.mean)),
+            Column("std", lambda row: _number(row.column, row.std)),
+            Column("runs", lambda row: row.runs),
+        ),
+        rows,
     )
