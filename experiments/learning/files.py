@@ -1,48 +1,34 @@
 """The numbers of a comparison as CSV files; accuracies, AUC and calibration errors are in percent."""
 
-from collections.abc import Iterable
+from functools import partial
+from statistics import fmean
 
 from experiments.learning.model import Comparison, Row
 from experiments.publish.files import csv_text
 from experiments.publish.numbers import points
-from experiments.publish.table import Column
+from experiments.publish.table import Column, attributes
 
-_KEY = (
-    Column[Row]("dataset", lambda row: row.dataset),
-    Column[Row]("strategy", lambda row: row.strategy),
-    Column[Row]("epsilon", lambda row: row.epsilon),
-)
-RESULTS = (
-    *_KEY,
-    Column[Row]("mean", lambda row: points(row.mean)),
-    Column[Row]("std", lambda row: points(row.std)),
-    Column[Row]("runs", lambda row: row.runs),
-)
+RESULTS = (*attributes("dataset strategy epsilon"), *attributes("mean std", points), *attributes("runs"))
+
+
+def _claimed(name: str, row: Row) -> str:
+    return points(fmean(getattr(claim, name) for claim in row.claims)) if row.claims else ""
+
+
 DETAILS = (
-    *_KEY,
-    Column[Row]("runs", lambda row: row.runs),
-    Column[Row]("auc", lambda row: points(row.auc)),
-    Column[Row]("brier", lambda row: f"{row.brier:.4f}"),
-    Column[Row]("ece", lambda row: points(row.ece)),
-    Column[Row]("seconds", lambda row: f"{row.seconds:.3f}"),
-    Column[Row]("difference", lambda row: _points(row.difference)),
-    Column[Row]("difference_error", lambda row: _points(row.difference_error)),
-    Column[Row]("pairs", lambda row: row.pairs),
-    Column[Row]("estimated_accuracy", lambda row: _mean(claim.estimated for claim in row.claims)),
-    Column[Row]("interval_low", lambda row: _mean(claim.low for claim in row.claims)),
-    Column[Row]("interval_high", lambda row: _mean(claim.high for claim in row.claims)),
-    Column[Row]("coverage", lambda row: _points(row.coverage)),
+    *attributes("dataset strategy epsilon runs"),
+    *attributes("auc", points),
+    *attributes("brier", "{:.4f}".format),
+    *attributes("ece", points),
+    *attributes("seconds", "{:.3f}".format),
+    *attributes("difference difference_error", points),
+    *attributes("pairs"),
+    Column[Row]("estimated_accuracy", partial(_claimed, "estimated")),
+    Column[Row]("interval_low", partial(_claimed, "low")),
+    Column[Row]("interval_high", partial(_claimed, "high")),
+    *attributes("coverage", points),
     Column[Row]("epsilon_spent", lambda row: row.spent),
 )
-
-
-def _points(value: float | None) -> str:
-    return "" if value is None else points(value)
-
-
-def _mean(values: Iterable[float]) -> str:
-    known = list(values)
-    return points(sum(known) / len(known)) if known else ""
 
 
 def results_csv(found: Comparison) -> str:

@@ -21,6 +21,7 @@ def build_page(found: Comparison) -> str:
         headline=headline(found),
         summary=verdict(found),
         sources=[("Comparison", found.provenance)],
+        settings=None,
         found=found,
         bars=tables.bars(found),
         accuracies=tables.accuracy_tables(found),

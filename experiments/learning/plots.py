@@ -8,7 +8,7 @@ import numpy as np
 from experiments.learning.measures import Reliability
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
-from experiments.learning.words import spread
+from experiments.learning.words import private_epsilons, spread
 from protocol.rationals import parse_rational
 from simulations.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 
@@ -20,11 +20,6 @@ _WORDS_BELOW = 16
 """Pixels below the ticks, for what the horizontal axis is."""
 _RULES = {"h*": "ceiling", "majority": "majority"}
 """Ceilings that are drawn as horizontal rules, and their style."""
-
-
-def private_epsilons(found: Comparison) -> tuple[str, ...]:
-    """The finite ones, upwards."""
-    return tuple(reversed([epsilon for epsilon in found.epsilons if epsilon != INFINITE]))
 
 
 def strategy_keys(found: Comparison) -> tuple[Key, ...]:
@@ -41,7 +36,7 @@ def strategy_keys(found: Comparison) -> tuple[Key, ...]:
 
 def epsilon_figures(found: Comparison) -> tuple[Figure, ...]:
     """Accuracy against epsilon, one panel a data set, each on its own axis."""
-    epsilons = private_epsilons(found)
+    epsilons = private_epsilons(found)[::-1]
     if not epsilons:
         return ()
     return tuple(_epsilon_figure(found, dataset, epsilons) for dataset in found.problems)
@@ -86,11 +81,12 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
         if row is not None
     )
     ends = [f"{line.title}: {line.marks[-1].text}" for line in lines] + [rule.text for rule in rules]
-    return stage.figure(
+    return Figure(
+        stage,
         dataset,
-        (Tick(epsilon, axis.at(log)) for epsilon, log in zip(epsilons, logs, strict=True)),
+        tuple(Tick(epsilon, axis.at(log)) for epsilon, log in zip(epsilons, logs, strict=True)),
         # The default strategy is drawn last, above the others.
-        sorted(lines, key=lambda line: line.title == found.default),
+        tuple(sorted(lines, key=lambda line: line.title == found.default)),
         "; ".join(ends),
         below=_WORDS_BELOW,
         rules=rules,
@@ -179,10 +175,11 @@ def _square(low: float, high: float, steps: Iterable[float]) -> Stage:
 
 def _diagram(name: str, stage: Stage, lines: Sequence[Line]) -> Figure:
     axis = stage.axis
-    return stage.figure(
+    return Figure(
+        stage,
         name,
         axis.ticks,
-        lines,
+        tuple(lines),
         "; ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}" for line in lines),
         below=_WORDS_BELOW,
         diagonal=stage.path([(_LEFT, axis.low), (_RIGHT, axis.high)]),

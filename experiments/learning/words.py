@@ -8,6 +8,11 @@ from experiments.learning.outcome import INFINITE
 from experiments.publish.numbers import decimal, signed, with_error
 
 
+def private_epsilons(found: Comparison) -> tuple[str, ...]:
+    """The finite ones, downwards."""
+    return tuple(epsilon for epsilon in found.epsilons if epsilon != INFINITE)
+
+
 def best_private(found: Comparison, epsilon: str) -> set[tuple[str, str, str]]:
     """Keys of the rows with the highest mean of their data set, to the decimal shown; nothing without privacy."""
     if epsilon == INFINITE:

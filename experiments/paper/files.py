@@ -5,17 +5,16 @@ decimals, epsilons and p values have 4 significant digits. Infinite values are w
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from experiments.paper.findings import EPSILON_COLUMNS
-from experiments.paper.model import Cell, Closure, Curve, Wilcoxon
+from experiments.paper.model import Cell, Closure, Curve, Point, Wilcoxon
 from experiments.paper.words import scale
 from experiments.publish.files import csv_text
 from experiments.publish.numbers import points
-from experiments.publish.table import Column
+from experiments.publish.table import Column, attributes
 
-
-def _significant(value: float) -> str:
-    return f"{value:.4g}"
+_significant = "{:.4g}".format
 
 
 def _number(column: str, value: float) -> str:
@@ -24,18 +23,16 @@ def _number(column: str, value: float) -> str:
     return f"{value:z.4f}" if column == "ratio" else points(value)
 
 
+_NUMBERS = (
+    Column[Cell | Closure]("mean", lambda cell: _number(cell.column, cell.mean)),
+    Column[Cell | Closure]("std", lambda cell: _number(cell.column, cell.std)),
+    *attributes("runs"),
+)
+
+
 def table_csv(cells: Sequence[Cell]) -> str:
     """Return Table 2: one line a cell, mean and sample standard deviation over the runs."""
-    return csv_text(
-        (
-            Column("dataset", lambda cell: cell.dataset),
-            Column("column", lambda cell: cell.column),
-            Column("mean", lambda cell: _number(cell.column, cell.mean)),
-            Column("std", lambda cell: _number(cell.column, cell.std)),
-            Column("runs", lambda cell: cell.runs),
-        ),
-        cells,
-    )
+    return csv_text((*attributes("dataset column"), *_NUMBERS), cells)
 
 
 def curves_csv(curves: Sequence[Curve]) -> str:
@@ -43,46 +40,27 @@ def curves_csv(curves: Sequence[Curve]) -> str:
 
     `scale` is "fixed" for the paper's noise scale for three queries, "plan" for one that fits the number of rounds.
     """
-    return csv_text(
-        (
-            Column("dataset", lambda both: both[0].dataset),
-            Column("learner", lambda both: both[0].learner),
-            Column("noise", lambda both: both[0].noise),
-            Column("scale", lambda both: scale(both[0])),
-            Column("rounds", lambda both: both[1].rounds),
-            Column("mean", lambda both: points(both[1].mean)),
-            Column("std", lambda both: points(both[1].std)),
-            Column("runs", lambda both: both[1].runs),
-            Column("epsilon", lambda both: _significant(both[1].epsilon)),
-        ),
-        [(curve, point) for curve in curves for point in curve.points],
+    of_curve = (*attributes("dataset learner noise"), Column("scale", scale))
+    of_point = (
+        *attributes("rounds"),
+        *attributes("mean std", points),
+        *attributes("runs"),
+        *attributes("epsilon", _significant),
     )
+    shown = [*(_of(0, column) for column in of_curve), *(_of(1, column) for column in of_point)]
+    return csv_text(shown, [(curve, point) for curve in curves for point in curve.points])
+
+
+def _of(place: int, column: Column[Any]) -> Column[tuple[Curve, Point]]:
+    return Column(column.heading, lambda both: column.show(both[place]))
 
 
 def wilcoxon_csv(rows: Sequence[Wilcoxon]) -> str:
     """Return the signed-rank tests: mean difference C - I in percentage points, two-sided p value, pairs."""
-    return csv_text(
-        (
-            Column("dataset", lambda row: row.dataset),
-            Column("noise", lambda row: row.noise),
-            Column("difference", lambda row: points(row.difference)),
-            Column("p_value", lambda row: _significant(row.p_value)),
-            Column("runs", lambda row: row.runs),
-        ),
-        rows,
-    )
+    shown = (*attributes("dataset noise"), *attributes("difference", points), *attributes("p_value", _significant))
+    return csv_text((*shown, *attributes("runs")), rows)
 
 
 def closures_csv(rows: Sequence[Closure]) -> str:
     """Return the cells that were made again with one changed setting."""
-    return csv_text(
-        (
-            Column("dataset", lambda row: row.dataset),
-            Column("column", lambda row: row.column),
-            Column("setting", lambda row: row.setting),
-            Column("mean", lambda row: _number(row.column, row.mean)),
-            Column("std", lambda row: _number(row.column, row.std)),
-            Column("runs", lambda row: row.runs),
-        ),
-        rows,
-    )
+    return csv_text((*attributes("dataset column setting"), *_NUMBERS), rows)

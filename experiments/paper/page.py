@@ -26,9 +26,8 @@ def build_page(found: Reproduction) -> str:
         sources=(("Table 2", found.table_provenance), ("Figure 1", found.curves_provenance)),
         settings=tables.settings(found),
         standings={
-            "within": Text("within two standard errors", tone="within"),
-            "above": Text("above", tone="above"),
-            "below": Text("below", tone="below"),
+            side: Text("within two standard errors" if side == "within" else side, tone=side)
+            for side in words.STANDING_TITLES
         },
         table2=table2,
         dots=plots.dot_plots(found.table, [group.title for group in table2.groups]),

@@ -159,7 +159,7 @@ def _panel(title: str, curves: Sequence[Curve], stage: Stage) -> Panel:
     ends = "; ".join(f"{line.title}: {line.marks[-1].text}" for line in lines)
     return Panel(
         title,
-        stage.figure(curves[0].dataset, axis.ticks, lines, ends, below=_COST if spent else 0),
+        Figure(stage, curves[0].dataset, axis.ticks, tuple(lines), ends, _COST if spent else 0),
         tuple(Tick(_short(spent[tick.label]), tick.at) for tick in axis.ticks if tick.label in spent),
     )
 

@@ -1,17 +1,18 @@
 """What the tables of a reproduction hold, on its page, in its Markdown and in the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from rich.table import Table as RichTable
 
 from experiments.paper import findings, words
 from experiments.paper.findings import EPSILON_COLUMNS, TABLE_COLUMNS, Gap
-from experiments.paper.model import COLUMNS, NOISE_TITLES, Cell, Closure, Curve, Point, Reproduction, Wilcoxon
-from experiments.paper.published import TABLE_2
+from experiments.paper.model import COLUMNS, NOISE_TITLES, Cell, Closure, Reproduction, Wilcoxon
+from experiments.paper.published import TABLE_2, Published
 from experiments.publish.numbers import signed
-from experiments.publish.table import MARKS, Column, Group, Table, Text, Tone, text_table
+from experiments.publish.table import Column, Group, Table, Text, Tone, Written, text_table
 from experiments.publish.terminal import rich_table
 
 Places = Mapping[tuple[str, str], Cell]
@@ -27,6 +28,8 @@ SHORT = {
     "h0_star": "h0*",
 }
 """Columns that the terminal has room for."""
+_SOME_ROUNDS = (1, 2, 5, 10)
+"""Points of a curve that it has room for."""
 
 
 # --- Table 2
@@ -37,123 +40,93 @@ def by_place(found: Reproduction) -> Places:
     return {(cell.dataset, cell.column): cell for cell in found.table}
 
 
-def _shown(cells: Places) -> tuple[tuple[str, ...], list[str]]:
-    """Data sets and columns of Table 2 that there are."""
-    datasets = findings.in_order(dataset for dataset, column in cells if column in TABLE_COLUMNS)
-    return datasets, [column for column in TABLE_COLUMNS if any((name, column) in cells for name in datasets)]
+@dataclass(frozen=True)
+class Side:
+    """One of the four rows of a data set: ours, the paper's, their difference, and in standard errors, by column."""
+
+    dataset: str
+    title: str
+    texts: Mapping[str, Text]
+
+    @property
+    def style(self) -> str:
+        """On the page."""
+        return self.title.split()[-1]
+
+    def text(self, column: str) -> Text:
+        """What stands in a column."""
+        return self.texts.get(column, Text("–"))
 
 
-def accuracies(found: Reproduction) -> Table[str]:
-    """Table 2 in short: a row a data set, in each place ours, the paper's, and how far they are apart."""
-    cells = by_place(found)
-    datasets, columns = _shown(cells)
-    return Table.of(
-        "Table 2: accuracy",
-        [
-            Column("data set", _name, names=True, quiet=True),
-            *(Column(COLUMNS[column], partial(_beside, cells, column)) for column in columns),
-        ],
-        datasets,
+def _sides(cells: Places, dataset: str, columns: Iterable[str]) -> tuple[Side, ...]:
+    ours = {column: cells[dataset, column] for column in columns if (dataset, column) in cells}
+    paper = {column: TABLE_2[dataset, column] for column in columns if (dataset, column) in TABLE_2}
+    return (
+        Side(dataset, "ours", {name: Text(words.spread(name, cell), strong=True) for name, cell in ours.items()}),
+        Side(dataset, "paper", {name: Text(words.spread(name, number)) for name, number in paper.items()}),
+        Side(dataset, "difference", {name: Text(words.difference(cell)) for name, cell in ours.items()}),
+        Side(dataset, "in std. errors", {name: _standing(cell) for name, cell in ours.items()}),
     )
+
+
+def _standing(cell: Cell) -> Text:
+    side = findings.standing(cell)
+    return Text(words.errors(cell), tone=side or "", title=words.STANDING_TITLES[side] if side else "")
+
+
+def _shown(found: Reproduction) -> tuple[list[str], list[tuple[Side, ...]]]:
+    """Columns of Table 2 that there are, and the rows of each data set."""
+    cells = by_place(found)
+    datasets = findings.in_order(dataset for dataset, column in cells if column in TABLE_COLUMNS)
+    columns = [column for column in TABLE_COLUMNS if any((name, column) in cells for name in datasets)]
+    return columns, [_sides(cells, dataset, columns) for dataset in datasets]
+
+
+def table2(found: Reproduction) -> Table[Side]:
+    """Table 2 in full: four rows a data set."""
+    columns, sides = _shown(found)
+    return Table(
+        "Table 2, ours and the paper’s",
+        [Column("data set", lambda side: side.title, names=True, quiet=True), *_of_sides(columns)],
+        [Group(group, group[0].dataset) for group in sides],
+        "table2",
+        lambda side: side.style,
+    )
+
+
+def _of_sides(columns: Iterable[str], titles: Mapping[str, str] = COLUMNS) -> list[Column[Side]]:
+    return [Column(titles[column], partial(Side.text, column=column), number=True) for column in columns]
+
+
+def accuracies(found: Reproduction) -> Written:
+    """Table 2 in short: a row a data set, in each place ours, the paper's, and how far they are apart."""
+    columns, sides = _shown(found)
+    rows = [[_name(group[0].dataset), *(_beside(column, group) for column in columns)] for group in sides]
+    return text_table("Table 2: accuracy", ["data set", *(COLUMNS[column] for column in columns)], rows, quiet=True)
 
 
 def _name(dataset: str) -> Text:
     return Text(dataset, strong=True)
 
 
-def _beside(cells: Places, column: str, dataset: str) -> str:
-    cell, published = cells.get((dataset, column)), TABLE_2.get((dataset, column))
-    text = "–" if cell is None else words.spread(column, cell)
-    if published is not None:
-        text += f" ({words.spread(column, published)})"
-    side = None if cell is None else findings.standing(cell)
-    if cell is not None and side is not None:
-        text += f" {MARKS[side]} {words.errors(cell)}"
-    return text
+_DATASET: Column[Any] = Column("data set", lambda row: _name(row.dataset), names=True, quiet=True)
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the four rows that a data set has in Table 2 on the page; its places are by column."""
-
-    dataset: str
-    title: str
-    style: str
-    cells: Mapping[str, Text]
+def _beside(column: str, sides: tuple[Side, ...]) -> str:
+    ours, paper, _, errors = (side.text(column) for side in sides)
+    text = f"{ours.text} ({paper.text})" if column in sides[1].texts else ours.text
+    return f"{text} {errors.mark} {errors.text}" if errors.tone else text
 
 
-def _sides(cells: Places, dataset: str, columns: Sequence[str]) -> tuple[Side, ...]:
-    ours = {column: cells[dataset, column] for column in columns if (dataset, column) in cells}
-    published = {column: TABLE_2[dataset, column] for column in columns if (dataset, column) in TABLE_2}
-    return (
-        Side(
-            dataset,
-            "ours",
-            "ours",
-            {column: Text(words.spread(column, cell), strong=True) for column, cell in ours.items()},
-        ),
-        Side(
-            dataset,
-            "paper",
-            "paper",
-            {column: Text(words.spread(column, number)) for column, number in published.items()},
-        ),
-        Side(
-            dataset,
-            "difference",
-            "gap",
-            {column: Text(words.difference(cell)) for column, cell in ours.items()},
-        ),
-        Side(dataset, "in std. errors", "errors", {column: _standing(cell) for column, cell in ours.items()}),
-    )
-
-
-def _standing(cell: Cell) -> Text:
-    side = findings.standing(cell)
-    if side is None:
-        return Text("–")
-    return Text(words.errors(cell), tone=side, title=words.STANDING_TITLES[side])
-
-
-def _in(column: str, side: Side) -> Text:
-    return side.cells.get(column, Text("–"))
-
-
-def table2(found: Reproduction) -> Table[Side]:
-    """Table 2 in full: ours, the paper's, the difference, and the difference in standard errors."""
-    cells = by_place(found)
-    datasets, columns = _shown(cells)
-    return Table(
-        "Table 2, ours and the paper’s",
-        [
-            Column("data set", lambda side: side.title, names=True, quiet=True),
-            *(Column(COLUMNS[column], partial(_in, column), number=True) for column in columns),
-        ],
-        [Group(_sides(cells, dataset, columns), dataset) for dataset in datasets],
-        "table2",
-        lambda side: side.style,
-    )
-
-
-def epsilons(found: Reproduction) -> Table[str]:
+def epsilons(found: Reproduction) -> Written:
     """Privacy loss of the printed mechanism, claimed and true, by data set."""
     cells = by_place(found)
-    headings = ("claimed", "true, worst case", *words.EPSILON_HEADS)
-    return Table.of(
-        "Privacy loss of the printed mechanism",
-        [
-            Column("data set", _name, names=True, quiet=True),
-            *(
-                Column(heading, partial(_loss, cells, column))
-                for heading, column in zip(headings, EPSILON_COLUMNS, strict=True)
-            ),
-        ],
-        findings.in_order(dataset for dataset, column in cells if column in EPSILON_COLUMNS),
-    )
-
-
-def _loss(cells: Places, column: str, dataset: str) -> str:
-    return words.epsilon_summary(cells.get((dataset, column)))
+    rows = [
+        [_name(dataset), *(words.epsilon_summary(cells.get((dataset, column))) for column in EPSILON_COLUMNS)]
+        for dataset in findings.in_order(dataset for dataset, column in cells if column in EPSILON_COLUMNS)
+    ]
+    headings = ("data set", "claimed", "true, worst case", *words.EPSILON_HEADS)
+    return text_table("Privacy loss of the printed mechanism", headings, rows, quiet=True)
 
 
 # --- what it amounts to
@@ -166,7 +139,7 @@ def tests(found: Reproduction) -> Table[Wilcoxon]:
     return Table.of(
         "C-ExPriL against I-ExPriL",
         [
-            Column("data set", lambda row: _name(row.dataset), names=True, quiet=True),
+            _DATASET,
             Column("noise", lambda row: NOISE_TITLES[row.noise]),
             Column("C − I", lambda row: signed(row.difference), number=True),
             Column("p value", lambda row: words.probability(row.p_value), number=True),
@@ -189,7 +162,7 @@ def gaps(found: Reproduction) -> Table[Gap]:
     return Table.of(
         "Cells that differ from the paper",
         [
-            Column("data set", lambda gap: _name(gap.dataset), names=True, quiet=True),
+            _DATASET,
             Column("column", lambda gap: COLUMNS.get(gap.column, gap.column)),
             Column("paper", _published, number=True),
             Column("ours", lambda gap: words.spread(gap.column, gap.default), number=True),
@@ -211,18 +184,17 @@ def _published(gap: Gap) -> str:
     return "–" if published is None else words.spread(gap.column, published)
 
 
-def changes(found: Reproduction) -> Table[Sequence[str]]:
+def changes(found: Reproduction) -> Written:
     """For each changed setting, how many cells of the method lie within two standard errors of the paper."""
-    rows = [tuple(map(str, row)) for row in findings.setting_rows(found)]
     return text_table(
         "Settings over all cells",
         ("setting changed", "runs", "cells of the method", "within", "above", "below"),
-        rows,
+        findings.setting_rows(found),
         numbers=True,
     )
 
 
-def settings(found: Reproduction) -> Table[Sequence[str]]:
+def settings(found: Reproduction) -> Written:
     """Settings by data set."""
     datasets, rows = findings.settings_by_dataset(found)
     return text_table(
@@ -233,131 +205,104 @@ def settings(found: Reproduction) -> Table[Sequence[str]]:
 # --- Figure 1
 
 
-def curve_ends(found: Reproduction) -> Table[Curve]:
+def curve_ends(found: Reproduction) -> Written:
     """The first and the last point of every curve."""
-    drawn = [curve for curve in found.curves if curve.points]
-    return Table.of(
+    rows = []
+    for dataset in findings.in_order(curve.dataset for curve in found.curves if curve.points):
+        for curve in words.by_style(each for each in found.curves if each.dataset == dataset and each.points):
+            points = sorted(curve.points, key=lambda point: point.rounds)
+            first, last = points[0], points[-1]
+            cost = "–" if curve.noise == "none" else words.epsilon(last.epsilon)
+            ends = [text for point in (first, last) for text in (point.rounds, words.point_text(point))]
+            rows.append([_name(dataset), words.curve_title(curve), *ends, cost])
+    return text_table(
         "Figure 1: first and last points of the learning curves",
-        [
-            Column("data set", lambda curve: _name(curve.dataset), names=True, quiet=True),
-            Column("curve", words.curve_title),
-            Column("first t", lambda curve: _at(curve, 0).rounds),
-            Column("points", lambda curve: words.point_text(_at(curve, 0))),
-            Column("last t", lambda curve: _at(curve, -1).rounds),
-            Column("points", lambda curve: words.point_text(_at(curve, -1))),
-            Column(
-                "epsilon claimed there",
-                lambda curve: "–" if curve.noise == "none" else words.epsilon(_at(curve, -1).epsilon),
-            ),
-        ],
-        [
-            curve
-            for dataset in findings.in_order(curve.dataset for curve in drawn)
-            for curve in words.by_style(each for each in drawn if each.dataset == dataset)
-        ],
+        ("data set", "curve", "first t", "points", "last t", "points", "epsilon claimed there"),
+        rows,
+        quiet=True,
     )
 
 
-def _at(curve: Curve, place: int) -> Point:
-    return sorted(curve.points, key=lambda point: point.rounds)[place]
-
-
-def curve_numbers(found: Reproduction, dataset: str) -> Table[Curve]:
+def curve_numbers(found: Reproduction, dataset: str) -> Written:
     """Every point of a data set's curves; below it, what it claims to cost."""
     curves = words.by_style(curve for curve in found.curves if curve.dataset == dataset)
     rounds = sorted({point.rounds for curve in curves for point in curve.points})
-    return Table.of(
+    rows = []
+    for curve in curves:
+        points = {
+            point.rounds: Text(
+                words.point_text(point), under="" if curve.noise == "none" else f"ε {words.epsilon(point.epsilon)}"
+            )
+            for point in curve.points
+        }
+        rows.append([words.curve_title(curve), *(points.get(number, "–") for number in rounds)])
+    return text_table(
         f"Numbers of the learning curves of {dataset}",
-        [
-            Column("curve", words.curve_title, names=True),
-            *(Column(f"t = {number}", partial(_point, number), number=True) for number in rounds),
-        ],
-        curves,
-        "numbers",
+        ["curve", *(f"t = {number}" for number in rounds)],
+        rows,
+        numbers=True,
+        style="numbers",
     )
-
-
-def _point(rounds: int, curve: Curve) -> Text:
-    point = next((point for point in curve.points if point.rounds == rounds), None)
-    if point is None:
-        return Text("–")
-    cost = "" if curve.noise == "none" else f"ε {words.epsilon(point.epsilon)}"
-    return Text(words.point_text(point), under=cost)
 
 
 # --- the terminal
 
 
 def found_table(found: Reproduction, experiment: str, setting: str) -> RichTable:
-    """What `expril reproduce` prints: Table 2, the runs with a setting changed, or the curves' points."""
+    """What `expril reproduce` prints: Table 2, the runs with a setting changed, or points of the curves."""
     if experiment == "figure1":
         return rich_table(_some_points(found))
-    if setting:
-        return rich_table(_changed(found, setting))
     cells = by_place(found)
+    if setting:
+        return rich_table(_changed(found, cells, setting))
+
+    def with_runs(side: Side) -> Text:
+        runs = cells[side.dataset, "epsilon_printed_at_data"].runs
+        return Text(f"{side.dataset} ({runs})" if side.title == "ours" else "", strong=True)
+
+    def printed_epsilon(side: Side) -> str:
+        return f"{cells[side.dataset, 'epsilon_printed_at_data'].median:.3g}" if side.title == "ours" else "1"
+
+    columns = [
+        Column("data set", with_runs),
+        *_of_sides(SHORT, SHORT),
+        Column("printed\nepsilon", printed_epsilon, number=True),
+    ]
+    datasets = dict.fromkeys(cell.dataset for cell in found.table)
     return rich_table(
         Table(
             "Table 2, percent: ours, and the paper's below",
-            [
-                Column("data set", partial(_with_runs, cells)),
-                *(Column(title, partial(_in, column), number=True) for column, title in SHORT.items()),
-                Column("printed\nepsilon", partial(_printed_epsilon, cells), number=True),
-            ],
-            [
-                Group(_sides(cells, dataset, tuple(SHORT))[:2])
-                for dataset in dict.fromkeys(cell.dataset for cell in found.table)
-            ],
+            columns,
+            [Group(_sides(cells, dataset, SHORT)[:2]) for dataset in datasets],
         ),
         "printed epsilon: at the run's records, median; the worst case is infinite, the paper's claim 1",
     )
 
 
-def _with_runs(cells: Places, side: Side) -> Text:
-    runs = cells[side.dataset, "epsilon_printed_at_data"].runs
-    return Text(f"{side.dataset} ({runs})" if side.title == "ours" else "", strong=True)
-
-
-def _printed_epsilon(cells: Places, side: Side) -> str:
-    return f"{cells[side.dataset, 'epsilon_printed_at_data'].median:.3g}" if side.title == "ours" else "1"
-
-
-def _changed(found: Reproduction, setting: str) -> Table[Closure]:
-    cells = by_place(found)
-
-    def default(row: Closure) -> str:
-        cell = cells.get((row.dataset, row.column))
-        return "" if cell is None else words.spread(row.column, cell)
-
-    def published(row: Closure) -> str:
-        number = TABLE_2.get((row.dataset, row.column))
+def _changed(found: Reproduction, cells: Places, setting: str) -> Written:
+    def text(row: Closure, number: Cell | Closure | Published | None) -> str:
         return "" if number is None else words.spread(row.column, number)
 
-    return Table.of(
+    return text_table(
         f"Table 2 with the setting {setting}: ours as set, ours by default, the paper's",
+        ("data set", "column", "as set", "by default", "paper"),
         [
-            Column("data set", lambda row: f"{row.dataset} ({row.runs})"),
-            Column("column", lambda row: COLUMNS[row.column]),
-            Column("as set", lambda row: words.spread(row.column, row)),
-            Column("by default", default),
-            Column("paper", published),
+            (f"{row.dataset} ({row.runs})", COLUMNS[row.column], *(text(row, number) for number in numbers))
+            for row in found.closures
+            if row.setting == setting
+            for numbers in [(row, cells.get((row.dataset, row.column)), TABLE_2.get((row.dataset, row.column)))]
         ],
-        [row for row in found.closures if row.setting == setting],
     )
 
 
-def _some_points(found: Reproduction) -> Table[Curve]:
-    return Table.of(
+def _some_points(found: Reproduction) -> Written:
+    rows = []
+    for curve in found.curves:
+        means = {point.rounds: signed(point.mean) for point in curve.points}
+        head = (curve.dataset, curve.learner, curve.noise, words.scale(curve))
+        rows.append((*head, *(means.get(number, "") for number in _SOME_ROUNDS)))
+    return text_table(
         "Figure 1: acc(h_t) - acc(h*), percentage points",
-        [
-            Column("data set", lambda curve: curve.dataset),
-            Column("learner", lambda curve: curve.learner),
-            Column("mechanism", lambda curve: curve.noise),
-            Column("scale", words.scale),
-            *(Column(f"t = {number}", partial(_mean, number)) for number in (1, 2, 5, 10)),
-        ],
-        found.curves,
+        ("data set", "learner", "mechanism", "scale", *(f"t = {number}" for number in _SOME_ROUNDS)),
+        rows,
     )
-
-
-def _mean(rounds: int, curve: Curve) -> str:
-    return next((f"{point.mean:+.1f}" for point in curve.points if point.rounds == rounds), "")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from experiments.campaign.provenance import Provenance
-from experiments.publish.table import Item, Table, Text
+from experiments.publish.table import Item, Table, Text, Written
 from simulations.report.words import moment
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
@@ -43,7 +43,7 @@ def _text(text: Text) -> str:
     return f"**{plain(text.text)}**" if text.strong else plain(text.text)
 
 
-def origin(sources: Iterable[tuple[str, Provenance | None]], settings: Table[Sequence[str]] | None = None) -> list[str]:
+def origin(sources: Iterable[tuple[str, Provenance | None]], settings: Written | None = None) -> list[str]:
     """A section on where numbers come from: of each source in words, its command, what was left out; and settings."""
     parts = [text for title, where in sources if where is not None for text in _provenance(title, where)]
     if settings:

@@ -5,12 +5,9 @@ A page has the frame of a run's report (`simulations/report/frame.html.j2`), the
 through the template, which escapes it.
 """
 
-from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from experiments.campaign.provenance import Provenance
-from experiments.publish.table import Table
 from simulations.report.templates import Template, page_template, style
 
 PACKAGE = "experiments.publish"
@@ -21,37 +18,12 @@ def _template(package: str) -> Template:
     return page_template(package)
 
 
-def page(
-    package: str,
-    *,
-    kind: str,
-    subject: str,
-    headline: str,
-    summary: Iterable[str],
-    sources: Iterable[tuple[str, Provenance | None]],
-    settings: Table[Sequence[str]] | None = None,
-    **parts: Any,
-) -> str:
+def page(package: str, **parts: Any) -> str:
     """Return a page as one HTML document.
 
     Args:
         package: whose `template.html.j2` has the sections, and whose `page.css` their style.
-        kind: of page, such as "ExPriL compared".
-        subject: beside it.
-        headline: the result in one line.
-        summary: sentences below it.
-        sources: what was run -> where its numbers come from, if it was.
-        settings: of what was run.
-        parts: what the template shows.
+        parts: what the template shows, and for its frame `kind` of page, `subject`, `headline`, `summary` (sentences),
+            `sources` (pairs of title and `Provenance`, None for what was not run) and `settings` (a table, or None).
     """
-    known = [(title, where) for title, where in sources if where is not None]
-    return _template(package).render(
-        kind=kind,
-        subject=subject,
-        headline=headline,
-        summary=list(summary),
-        sources=known,
-        settings=settings,
-        style=style(PACKAGE, package),
-        **parts,
-    )
+    return _template(package).render(style=style(PACKAGE, package), **parts)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
-from typing import Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 Item = TypeVar("Item")
 Tone = Literal["", "within", "above", "below", "apart", "best"]
@@ -41,7 +42,7 @@ class Column(Generic[Item]):
 
     Attributes:
         heading: of the column.
-        show: a row's item -> what stands there.
+        show: a row's item -> what stands there: a `Text`, or anything whose `str` does.
         number: aligned to the right.
         names: it says which row it is, as the row's heading on a page.
         quiet: Markdown leaves its heading out.
@@ -49,7 +50,7 @@ class Column(Generic[Item]):
     """
 
     heading: str
-    show: Callable[[Item], Text | str | int]
+    show: Callable[[Item], object]
     number: bool = False
     names: bool = False
     quiet: bool = False
@@ -59,6 +60,16 @@ class Column(Generic[Item]):
         """What stands in a row."""
         shown = self.show(item)
         return shown if isinstance(shown, Text) else Text(str(shown))
+
+
+def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any], ...]:
+    """Columns that show the attributes of these names, apart by spaces, in one form; "" for None."""
+
+    def show(name: str, item: Any) -> str:
+        value = getattr(item, name)
+        return "" if value is None else form(value)
+
+    return tuple(Column(name, partial(show, name)) for name in names.split())
 
 
 @dataclass(frozen=True)
@@ -92,11 +103,6 @@ class Table(Generic[Item]):
         """A table of rows in one group."""
         return cls(caption, columns, (Group(rows),) if rows else (), style)
 
-    @property
-    def headings(self) -> list[str]:
-        """Of the columns."""
-        return [column.heading for column in self.columns]
-
     def __bool__(self) -> bool:
         """Whether there is a row."""
         return any(group.rows for group in self.groups)
@@ -106,17 +112,22 @@ class Table(Generic[Item]):
         return replace(self, columns=[column for column in self.columns if column.heading != heading])
 
 
+Written = Table[Sequence[object]]
+"""A table whose rows are written out."""
+
+
 def text_table(
     caption: str,
     headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[object]],
     *,
     numbers: bool = False,
     quiet: bool = False,
-) -> Table[Sequence[str]]:
-    """A table of texts, the first of which say which row it is; `numbers` are the others, `quiet` is the first."""
+    style: str = "",
+) -> Written:
+    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`."""
     columns = [
-        Column[Sequence[str]](heading, itemgetter(n), number=numbers and n > 0, names=n == 0, quiet=quiet and n == 0)
+        Column[Sequence[object]](heading, itemgetter(n), number=numbers and n > 0, names=n == 0, quiet=quiet and n == 0)
         for n, heading in enumerate(headings)
     ]
-    return Table.of(caption, columns, rows)
+    return Table.of(caption, columns, rows, style)

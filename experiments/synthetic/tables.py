@@ -1,7 +1,6 @@
 """What the tables of the comparison of synthetic data sets hold: its file, and its Markdown."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
@@ -9,7 +8,7 @@ from experiments.campaign.provenance import Provenance
 from experiments.publish import markdown
 from experiments.publish.files import csv_text
 from experiments.publish.numbers import points
-from experiments.publish.table import Column, Table, text_table
+from experiments.publish.table import attributes, text_table
 from experiments.synthetic.generators import DELTA, GENERATORS
 from experiments.synthetic.utility import MEASURES
 
@@ -37,22 +36,8 @@ class SyntheticRow(msgspec.Struct, frozen=True):
 
 def rows_csv(rows: Sequence[SyntheticRow]) -> str:
     """The table: percent, percentage points or seconds with two decimals."""
-    return csv_text(
-        (
-            Column("dataset", lambda row: row.dataset),
-            Column("generator", lambda row: row.generator),
-            Column("epsilon", lambda row: row.epsilon),
-            Column("measure", lambda row: row.measure),
-            Column("mean", lambda row: points(row.mean)),
-            Column("std", lambda row: points(row.std)),
-            Column("runs", lambda row: row.runs),
-        ),
-        rows,
-    )
-
-
-Line = dict[str, SyntheticRow]
-"""What one generator reached on one data set at one epsilon, by measure."""
+    head = attributes("dataset generator epsilon measure")
+    return csv_text((*head, *attributes("mean std", points), *attributes("runs")), rows)
 
 
 def build_page(rows: Sequence[SyntheticRow], where: Provenance | None) -> str:
@@ -64,21 +49,17 @@ def build_page(rows: Sequence[SyntheticRow], where: Provenance | None) -> str:
         markdown.table(text_table("Measures", ("measure", "what it is"), list(MEASURES.items()))),
         markdown.table(text_table("Generators", ("generator", "what it is"), titles)),
     ]
-    found: dict[str, dict[tuple[str, str], Line]] = {}
-    for row in rows:
-        found.setdefault(row.dataset, {}).setdefault((row.generator, row.epsilon), {})[row.measure] = row
+    found = {(row.dataset, row.generator, row.epsilon, row.measure): row for row in rows}
     measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in rows)]
-    columns = [
-        Column[Line]("generator", lambda line: line[SECONDS].generator),
-        Column[Line]("epsilon", lambda line: line[SECONDS].epsilon),
-        *(Column[Line](name, partial(_amount, name), number=True) for name in measures),
-        Column[Line]("runs", lambda line: line[SECONDS].runs, number=True),
-    ]
-    for dataset, lines in found.items():
-        table = Table.of(dataset, columns, list(lines.values()))
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        lines = []
+        for place in dict.fromkeys((r.dataset, r.generator, r.epsilon) for r in rows if r.dataset == dataset):
+            amounts = (_amount(found.get((*place, name))) for name in measures)
+            lines.append([*place[1:], *amounts, str(found[*place, SECONDS].runs)])
+        table = text_table(dataset, ["generator", "epsilon", *measures, "runs"], lines)
         parts += [f"## {markdown.plain(dataset)}", markdown.table(table)]
     return "\n\n".join([*parts, *markdown.origin([("Synthetic data", where)])]) + "\n"
 
 
-def _amount(measure: str, line: Line) -> str:
-    return f"{line[measure].mean:.1f} ± {line[measure].std:.1f}" if measure in line else "–"
+def _amount(row: SyntheticRow | None) -> str:
+    return "–" if row is None else f"{row.mean:.1f} ± {row.std:.1f}"

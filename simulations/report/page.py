@@ -16,7 +16,7 @@ from simulations.report import plots, rows
 from simulations.report.model import RunReport, exact
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
-from simulations.report.words import WORDS, headline, number, plain, runs, summary
+from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, verdict
 
 PACKAGE = "simulations.report"
 
@@ -26,9 +26,12 @@ def _template() -> Template:
     return page_template(
         PACKAGE,
         {
+            "answered": answered,
             "plain": plain,
             "budget": lambda text: number(exact(text)),
             "runs": runs,
+            "strip": plots.strip,
+            "verdict": verdict,
         },
     )
 
@@ -42,7 +45,7 @@ def build_page(report: RunReport) -> str:
     axis = plots.accuracy_axis(score for x in report.learners for score in (x.pooled, *x.sites))
     budget_axis = plots.budget_axis(report.curators)
     indices = rows.indices(report)
-    groups = rows.site_groups(report, axis)
+    groups = rows.site_groups(report)
     crowded = len(groups) > rows.FEW
     script = asset(PACKAGE, "page.js")
     return _template().render(
@@ -52,9 +55,8 @@ def build_page(report: RunReport) -> str:
         summary=summary(report),
         alarms=rows.budget_alarms(report),
         axis=axis,
-        entries=[rows.entry(n, learner, axis, words) for n, learner in enumerate(report.learners)],
         single=len(report.learners) == 1,
-        groups=() if crowded else groups,
+        groups={} if crowded else groups,
         crowds=[rows.crowd(n, x, axis) for n, x in enumerate(report.learners) if x.sites] if crowded else (),
         sites=len(groups),
         curve=plots.curve_plot(report.learners, words),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from simulations.report.model import CuratorReport, CurvePoint, LearnerReport, Score, SiteScore, exact
-from simulations.report.svg import Axis, Dot, Figure, Level, Place, Rule, Stage, count_axis, make_axis
+from simulations.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
 from simulations.report.words import WORDS, Words, plain
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -91,8 +91,7 @@ class Rank:
 class RankPlot:
     """All curators of one learner from the worst to the best."""
 
-    height: int
-    grid: tuple[Level, ...]
+    stage: Stage
     ranks: tuple[Rank, ...]
 
 
@@ -118,7 +117,7 @@ def rank_plot(sites: Sequence[SiteScore], axis: Axis) -> RankPlot:
                 track=track,
             )
         )
-    return RankPlot(stage.height, stage.grid, tuple(ranks))
+    return RankPlot(stage, tuple(ranks))
 
 
 def curve_plot(learners: Sequence[LearnerReport], words: Words = WORDS["accuracy"]) -> Figure | None:
@@ -147,10 +146,11 @@ def curve_plot(learners: Sequence[LearnerReport], words: Words = WORDS["accuracy
         for index, learner in drawn
     ]
     pooled = [learner.pooled for _, learner in drawn]
-    return stage.figure(
+    return Figure(
+        stage,
         f"Pooled {words.score} by round",
         rounds.ticks,
-        lines,
+        tuple(lines),
         " ".join(f"{learner.learner} ends at {plain(learner.curve[-1])}." for _, learner in drawn),
         rules=(
             *_rules("majority", words.constant, (score.majority for score in pooled), stage),

@@ -17,16 +17,12 @@ from simulations.report.model import (
     exact,
 )
 from simulations.report.svg import Axis
-from simulations.report.words import Words, count, number, released, verdict
+from simulations.report.words import count, number
 
 FEW = 20
 """With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
 
 _EXTREMES = 3
-_POOLING = {
-    "sum": "answers added up over curators",
-    "site": "answers kept apart by curator",
-}
 
 
 def budget_alarms(report: RunReport) -> tuple[str, ...]:
@@ -47,43 +43,12 @@ def budget_alarms(report: RunReport) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One learner in the opening figure."""
-
-    index: int
-    learner: LearnerReport
-    strip: plots.Strip
-    verdict: str
-    claimed: str
-    spent: str
-    pooling: str
-    answered: str
-
-
-def entry(index: int, learner: LearnerReport, axis: Axis, words: Words) -> Entry:
-    """Return a learner with what it says of itself in figures."""
-    asked = sum(outcome != LEFT_OUT for site in learner.rounds_answered for outcome in site.outcomes)
-    return Entry(
-        index=index,
-        learner=learner,
-        strip=plots.strip(learner.pooled, axis),
-        verdict=verdict(learner.pooled, words),
-        claimed=number(exact(learner.epsilon_claimed)),
-        spent=number(exact(learner.epsilon_spent)),
-        pooling=_POOLING[learner.pooling],
-        answered=f"{released(learner):,} of {asked:,}" if asked else "–",
-    )
-
-
-@dataclass(frozen=True)
 class SiteRow:
-    """One score in the dot plot by curator."""
+    """One score in the dot plot by curator, with its learner and that one's index."""
 
-    curator: str
-    learner: str
     index: int
+    learner: str
     score: SiteScore
-    strip: plots.Strip
 
 
 @dataclass(frozen=True)
@@ -98,24 +63,20 @@ class Crowd:
     best: tuple[SiteRow, ...]
 
 
-def site_groups(report: RunReport, axis: Axis) -> tuple[tuple[str, tuple[SiteRow, ...]], ...]:
+def site_groups(report: RunReport) -> dict[str, list[SiteRow]]:
     """Return the scores by curator, in the order in which curators come up."""
-    order: dict[str, list[SiteRow]] = {}
+    groups: dict[str, list[SiteRow]] = {}
     for index, learner in enumerate(report.learners):
         for site in learner.sites:
-            order.setdefault(site.curator, []).append(_site_row(index, learner, site, axis))
-    return tuple((curator, tuple(rows)) for curator, rows in order.items())
-
-
-def _site_row(index: int, learner: LearnerReport, site: SiteScore, axis: Axis) -> SiteRow:
-    return SiteRow(site.curator, learner.learner, index, site, plots.strip(site, axis))
+            groups.setdefault(site.curator, []).append(SiteRow(index, learner.learner, site))
+    return groups
 
 
 def crowd(index: int, learner: LearnerReport, axis: Axis) -> Crowd:
     """Return the plot of one learner's many curators."""
     scored = [site for site in learner.sites if site.accuracy is not None]
     scored.sort(key=lambda site: (site.accuracy, site.curator))
-    rows = [_site_row(index, learner, site, axis) for site in scored]
+    rows = [SiteRow(index, learner.learner, site) for site in scored]
     accuracies = [site.accuracy for site in scored if site.accuracy is not None]
     parts = []
     if len(accuracies) > 1:

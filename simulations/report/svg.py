@@ -112,14 +112,6 @@ def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
 
 
 @dataclass(frozen=True)
-class Level:
-    """A horizontal line of the grid: its label and its height."""
-
-    label: str
-    y: float
-
-
-@dataclass(frozen=True)
 class Rule:
     """A horizontal line that means something: its class in the style sheet, its height, and words."""
 
@@ -187,38 +179,6 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One plot of lines.
-
-    Attributes:
-        name: what it shows.
-        height: in pixels.
-        box: top and height of the drawing area, in pixels.
-        grid: horizontal lines, labelled at the left.
-        ticks: below the horizontal axis.
-        lines: from the back to the front.
-        text: the figure in words.
-        rules: over the whole width.
-        diagonal: a path in the 100 x 100 box, "" where there is none.
-    """
-
-    name: str
-    height: int
-    box: tuple[int, int]
-    grid: tuple[Level, ...]
-    ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
-    text: str
-    rules: tuple[Rule, ...] = ()
-    diagonal: str = ""
-
-    @property
-    def foot(self) -> int:
-        """Height of the labels below the axis."""
-        return sum(self.box) + 20
-
-
-@dataclass(frozen=True)
 class Stage:
     """The drawing area of lines: a vertical axis on a plot of so many pixels."""
 
@@ -231,9 +191,9 @@ class Stage:
         return _TOP, self.height - _TOP - _BOTTOM
 
     @property
-    def grid(self) -> tuple[Level, ...]:
-        """The axis's horizontal lines."""
-        return tuple(Level(tick.label.replace("-", "−"), self.y(float(tick.label))) for tick in self.axis.ticks)
+    def grid(self) -> tuple[tuple[str, float], ...]:
+        """Label and height of the axis's horizontal lines."""
+        return tuple((tick.label.replace("-", "−"), self.y(float(tick.label))) for tick in self.axis.ticks)
 
     def y(self, value: float) -> float:
         """Pixels from the top; values outside are drawn at the end."""
@@ -261,26 +221,37 @@ class Stage:
             bar=(self.y(low), self.y(high)) if alone and errors and high > low else None,
         )
 
-    def figure(
-        self,
-        name: str,
-        ticks: Iterable[Tick],
-        lines: Iterable[Line],
-        text: str,
-        *,
-        below: int = 0,
-        rules: Iterable[Rule] = (),
-        diagonal: str = "",
-    ) -> Figure:
-        """The plot of these lines, with room `below` the ticks, in pixels, for more words."""
-        return Figure(
-            name=name,
-            height=self.height + below,
-            box=self.box,
-            grid=self.grid,
-            ticks=tuple(ticks),
-            lines=tuple(lines),
-            text=text,
-            rules=tuple(rules),
-            diagonal=diagonal,
-        )
+
+@dataclass(frozen=True)
+class Figure:
+    """One plot of lines.
+
+    Attributes:
+        stage: where they are.
+        name: what it shows.
+        ticks: below the horizontal axis.
+        lines: from the back to the front.
+        text: the figure in words.
+        below: pixels below the ticks, for more words.
+        rules: over the whole width.
+        diagonal: a path in the 100 x 100 box, "" where there is none.
+    """
+
+    stage: Stage
+    name: str
+    ticks: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    text: str
+    below: int = 0
+    rules: tuple[Rule, ...] = ()
+    diagonal: str = ""
+
+    @property
+    def height(self) -> int:
+        """In pixels."""
+        return self.stage.height + self.below
+
+    @property
+    def foot(self) -> int:
+        """Height of the labels below the axis."""
+        return sum(self.stage.box) + 20

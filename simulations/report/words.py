@@ -6,7 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 from itertools import groupby
 
-from simulations.report.model import RELEASE, CurvePoint, LearnerReport, RunReport, Score, exact
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score, exact
 
 
 def number(value: Fraction) -> str:
@@ -139,6 +139,12 @@ def moment(created: str) -> str:
 def released(learner: LearnerReport) -> int:
     """Return how many of a learner's questions were answered with a release."""
     return sum(outcome == RELEASE for site in learner.rounds_answered for outcome in site.outcomes)
+
+
+def answered(learner: LearnerReport) -> str:
+    """Return how many of the questions that were asked were answered with a release."""
+    asked = sum(outcome != LEFT_OUT for site in learner.rounds_answered for outcome in site.outcomes)
+    return f"{released(learner):,} of {asked:,}" if asked else "–"
 
 
 def runs(outcomes: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
         assert {line.title for line in figure.lines} == {key.name for key in keys}
         assert figure.lines[-1].title == "cells"
         assert [rule.style for rule in figure.rules] == ["ceiling", "majority"]
-        top, height = figure.box
+        top, height = figure.stage.box
         for line in figure.lines:
             assert all(top <= mark.y <= top + height for mark in line.marks)
     higher, lower = (mark.y for mark in reversed(figures[0].lines[-1].marks))
