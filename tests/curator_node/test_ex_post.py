@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curator_fakes import key
+from curator_fakes import hold, key
 from curator_node.answerers import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.steward import StewardFile
@@ -35,7 +35,7 @@ from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
-from served import Served, held, releases_of, rules
+from served import Served, releases_of, rules
 
 PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
@@ -72,8 +72,8 @@ class Asked:
     def __init__(self):
         self.calls = []
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        self.calls.append((exact.astype(object), scale))
+    def discrete_laplace(self, exact, l1, law, stamp):
+        self.calls.append((exact.astype(object), law))
         return exact
 
 
@@ -91,15 +91,15 @@ class Drawn:
         self.rng, self.worst = random.Random(seed), worst
         self.other, self.loss = [], Fraction(0)
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        there, same_scale = self.other.pop(0)
-        assert same_scale == scale
+    def discrete_laplace(self, exact, l1, law, stamp):
+        there, same_law = self.other.pop(0)
+        assert same_law == law
         x = exact.astype(object)
         if self.worst:
             k = x + np.array([1000 if one >= two else -1000 for one, two in zip(x, there, strict=True)], object)
         else:
-            k = x + np.array([discrete_laplace(self.rng, scale) for _ in x], object)
-        self.loss += sum(abs(k - there) - abs(k - x)) / Fraction(scale)
+            k = x + np.array([discrete_laplace(self.rng, law.scale) for _ in x], object)
+        self.loss += sum(abs(k - there) - abs(k - x)) / law.scale
         return k.astype(np.int64)
 
 
@@ -111,7 +111,7 @@ class Pair:
     """
 
     def __init__(self, frame, other, steward, *, cap, learners, seed=0, worst=False):
-        self.other, self.noise, self.losses = held(other, steward), Drawn(seed, worst=worst), {}
+        self.other, self.noise, self.losses = hold(other, steward, 10**5), Drawn(seed, worst=worst), {}
         self.served = Served(frame, steward, self.noise, rules(cap=cap, learners=learners, studies=50, open_studies=9))
         self.cap = Fraction(cap)
 
@@ -447,5 +447,5 @@ class _Fair:
     def __init__(self, seed):
         self.rng = random.Random(seed)
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        return np.array([discrete_laplace(self.rng, scale) for _ in exact], np.int64)
+    def discrete_laplace(self, exact, l1, law, stamp):
+        return np.array([discrete_laplace(self.rng, law.scale) for _ in exact], np.int64)
