@@ -47,6 +47,7 @@ def bars(found: Comparison) -> Table[Standing]:
             Column("bar", lambda bar: _met(bar.best_met)),
         ],
         standings(found),
+        "bars",
     )
 
 
