@@ -22,19 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from experiments.learning.problems import load_split
 from experiments.learning.trained import network
 from experiments.paper.draws import Draw
-from experiments.paper.problems import PAPER_DATASETS, draw
-from experiments.paper.records import draw_frame, draw_steward
 from experiments.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
+from experiments.problems import PAPER_DATASETS, draw, load_split, split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from protocol.partitions import NearestCentre
-from protocol.records import Records, encode_frame
+from protocol.records import Records
 
 DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10
@@ -185,11 +183,8 @@ def _drawn(dataset: str, seed: int, source_times: int, private_times: int) -> Da
 
 def encoded(drawn: Draw) -> Data:
     """A draw as strategies read it."""
-    schema = draw_steward(drawn).schema
-    source, private, test = (
-        encode_frame(draw_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
-    )
-    return Data(source, private, drawn.oracle_labels > 0, test, drawn.test_labels > 0, source)
+    split = split_of(drawn, 0)
+    return Data(split.source, split.private, split.private_labels, split.test, split.test_labels, split.source)
 
 
 def load(dataset: str, setting: Setting, seed: int) -> Data:

@@ -13,57 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from curator_node.steward import read_steward_file
-from experiments.paper.problems import PAPER_DATASETS, draw
-from experiments.paper.records import draw_frame, draw_steward
+from experiments.problems import PROBLEMS, load_halves
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
-from protocol.records import Records, encode_frame, encode_labels
-from simulations.datasets import load_dataset
-from simulations.datasets.splits import split_parts, split_sites
 from simulations.expectations import holds
 
-HOSPITALS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "heart": ("heart", "site", {}),
-    "heart-cleveland": ("heart", "site", {}),
-    "wdbc": ("wdbc", "random", {"fractions": {"north": 0.4, "east": 0.3, "south": 0.3}}),
-}
 EPSILONS = (1.0, 0.3, 0.1)
-PARTS = {"private": 0.5, "source": 0.25, "test": 0.25}
 INFINITE = 10**9
 Labels = NDArray[Any]
-
-
-def load(name: str, seed: int) -> tuple[Records, Records, Labels, Records, Labels, int]:
-    """Source, private records and labels, test records and labels, number of sites."""
-    if name in PAPER_DATASETS:
-        drawn = draw(name, seed)
-        schema = draw_steward(drawn).schema
-        source, private, test = (
-            encode_frame(draw_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
-        )
-        return source, private, drawn.oracle_labels > 0, test, drawn.test_labels > 0, 1
-    dataset_name, how, options = HOSPITALS[name]
-    dataset = load_dataset(dataset_name)
-    steward = read_steward_file(dataset.schema_text)
-    rng = np.random.default_rng([1, seed])
-    split = {
-        site: split_parts(frame, PARTS, rng, dataset.unit)
-        for site, frame in split_sites(dataset, how, rng, **options).items()
-    }
-    held = ["cleveland"] if name == "heart-cleveland" else list(split)
-    frames = {part: pl.concat([split[site][part] for site in split]) for part in ("private", "test")}
-    private, test = (encode_frame(frames[part], steward.schema) for part in ("private", "test"))
-    labels, test_labels = (encode_labels(frames[part][steward.label], steward.classes) for part in ("private", "test"))
-    source = encode_frame(pl.concat([split[site]["source"] for site in held]), steward.schema)
-    return source, private, labels, test, test_labels, len(split)
 
 
 def calibration_error(probability: NDArray[np.float64], labels: Labels, bins: int = 15) -> float:
@@ -74,7 +37,15 @@ def calibration_error(probability: NDArray[np.float64], labels: Labels, bins: in
 
 def one(name: str, seed: int, epsilon: float, *, coin: bool) -> dict[str, Any]:
     """One run; `coin` puts coin flips in the labels' place."""
-    source, private, labels, test, test_labels, sites = load(name, seed)
+    split = load_halves(name, seed)
+    source, private, labels, test, test_labels = (
+        split.source,
+        split.private,
+        split.private_labels,
+        split.test,
+        split.test_labels,
+    )
+    sites = len(split.sites)
     rng = np.random.default_rng([99, seed, int(1000 * epsilon), int(coin)])
     share = float(labels.mean())
     if coin:
@@ -152,7 +123,7 @@ def main() -> None:
     with threadpool_limits(1), arguments.out.open("a", encoding="utf-8") as file:
         for seed in range(first, last):
             for epsilon in reversed(EPSILONS):
-                for name in (*PAPER_DATASETS, *HOSPITALS):
+                for name in PROBLEMS:
                     for coin in (False, True):
                         file.write(json.dumps(one(name, seed, epsilon, coin=coin)) + "\n")
                         file.flush()

@@ -24,7 +24,7 @@ from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from experiments.paper.draws import Draw
-from experiments.paper.problems import PAPER_DATASETS, draw
+from experiments.problems import PAPER_DATASETS, draw
 from learner_node.learn import learn
 from learner_node.strategies import class_probabilities
 from learner_node.study import Federation

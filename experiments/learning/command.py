@@ -26,10 +26,10 @@ from experiments.learning.markdown import build_markdown
 from experiments.learning.model import Comparison
 from experiments.learning.outcome import Outcome, epsilon_text
 from experiments.learning.page import build_page
-from experiments.learning.problems import load_split
 from experiments.learning.runner import CELLS, Finish, Work, run_all
 from experiments.learning.summary import compare_outcomes
 from experiments.peers import peer_versions
+from experiments.problems import load_split
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 

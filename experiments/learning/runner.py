@@ -15,8 +15,8 @@ from experiments.campaign.workers import Progress, computed_by
 from experiments.learning.entries import ENTRIES, Entry
 from experiments.learning.measures import measure
 from experiments.learning.outcome import INFINITE, Outcome
-from experiments.learning.problems import load_split
 from experiments.peers import PeerUnavailableError
+from experiments.problems import load_split
 from protocol.rationals import parse_rational
 
 CELLS = "cells"

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.campaign.curators import open_curator, open_dataset
-from experiments.learning.problems import Split
-from experiments.paper.in_site import Options
+from experiments.problems import Options, Split
 from learner_node.learn import POOLED, Learned, learn
 from learner_node.strategies import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey

@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from experiments.learning.problems import PROBLEMS, Split
 from experiments.learning.studies import Answer
 from experiments.paper.in_site import train_in_site
 from experiments.peers import PeerKind, PeerTask, run_peer
+from experiments.problems import PROBLEMS, Split
 from learner_node.strategies.base import train_alone
-from learner_node.strategies.paper import NetworkModel, PaperOptions
+from learner_node.strategies.paper import NetworkModel
 
 DELTA = 1e-6
 """Of the peers that have no pure guarantee, or do better without one. Ours is 0."""
@@ -17,9 +17,8 @@ DELTA = 1e-6
 
 def network(split: Split) -> Answer:
     """The reproduction's h*: the problem's network, trained on the private records without privacy."""
-    options = PaperOptions(**PROBLEMS[split.problem].network).training  # type: ignore[arg-type]
     labels = split.private_labels.astype(np.float64)
-    hypothesis = train_in_site(split.private, labels, options, split.seed, train_alone)
+    hypothesis = train_in_site(split.private, labels, PROBLEMS[split.problem].network, split.seed, train_alone)
     return Answer(NetworkModel(hypothesis).probability(split.test))
 
 

@@ -15,10 +15,10 @@ from experiments.paper.finished import Finished
 from experiments.paper.markdown import build_markdown
 from experiments.paper.model import Closure, Reproduction
 from experiments.paper.page import build_page
-from experiments.paper.problems import PAPER_DATASETS
 from experiments.paper.runner import run_experiment
 from experiments.paper.settings import SETTINGS
 from experiments.paper.summary import closures, learning_curves, table_cells, wilcoxon_tests
+from experiments.problems import PAPER_DATASETS
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 

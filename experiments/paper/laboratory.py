@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from curator_node.mechanisms import OpenDPNoise
 from experiments.campaign.curators import open_curator, open_dataset
 from experiments.paper.draws import Draw
-from experiments.paper.in_site import Options, train_in_site, training_options
+from experiments.paper.in_site import train_in_site
 from experiments.paper.model import Noise
-from experiments.paper.records import draw_frame, draw_steward
+from experiments.problems import Options, draw_frame, draw_steward
 from learner_node.learn import POOLED, learn
 from learner_node.strategies.base import Trainer, class_probabilities
 from protocol.envelopes import SigningKey
@@ -142,8 +142,7 @@ class Laboratory:
 
     def in_site(self) -> float:
         """Test accuracy of h*: the same network, trained on the private records with their labels."""
-        options = training_options(self._options)
-        network = train_in_site(self._private, self._private_labels, options, self._seed, self._train)
+        network = train_in_site(self._private, self._private_labels, self._options, self._seed, self._train)
         return self._accuracy(network.predict(self._test))
 
     def majority(self) -> float:

@@ -26,9 +26,9 @@ from experiments.campaign.provenance import (
 from experiments.campaign.store import Store, read_cells
 from experiments.campaign.workers import FailedRunsError, Progress, computed_by
 from experiments.learning.outcome import INFINITE, epsilon_order
-from experiments.learning.problems import PROBLEMS, load_split
 from experiments.peers import marginals, peer_versions
 from experiments.peers.environment import peers_python
+from experiments.problems import PROBLEMS, load_split
 from experiments.synthetic.generators import DELTA, GENERATORS
 from experiments.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
 from protocol.errors import ExprilError

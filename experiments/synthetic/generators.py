@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.learning.problems import Split
 from experiments.learning.studies import make_study
 from experiments.peers import marginals
 from experiments.peers.environment import peers_python
+from experiments.problems import Split
 from experiments.synthetic.utility import WeightedRecords
 from learner_node.learn import POOLED
 from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate

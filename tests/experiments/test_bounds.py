@@ -27,7 +27,7 @@ from experiments.bounds import (
 )
 from experiments.bounds_page import CONCLUSIONS, DIFFERENCES, IDEALS, OURS, Amount, difference, grouped, needed, page
 from experiments.learning.bars import LEAST
-from experiments.paper.problems import draw
+from experiments.problems import draw
 from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.readers.counts import CountsAnswer

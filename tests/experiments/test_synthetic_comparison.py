@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from experiments.learning.problems import load_split
 from experiments.peers.environment import PYTHON_VARIABLE, peers_python
+from experiments.problems import load_split
 from experiments.synthetic import comparison as module
 from experiments.synthetic.comparison import (
     DISTANCES,
