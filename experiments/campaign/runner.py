@@ -198,6 +198,48 @@ def run_missing(
         )
 
 
+def run_file(
+    path: Path,
+    name: str,
+    tasks: Sequence[Task],
+    compute: Callable[[Task], AnyMade],
+    kind: type[AnyMade],
+    *,
+    settings: Mapping[str, Any],
+    seed: int,
+    jobs: int,
+    command: str,
+    noise: str = "OpenDP",
+    progress: Progress = says_nothing,
+    read_versions: Callable[[], Mapping[str, str]] = dict,
+) -> None:
+    """A `session` with a campaign of one file.
+
+    Args:
+        path: of the file of cells; the provenance is noted beside it.
+        name: of the experiment.
+        tasks: see `run_missing`; so are `compute`, `kind` and `progress`.
+        compute: a function that other processes can import.
+        kind: of the cells.
+        settings: what the numbers depend on, beside the experiment.
+        seed: see `session`; so are `jobs`, `command`, `noise` and `read_versions`.
+        jobs: processes.
+        command: as typed.
+        noise: its source, in words.
+        progress: told of finished and estimated work.
+        read_versions: of other environments.
+
+    Raises:
+        ConfigurationError: the file was begun with other settings, or another process works on it.
+        FailedRunsError: some runs failed; all others are kept.
+    """
+    file = path, {"experiment": name, **settings}
+    with session(
+        path.parent, name, seed=seed, jobs=jobs, command=command, noise=noise, read_versions=read_versions
+    ) as finish:
+        run_missing(tasks, compute, kind, lambda _: file, jobs=jobs, progress=progress, finish=finish)
+
+
 @contextmanager
 def session(
     out: Path,

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.campaign import markdown
 from experiments.campaign.files import csv_text, points, write_texts
 from experiments.campaign.provenance import Provenance, read_provenance
-from experiments.campaign.runner import run_missing, session
+from experiments.campaign.runner import run_file
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Progress
 from experiments.learning.outcome import INFINITE, epsilon_order
@@ -157,21 +157,23 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         peers_python()
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
-    file = request.out / CELLS, _settings(request.seed)
+    path = request.out / CELLS
     try:
-        with session(
-            request.out,
+        run_file(
+            path,
             NAME,
+            request.tasks(),
+            compute,
+            Finished,
+            settings=_settings(request.seed),
             seed=request.seed,
             jobs=request.jobs,
             command=request.command,
+            progress=progress,
             read_versions=peer_versions if request.needs_environment else dict,
-        ) as finish:
-            run_missing(
-                request.tasks(), compute, Finished, lambda _: file, jobs=request.jobs, progress=progress, finish=finish
-            )
+        )
     finally:
-        rows = write_results(request.out) if file[0].exists() else []
+        rows = write_results(request.out) if path.exists() else []
     return rows
 
 
@@ -224,7 +226,6 @@ def _cell(row: SyntheticRow | None) -> str:
 
 def _settings(seed: int) -> Mapping[str, object]:
     return {
-        "experiment": NAME,
         "seed": seed,
         "delta": DELTA,
         "bins": [marginals.BINS, BINS],
