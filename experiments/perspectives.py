@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from experiments.campaign.names import parse_names
-from experiments.campaign.runner import run_file
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.learning.studies import run_study
 from experiments.problems import PAPER_DATASETS, load_split
@@ -106,17 +106,9 @@ def main(arguments: Sequence[str]) -> None:
         for epsilon in epsilons
         for name in chosen.settings.split(";")
     ]
-    run_file(
-        chosen.file,
-        "perspectives",
-        tasks,
-        compute,
-        Study,
-        settings={},
-        seed=chosen.first_seed,
-        jobs=chosen.jobs,
-        command=" ".join(["python -m experiments.perspectives", *arguments]),
-    )
+    command = " ".join(["python -m experiments.perspectives", *arguments])
+    campaign = Campaign("perspectives", chosen.file.parent, chosen.first_seed, chosen.jobs, command)
+    campaign.run_file(chosen.file, tasks, compute, Study)
     studies = read_cells(chosen.file, Study)
     for epsilon in epsilons:
         sys.stdout.write(table([each for each in studies if each.epsilon == epsilon], f"epsilon {epsilon}") + "\n")

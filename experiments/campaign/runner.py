@@ -198,92 +198,81 @@ def run_missing(
         )
 
 
-def run_file(
-    path: Path,
-    name: str,
-    tasks: Sequence[Task],
-    compute: Callable[[Task], AnyMade],
-    kind: type[AnyMade],
-    *,
-    settings: Mapping[str, Any],
-    seed: int,
-    jobs: int,
-    command: str,
-    noise: str = "OpenDP",
-    progress: Progress = says_nothing,
-    read_versions: Callable[[], Mapping[str, str]] = dict,
-) -> None:
-    """A `session` with a campaign of one file.
+@dataclass(frozen=True)
+class Campaign:
+    """A named experiment, as one command runs it.
 
-    Args:
-        path: of the file of cells; the provenance is noted beside it.
+    Attributes:
         name: of the experiment.
-        tasks: see `run_missing`; so are `compute`, `kind` and `progress`.
-        compute: a function that other processes can import.
-        kind: of the cells.
-        settings: what the numbers depend on, beside the experiment.
-        seed: see `session`; so are `jobs`, `command`, `noise` and `read_versions`.
-        jobs: processes.
-        command: as typed.
-        noise: its source, in words.
-        progress: told of finished and estimated work.
-        read_versions: of other environments.
-
-    Raises:
-        ConfigurationError: the file was begun with other settings, or another process works on it.
-        FailedRunsError: some runs failed; all others are kept.
-    """
-    file = path, {"experiment": name, **settings}
-    with session(
-        path.parent, name, seed=seed, jobs=jobs, command=command, noise=noise, read_versions=read_versions
-    ) as finish:
-        run_missing(tasks, compute, kind, lambda _: file, jobs=jobs, progress=progress, finish=finish)
-
-
-@contextmanager
-def session(
-    out: Path,
-    name: str,
-    *,
-    seed: int,
-    jobs: int,
-    command: str,
-    noise: str = "OpenDP",
-    read_versions: Callable[[], Mapping[str, str]] = dict,
-) -> Iterator[Finish]:
-    """One session of a campaign; however it ends, where its cells come from is noted in their folder.
-
-    Args:
-        out: folder of results.
-        name: of the experiment.
+        out: folder of results, where the provenance is noted.
         seed: of the first run.
         jobs: processes.
         command: as typed.
         noise: its source, in words.
         read_versions: see `Finish`.
-
-    Raises:
-        FailedRunsError: some runs failed; all others are kept.
     """
-    finish, start = Finish(read_versions), time.monotonic()
-    try:
-        yield finish
-    finally:
-        if finish.kept or finish.skipped:
-            where = Provenance(
-                command=command,
-                created=now(),
-                seed=seed,
-                seconds=time.monotonic() - start,
-                jobs=jobs,
-                versions=versions(finish.versions),
-                noise=noise,
-                commit=commit_of(ROOT),
-                cores=cores(),
-                skipped=finish.skipped,
-            )
-            note_provenance(out, name, where)
-    finish.check()
+
+    name: str
+    out: Path
+    seed: int
+    jobs: int
+    command: str
+    noise: str = "OpenDP"
+    read_versions: Callable[[], Mapping[str, str]] = dict
+
+    @contextmanager
+    def session(self) -> Iterator[Finish]:
+        """However it ends, where its cells come from is noted.
+
+        Raises:
+            FailedRunsError: some runs failed; all others are kept.
+        """
+        finish, start = Finish(self.read_versions), time.monotonic()
+        try:
+            yield finish
+        finally:
+            if finish.kept or finish.skipped:
+                where = Provenance(
+                    command=self.command,
+                    created=now(),
+                    seed=self.seed,
+                    seconds=time.monotonic() - start,
+                    jobs=self.jobs,
+                    versions=versions(finish.versions),
+                    noise=self.noise,
+                    commit=commit_of(ROOT),
+                    cores=cores(),
+                    skipped=finish.skipped,
+                )
+                note_provenance(self.out, self.name, where)
+        finish.check()
+
+    def run_file(
+        self,
+        path: Path,
+        tasks: Sequence[Task],
+        compute: Callable[[Task], AnyMade],
+        kind: type[AnyMade],
+        progress: Progress = says_nothing,
+        **settings: object,
+    ) -> None:
+        """A session of `run_missing` with one file of cells.
+
+        Args:
+            path: of the file.
+            tasks: what is wanted, whether it is there or not.
+            compute: a function that other processes can import.
+            kind: of the cells.
+            progress: told of finished and estimated work.
+            settings: what the numbers depend on, beside the experiment.
+
+        Raises:
+            ConfigurationError: the file was begun with other settings, or another process works on it.
+            FailedRunsError: some runs failed; all others are kept.
+        """
+        file = path, {"experiment": self.name, **settings}
+        with self.session() as finish:
+            run_missing(tasks, compute, kind, lambda _: file, jobs=self.jobs, progress=progress, finish=finish)
 
 
 def _guarded(compute: Callable[[AnyTask], Computed[AnyCell]], task: AnyTask) -> Computed[AnyCell]:

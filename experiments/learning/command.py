@@ -9,7 +9,7 @@ import msgspec
 
 from experiments.campaign.files import write_texts
 from experiments.campaign.provenance import read_provenance
-from experiments.campaign.runner import session
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import Progress
 from experiments.learning.entries import ENTRIES
@@ -78,15 +78,16 @@ def compare(request: Request, progress: Progress) -> Comparison:
 
     work = request.work
     asks_peers = any(ENTRIES[name].group == "peer" for name in work.strategies)
+    campaign = Campaign(
+        NAME,
+        request.out,
+        work.seed,
+        work.jobs,
+        request.command,
+        read_versions=peer_versions if asks_peers else dict,
+    )
     try:
-        with session(
-            request.out,
-            NAME,
-            seed=work.seed,
-            jobs=work.jobs,
-            command=request.command,
-            read_versions=peer_versions if asks_peers else dict,
-        ) as finish:
+        with campaign.session() as finish:
             run_all(work, request.out, progress=progress, kept=kept, finish=finish)
     finally:
         if (request.out / CELLS).is_dir():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.campaign.files import write_texts
 from experiments.campaign.provenance import read_provenance
-from experiments.campaign.runner import session
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Store, read_cells, read_settings
 from experiments.campaign.workers import Progress
 from experiments.paper.experiments import Setup
@@ -74,12 +74,8 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
         setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
     path = request.out / CELLS / f"{request.name}.jsonl"
     noise = "OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private"
-    with (
-        Store(path, _identity(request, setups), Finished) as store,
-        session(
-            request.out, request.name, seed=request.seed, jobs=request.jobs, command=request.command, noise=noise
-        ) as finish,
-    ):
+    campaign = Campaign(request.name, request.out, request.seed, request.jobs, request.command, noise)
+    with Store(path, _identity(request, setups), Finished) as store, campaign.session() as finish:
         run_experiment(
             "settings" if request.setting else request.experiment,
             chosen,

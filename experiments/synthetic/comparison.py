@@ -12,7 +12,7 @@ import numpy as np
 from experiments.campaign import markdown
 from experiments.campaign.files import csv_text, points, write_texts
 from experiments.campaign.provenance import Provenance, read_provenance
-from experiments.campaign.runner import run_file
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Progress
 from experiments.learning.outcome import INFINITE, epsilon_order
@@ -158,20 +158,16 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
     path = request.out / CELLS
+    campaign = Campaign(
+        NAME,
+        request.out,
+        request.seed,
+        request.jobs,
+        request.command,
+        read_versions=peer_versions if request.needs_environment else dict,
+    )
     try:
-        run_file(
-            path,
-            NAME,
-            request.tasks(),
-            compute,
-            Finished,
-            settings=_settings(request.seed),
-            seed=request.seed,
-            jobs=request.jobs,
-            command=request.command,
-            progress=progress,
-            read_versions=peer_versions if request.needs_environment else dict,
-        )
+        campaign.run_file(path, request.tasks(), compute, Finished, progress, **_settings(request.seed))
     finally:
         rows = write_results(request.out) if path.exists() else []
     return rows
