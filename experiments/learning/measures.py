@@ -53,6 +53,13 @@ def calibration_error(counts: Sequence[int], predicted: Sequence[float], observe
     return float(100 * np.average(gaps, weights=counts))
 
 
+def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple[float, float]:
+    """Accuracy and area under the ROC curve, in percent; the area is 50 where only one class occurs."""
+    accuracy = float(100 * np.mean((probability > 0.5) == labels))
+    both = bool(labels.any() and not labels.all())
+    return accuracy, float(100 * roc_auc_score(labels, probability)) if both else 50.0
+
+
 def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Measures:
     """Measure predictions.
 
@@ -67,10 +74,10 @@ def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Meas
         raise ValueError(f"{probability.shape} probabilities for {labels.shape} records")
     if not np.all((probability >= 0) & (probability <= 1)):
         raise ValueError("a predicted probability is outside [0, 1]")
-    both = bool(labels.any() and not labels.all())
+    accuracy, area = scores(probability, labels)
     return Measures(
-        accuracy=round(float(100 * np.mean((probability > 0.5) == labels)), DIGITS),
-        auc=round(float(100 * roc_auc_score(labels, probability)), DIGITS) if both else 50.0,
+        accuracy=round(accuracy, DIGITS),
+        auc=round(area, DIGITS),
         brier=round(float(np.mean((probability - labels) ** 2)), DIGITS),
         reliability=_reliability(probability, labels),
     )

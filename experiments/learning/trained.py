@@ -27,21 +27,17 @@ def delta_of(kind: PeerKind) -> float:
     return 0.0 if kind.delta == "zero" else DELTA
 
 
-def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
-    """Train a peer on the pooled private records, with the source's range as its bounds.
+def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -> PeerTask:
+    """A peer's task: the pooled private records, with the source's range as their bounds.
 
     Args:
         split: the records.
-        epsilon: of its guarantee; None for what is not private.
         name: key of `experiments.peers.PEERS`.
+        epsilon: of its guarantee; None for what is not private.
         delta: of its guarantee.
-
-    Raises:
-        PeerUnavailableError: its environment is not installed; the text says how to get it.
-        PeerFailedError: it gave no answer.
     """
     matrices = split.matrices
-    task = PeerTask(
+    return PeerTask(
         peer=name,
         epsilon=None if epsilon is None else float(epsilon),
         delta=delta,
@@ -54,5 +50,14 @@ def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) 
         source=matrices.source,
         columns=matrices.columns,
     )
-    result = run_peer(task)
+
+
+def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
+    """Train a peer; see `peer_task`.
+
+    Raises:
+        PeerUnavailableError: its environment is not installed; the text says how to get it.
+        PeerFailedError: it gave no answer.
+    """
+    result = run_peer(peer_task(split, name, epsilon, delta))
     return Answer(result.probability, seconds=result.seconds)

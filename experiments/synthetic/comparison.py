@@ -16,7 +16,7 @@ from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Progress
 from experiments.learning.outcome import INFINITE, epsilon_order
-from experiments.peers import marginals, peer_versions
+from experiments.peers import discrete, graphical, marginals, peer_versions
 from experiments.peers.environment import peers_python
 from experiments.problems import PROBLEMS, load_split
 from experiments.synthetic.generators import DELTA, GENERATORS
@@ -224,7 +224,7 @@ def _settings(seed: int) -> Mapping[str, object]:
     return {
         "seed": seed,
         "delta": DELTA,
-        "bins": [marginals.BINS, BINS],
-        "fit_steps": marginals.FIT_STEPS,
+        "bins": [discrete.BINS, BINS],
+        "fit_steps": graphical.FIT_STEPS,
         "aim": [marginals.MOST_ROUNDS, marginals.MOST_MEGABYTES, marginals.MOST_CANDIDATE_CELLS],
     }
