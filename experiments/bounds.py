@@ -10,7 +10,6 @@ strategy itself.
 """
 
 import argparse
-import csv
 import sys
 import time
 from collections.abc import Iterator
@@ -335,17 +334,6 @@ def compute(task: Task) -> Run:
     start = time.monotonic()
     run = measure(task.problem, SETTINGS[task.maker], task.seed)
     return msgspec.structs.replace(run, accuracy=round(run.accuracy, 3), seconds=round(time.monotonic() - start, 3))
-
-
-def read_runs(path: Path) -> list[Run]:
-    """The runs of a CSV file, in its order; none where it is not there."""
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            Run(row["dataset"], row["setting"], int(row["cells"]), int(row["seed"]), float(row["accuracy"]))
-            for row in csv.DictReader(file)
-        ]
 
 
 def add_runs(path: Path, seeds: range, *, jobs: int = 1, command: str = "") -> list[Run]:

@@ -1,7 +1,5 @@
 """What one strategy's predictions on the test records are worth."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +26,8 @@ class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def error(self) -> float:
         """Expected calibration error in percent: |predicted - observed|, weighted by the bins' records."""
-        return calibration_error(self.counts, self.predicted, self.observed)
+        gaps = np.abs(np.asarray(self.predicted) - np.asarray(self.observed))
+        return float(100 * np.average(gaps, weights=self.counts))
 
 
 class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,12 +44,6 @@ class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auc: float
     brier: float
     reliability: Reliability
-
-
-def calibration_error(counts: Sequence[int], predicted: Sequence[float], observed: Sequence[float]) -> float:
-    """Expected calibration error in percent."""
-    gaps = np.abs(np.asarray(predicted) - np.asarray(observed))
-    return float(100 * np.average(gaps, weights=counts))
 
 
 def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple[float, float]:

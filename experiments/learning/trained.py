@@ -2,8 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
-
 from experiments.learning.studies import Answer
 from experiments.paper.in_site import train_in_site
 from experiments.peers import PeerKind, PeerTask, run_peer
@@ -17,8 +15,7 @@ DELTA = 1e-6
 
 def network(split: Split) -> Answer:
     """The reproduction's h*: the problem's network, trained on the private records without privacy."""
-    labels = split.private_labels.astype(np.float64)
-    hypothesis = train_in_site(split.private, labels, PROBLEMS[split.problem].network, split.seed, train_alone)
+    hypothesis = train_in_site(split, PROBLEMS[split.problem].network, train_alone)
     return Answer(NetworkModel(hypothesis).probability(split.test))
 
 
