@@ -129,7 +129,7 @@ def reproduce(
         from experiments.campaign.provenance import cores
         from experiments.paper.command import PAGE, Request
         from experiments.paper.command import reproduce as run
-        from experiments.paper.problems import PAPER_DATASETS
+        from experiments.problems import PAPER_DATASETS
         from simulations.tables import wide_console
 
         given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
@@ -185,8 +185,8 @@ def compare(
         from experiments.learning.command import PAGE, Request, parse_epsilons
         from experiments.learning.command import compare as run
         from experiments.learning.entries import ENTRIES
-        from experiments.learning.problems import PROBLEMS
         from experiments.learning.runner import Work
+        from experiments.problems import PROBLEMS
         from simulations.tables import wide_console
 
         given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
@@ -241,7 +241,7 @@ def compare_synthetic(
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
         from experiments.learning.command import parse_epsilons
-        from experiments.learning.problems import PROBLEMS
+        from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Request
         from experiments.synthetic.comparison import compare_synthetic as run
         from experiments.synthetic.generators import GENERATORS

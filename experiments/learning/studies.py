@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from curator_node.site import temporary_site
 from experiments.campaign.curators import roomy_policy, spent
-from experiments.learning.problems import Split
-from experiments.paper.in_site import Options
+from experiments.problems import Options, Split
 from learner_node.learn import POOLED, Learned, learn
 from learner_node.strategies import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey

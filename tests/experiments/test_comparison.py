@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from comparison_fakes import fake_entry, guess, made_up
 from curator_node.steward import StewardFile
+from experiments import problems as problems_module
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import FailedRunsError
-from experiments.learning import problems as problems_module
 from experiments.learning.bars import LEAST, REFERENCE, averages, standings
 from experiments.learning.command import Request, compare, gather, parse_epsilons
 from experiments.learning.entries import DEFAULT, ENTRIES, paper_options
@@ -29,12 +29,11 @@ from experiments.learning.matrices import make_matrices
 from experiments.learning.measures import measure
 from experiments.learning.model import Claim
 from experiments.learning.outcome import Outcome, epsilon_text
-from experiments.learning.problems import PROBLEMS, Problem, Site, Split, load_split
 from experiments.learning.runner import Work, asked_epsilons, cells_path, run_all
 from experiments.learning.studies import Answer, WrongCostError, run_study
 from experiments.learning.summary import compare_outcomes, pool
-from experiments.paper.problems import draw
 from experiments.peers import PEERS, PeerFailedError, PeerUnavailableError
+from experiments.problems import PROBLEMS, Problem, Site, Split, draw, load_split
 from expril.command import app
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy

@@ -23,7 +23,7 @@ ALLOWED = {
 }
 PINNED = {
     "sqlalchemy": {"curator_node/ledger/store.py"},
-    "opendp": {"curator_node/mechanisms.py", "experiments/peers/marginals.py"},
+    "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
@@ -39,7 +39,7 @@ PINNED = {
     },
     "pooch": {"simulations/datasets/files.py"},
     "safetensors": {"protocol/hypotheses.py"},
-    "mbi": {"experiments/peers/marginals.py"},
+    "mbi": {"experiments/peers/graphical.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 PATH = (
