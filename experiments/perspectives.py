@@ -26,7 +26,7 @@ from curator_node.steward import StewardFile
 from experiments.paper.draws import Draw
 from experiments.paper.problems import PAPER_DATASETS, draw
 from learner_node.learn import learn
-from learner_node.strategies import class_probabilities
+from learner_node.strategies.base import class_probabilities
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.rationals import MOST

@@ -15,7 +15,7 @@ from curator_node.ledger import StudyKey
 from curator_node.ledger.entries import EntryKind, decode_entry
 from curator_node.policy import Policy
 from learner_node.learn import POOLED
-from learner_node.strategies import SourceEstimate
+from learner_node.strategies.base import SourceEstimate
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
@@ -24,7 +24,7 @@ from protocol.transcript import Transcript, replay
 from simulations.expectations import expected
 from simulations.federation import Outcome, Records, Repeat, Site, run_repeat
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
-from simulations.report import (
+from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,

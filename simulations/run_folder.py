@@ -14,13 +14,13 @@ import msgspec
 
 from protocol.errors import ConfigurationError
 from simulations.harness import Run, metrics_frame
-from simulations.report import load_report, save_report, write_page
+from simulations.report.model import save_report
+from simulations.report.stored import rewrite_page
 from simulations.run_index import (
     FORMAT,
     LEDGER_SUFFIX,
     LEDGERS,
     METRICS,
-    PAGE,
     POLICY_SUFFIX,
     REPORT,
     SCENARIO,
@@ -133,17 +133,3 @@ def save_run(run: Run, folder: Path) -> None:
     )
     save_index(index, run.signers, folder)
     rewrite_page(folder)
-
-
-def rewrite_page(folder: Path) -> Path:
-    """Write the page anew from the stored numbers; its path.
-
-    Raises:
-        ConfigurationError: the folder holds no readable run.
-    """
-    try:
-        report = load_report(folder / REPORT)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
-    write_page(report, folder / PAGE)
-    return folder / PAGE

@@ -14,7 +14,7 @@ from experiments.campaign.curators import open_curator, open_dataset
 from experiments.learning.problems import Split
 from experiments.paper.in_site import Options
 from learner_node.learn import POOLED, Learned, learn
-from learner_node.strategies import SourceEstimate, class_probabilities
+from learner_node.strategies.base import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 

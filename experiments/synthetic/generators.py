@@ -16,7 +16,8 @@ from experiments.peers import marginals
 from experiments.peers.environment import peers_python
 from experiments.synthetic.utility import WeightedRecords
 from learner_node.learn import POOLED
-from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate
+from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies.base import SourceEstimate
 from protocol.errors import ExprilError
 
 DELTA = 1e-6
