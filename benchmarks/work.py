@@ -14,13 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-from curator_node.ledger_store import MemoryStore
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import NOW, Result, at_most
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger
+from curator_node.ledger.store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
