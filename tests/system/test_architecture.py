@@ -38,6 +38,7 @@ PINNED = {
         "simulations/carriers/in_process.py",
     },
     "pooch": {"simulations/datasets/files.py"},
+    "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py"},
     "mbi": {"experiments/peers/marginals.py"},
     "jinja2": {"simulations/report/templates.py"},
