@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -31,5 +30,7 @@ def main(show_version: Annotated[bool, typer.Option("--version", help="Print the
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     logging.basicConfig(level=logging.CRITICAL)
     if show_version:
+        from importlib.metadata import version
+
         sys.stdout.write(f"expril {version('expril')}\n")
         raise typer.Exit

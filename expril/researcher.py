@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -38,6 +37,8 @@ def simulate(
 ) -> None:
     """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
     with plain_errors(part="simulations"):
+        from importlib.metadata import version
+
         import msgspec
         from threadpoolctl import threadpool_limits
 
