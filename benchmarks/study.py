@@ -2,15 +2,11 @@
 
 import time
 
-from flwr.app import Context
-from flwr.serverapp import Grid
-
 from benchmarks.common import (
     Result,
-    Site,
     at_most,
     federation_of,
-    flower_nodes,
+    handles_of,
     median,
     open_sites,
     paper_bodies,
@@ -18,10 +14,10 @@ from benchmarks.common import (
     seconds,
     spread,
 )
-from learner_node.server_app import FlowerCarrier, make_server_app
-from learner_node.study import Study
+from curator_node.site import Site
+from learner_node.study import Carrier, Study
 from protocol.envelopes import SigningKey
-from simulations.carriers.in_process import run_in_process
+from simulations.carriers.in_process import carry
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 700, 22, 10
 REPEATS = 20
@@ -29,21 +25,22 @@ REPEATS = 20
 
 def run_study(sites: list[Site], key: SigningKey) -> Study:
     """One study with all sites over a fresh grid; every curator must have answered every round."""
-    nodes, addresses = flower_nodes(sites)
     studies: list[Study] = []
 
-    def main(grid: Grid, _context: Context) -> None:
-        study = Study(federation_of(sites, key, FlowerCarrier(grid, addresses)))
-        studies.append(study)
-        study.propose(paper_plan(ATTRIBUTES), "benchmark", list(study.read_cards()))
-        for body in paper_bodies(ATTRIBUTES, BINS):
-            study.ask(dict.fromkeys(study.survivors, body))
-        study.close()
-
-    run_in_process(make_server_app(main), nodes)
-    assert len(studies[0].survivors) == len(sites)
-    assert len(studies[0].rounds) == len(paper_bodies(ATTRIBUTES, BINS))
+    carry(handles_of(sites), lambda carrier: studies.append(make_study(sites, key, carrier, ATTRIBUTES, BINS)))
     return studies[0]
+
+
+def make_study(sites: list[Site], key: SigningKey, carrier: Carrier, attributes: int, bins: int) -> Study:
+    """Cards, plan, three questions, close; every site must have answered every question."""
+    study = Study(federation_of(sites, key, carrier))
+    study.propose(paper_plan(attributes), "benchmark", list(study.read_cards()))
+    for body in paper_bodies(attributes, bins):
+        study.ask(dict.fromkeys(study.survivors, body))
+    study.close()
+    assert len(study.survivors) == len(sites)
+    assert len(study.rounds) == len(paper_bodies(attributes, bins))
+    return study
 
 
 def run() -> list[Result]:

@@ -17,12 +17,8 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import NOW, Result, at_most
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.ledger.store import MemoryStore
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import encode
@@ -140,20 +136,13 @@ class _Site:
             name="site",
             cap="1000000000",
             open_studies=1000,
+            cache_bytes=0,  # every workload is encoded, and no row finds the last one's
             learners=(LearnerPolicy(name="learner", key=self._key.public.hex(), cap="1000000000"),),
         )
         self.schema: Schema = steward.schema
         self._records = records
         frame = pl.DataFrame({**columns, "y": label})
-        self._curator = Curator(
-            # A small cache: every workload is encoded, and no row finds the last one's.
-            dataset=PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=0),
-            ledger=Ledger(MemoryStore()),
-            key=SigningKey.generate(),
-            policy=policy,
-            clock=lambda: NOW,
-            noise=OpenDPNoise(),
-        )
+        self._curator = temporary_site(frame, steward, policy, clock=lambda: NOW)
 
     def ask(self, body: bytes, planned: PlannedQuery) -> tuple[object, float, float]:
         """What the curator says, and how long it took: on the wall, and of the processor."""

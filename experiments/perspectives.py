@@ -7,7 +7,6 @@ continued; the table is made from the file.
 
 import argparse
 import json
-import secrets
 import sys
 import time
 from fractions import Fraction
@@ -17,22 +16,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
-from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
+from experiments.campaign.curators import roomy_policy
 from experiments.paper.draws import Draw
 from experiments.paper.problems import PAPER_DATASETS, draw
 from learner_node.learn import learn
 from learner_node.strategies.base import class_probabilities
-from learner_node.study import Federation
 from protocol.envelopes import SigningKey
-from protocol.rationals import MOST
 from protocol.records import Records, encode_frame
 from protocol.schema import NumericAttribute
-from simulations.carriers.direct import DirectCarrier
+from simulations.carriers.direct import direct_federation
 
 BASELINE = "cells"
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -66,29 +60,14 @@ class Site:
         steward = StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(data.oracle))
         frame = _frame(data, data.oracle).with_columns(pl.Series(LABEL, data.oracle_labels).cast(pl.String))
         self._key = SigningKey.generate()
-        learner = LearnerPolicy(name="learner", key=self._key.public.hex(), cap=MOST)
-        key = SigningKey.generate()
-        self._curator = Curator(
-            dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**26),
-            ledger=memory_ledger(key),
-            key=key,
-            policy=Policy(name="site", cap=MOST, learners=(learner,)),
-            clock=_now,
-            noise=OpenDPNoise(),
-        )
+        self._site = temporary_site(frame, steward, roomy_policy(self._key, name="site"))
         self._source = encode_frame(_frame(data, data.source), steward.schema)
         self._test: Records = encode_frame(_frame(data, data.test), steward.schema)
         self._labels = data.test_labels > 0
 
     def study(self, strategy: str, options: dict[str, Any], epsilon: Fraction, seed: int) -> dict[str, float]:
         """Test accuracy in percent, log loss in nats a record, and seconds, of one study."""
-        federation = Federation(
-            curators={"site": self._curator.identity},
-            key=self._key,
-            carrier=DirectCarrier({self._curator.identity: self._curator.handle}),
-            clock=_now,
-            entropy=secrets.token_bytes,
-        )
+        federation = direct_federation({"site": self._site}, self._key)
         start = time.process_time()
         learned = learn(
             federation, lambda _: self._source, strategy=strategy, options=options, epsilon=epsilon, seed=seed
@@ -169,10 +148,6 @@ def table(rows: list[dict[str, Any]], title: str) -> str:
 
 def _frame(data: Draw, records: np.ndarray) -> pl.DataFrame:
     return pl.DataFrame({name: records[:, index] for index, name in enumerate(data.attributes)})
-
-
-def _now() -> int:
-    return int(time.time())
 
 
 if __name__ == "__main__":

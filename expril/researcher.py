@@ -42,8 +42,8 @@ def simulate(
         import msgspec
         from threadpoolctl import threadpool_limits
 
-        from simulations.federation import load_records
-        from simulations.harness import run_scenario, summary
+        from simulations.records import load_records
+        from simulations.run import run_scenario, summary
         from simulations.run_folder import NewFolder, save_run
         from simulations.run_index import LEDGERS, PAGE
         from simulations.scenario import load_scenario

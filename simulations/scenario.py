@@ -1,6 +1,6 @@
 """A scenario: one TOML file that says whose records, which curators, which learners, and what goes wrong.
 
-What happens when it runs is in `federation` (one repeat) and `harness` (all of them).
+What happens when it runs is in `federation` (one repeat), `harness` (all of them) and `run` (their report).
 """
 
 from collections.abc import Sequence

@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import OpenDPNoise
-from experiments.campaign.curators import open_curator, open_dataset
+from curator_node.ledger import memory_ledger
+from curator_node.site import assemble_site, hold_records
+from experiments.campaign.curators import roomy_policy, spent
 from experiments.paper.draws import Draw
 from experiments.paper.in_site import Options, train_in_site, training_options
 from experiments.paper.model import Noise
@@ -96,18 +97,16 @@ class Laboratory:
         self._test = encode_frame(draw_frame(draw, draw.test), self._steward.schema)
         self._test_labels = draw.test_labels > 0
         self._key = SigningKey.generate()
-        dataset = open_dataset(frame, self._steward)
-        source = OpenDPNoise() if noise_seed is None else SeededNoise(noise_seed, draw.name)
-        self._curators = {
-            printed: open_curator(
-                dataset,
-                self._key,
-                name=ORACLE,
-                noise=source,
-                simulation=printed or source.seeded,
-                printed=printed,
-            )
-            for printed in (False, True)
+        noise = None if noise_seed is None else SeededNoise(noise_seed, draw.name)
+        keys = {printed: SigningKey.generate() for printed in (False, True)}
+        policies = {
+            printed: roomy_policy(self._key, name=ORACLE, simulation=printed or noise is not None, printed=printed)
+            for printed in keys
+        }
+        dataset = hold_records(frame, self._steward, policies[False], keys[False])
+        self._sites = {
+            printed: assemble_site(dataset, policies[printed], key=key, ledger=memory_ledger(key), noise=noise)
+            for printed, key in keys.items()
         }
 
     def study(self, settings: StudySettings) -> StudyFound:
@@ -118,9 +117,9 @@ class Laboratory:
         """
         scale = settings.scale if settings.noise != "none" else SILENT_SCALE
         queries = settings.rounds + self._reweight
-        curator = self._curators[settings.noise != "valid"].curator
+        site = self._sites[settings.noise != "valid"]
         learned = learn(
-            direct_federation({ORACLE: curator}, self._key),
+            direct_federation({ORACLE: site}, self._key),
             lambda _schema: self._source,
             strategy=f"paper-{settings.learner.lower()}",
             options={
@@ -159,7 +158,7 @@ class Laboratory:
 
     def spent(self, *, simulation: bool) -> Fraction:
         """Exact epsilon that the learner spent at the valid curator, or at the one of the printed mechanism."""
-        return self._curators[simulation].spent(self._key)
+        return spent(self._sites[simulation], self._key)
 
     def _accuracy(self, predicted: NDArray[np.bool_]) -> float:
         return float(np.mean(predicted == self._test_labels))

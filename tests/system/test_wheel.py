@@ -82,7 +82,7 @@ def test_a_steward_opens_a_curator_and_it_answers(bare, tmp_path):
     expril = bare / "expril"
     run(expril, "keys", tmp_path / "curator.pem")
     learner = run(expril, "keys", tmp_path / "ann.pem").stdout.strip()
-    ledger = tmp_path / "ward.ledger"
+    ledger = tmp_path / "curator.ledger"
     run(expril, "ledger", "create", ledger, "--key", tmp_path / "curator.pem")
     (tmp_path / "policy.toml").write_text(POLICY.format(learner))
     for name in ("schema.toml", "records.csv"):
