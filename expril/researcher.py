@@ -226,7 +226,7 @@ def scenarios(
 def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:
     """Write the HTML report of runs anew and print its path."""
     with plain_errors(part="simulations"):
-        from simulations.report.stored import rewrite_page
+        from simulations.run_page import rewrite_page
 
         for run in runs:
             _say(str(rewrite_page(run)))

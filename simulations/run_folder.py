@@ -14,7 +14,6 @@ import msgspec
 
 from protocol.errors import ConfigurationError
 from simulations.report.model import save_report
-from simulations.report.stored import rewrite_page
 from simulations.run import Run
 from simulations.run_index import (
     FORMAT,
@@ -33,6 +32,7 @@ from simulations.run_index import (
     listed_files,
     save_index,
 )
+from simulations.run_page import rewrite_page
 
 
 class NewFolder:

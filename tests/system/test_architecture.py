@@ -57,6 +57,7 @@ PATH = (
     "notes",
     "run",
     "run_index",
+    "run_page",
     "run_folder",
 )
 """A scenario's way from its file to its report; each of these imports only earlier ones."""
