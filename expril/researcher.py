@@ -97,7 +97,8 @@ def reproduce(
         from experiments.paper.command import reproduce as run
         from experiments.paper.model import Reproduction
         from experiments.paper.problems import PAPER_DATASETS
-        from experiments.paper.tables import LEAST_WIDTH, found_table
+        from experiments.paper.tables import found_table
+        from experiments.publish.terminal import LEAST_WIDTH
 
         given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
         request = Request(
@@ -145,7 +146,8 @@ def compare(
         from experiments.learning.model import Comparison
         from experiments.learning.problems import PROBLEMS
         from experiments.learning.runner import Work
-        from experiments.learning.tables import LEAST_WIDTH, found_tables
+        from experiments.learning.tables import found_tables
+        from experiments.publish.terminal import LEAST_WIDTH
 
         given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
         request = Request(
@@ -236,7 +238,7 @@ def _conduct(
     run: Callable[[Request, WorkTick], Found], request: Request, silent: bool, show: Callable[[Found], None]
 ) -> None:
     """Run what is asked for under a bar; print what was found as JSON, or show it."""
-    from experiments.campaign.files import as_object
+    from experiments.publish.files import as_object
 
     with work_bar(silent) as tick:
         found = run(request, tick)

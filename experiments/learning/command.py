@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.campaign.files import write_texts
 from experiments.campaign.provenance import (
     Provenance,
     commit_of,
@@ -30,6 +29,7 @@ from experiments.learning.problems import load_split
 from experiments.learning.runner import CELLS, Finish, Work, run_all
 from experiments.learning.summary import compare_outcomes
 from experiments.peers import peer_versions
+from experiments.publish.files import write_texts
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.campaign.files import write_texts
 from experiments.campaign.provenance import Provenance, note_provenance, now, read_provenance, versions
 from experiments.campaign.store import Store, read_cells, read_settings
 from experiments.campaign.workers import Progress
@@ -19,6 +18,7 @@ from experiments.paper.problems import PAPER_DATASETS
 from experiments.paper.runner import run_experiment
 from experiments.paper.settings import SETTINGS
 from experiments.paper.summary import closures, learning_curves, table_cells, wilcoxon_tests
+from experiments.publish.files import write_texts
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 

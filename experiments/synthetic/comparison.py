@@ -12,8 +12,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
-from experiments.campaign import markdown
-from experiments.campaign.files import csv_text, points, write_texts
 from experiments.campaign.provenance import (
     Provenance,
     commit_of,
@@ -29,22 +27,15 @@ from experiments.learning.outcome import INFINITE, epsilon_order
 from experiments.learning.problems import PROBLEMS, load_split
 from experiments.peers import marginals, peer_versions
 from experiments.peers.environment import peers_python
+from experiments.publish.files import write_texts
 from experiments.synthetic.generators import DELTA, GENERATORS
+from experiments.synthetic.tables import SECONDS, SyntheticRow, build_page, rows_csv
 from experiments.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
 from protocol.errors import ExprilError
 from protocol.rationals import parse_rational
 
 NAME, TABLE, PAGE, CELLS = "synthetic", "synthetic.csv", "synthetic.md", "cells-synthetic.jsonl"
-HEADER = ("dataset", "generator", "epsilon", "measure", "mean", "std", "runs")
 DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
-READING = (
-    "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier "
-    "trained on the data set and tested on real records; distances (lower is better) are to the private records. "
-    f"AIM and MST spend (epsilon, {DELTA:g}) and see the private records; ours spends pure epsilon at each curator and "
-    "never sees one."
-)
-SECONDS = "seconds"
-"""Of generating; in the table beside the measures."""
 
 
 class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,18 +61,6 @@ class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def key(self) -> Hashable:
         """Which cell it is."""
         return self.problem, self.generator, self.epsilon, self.seed
-
-
-class SyntheticRow(msgspec.Struct, frozen=True):
-    """One line of the table: mean and sample standard deviation (0 for one run) over the runs."""
-
-    dataset: str
-    generator: str
-    epsilon: str
-    measure: str
-    mean: float
-    std: float
-    runs: int
 
 
 @dataclass(frozen=True)
@@ -224,46 +203,6 @@ def write_results(out: Path) -> list[SyntheticRow]:
     rows = synthetic_rows(read_cells(out / CELLS, Finished))
     write_texts(out, {TABLE: rows_csv(rows), PAGE: build_page(rows, read_provenance(out).get(NAME))})
     return rows
-
-
-def rows_csv(rows: Sequence[SyntheticRow]) -> str:
-    """The table: percent, percentage points or seconds with two decimals."""
-    return csv_text(
-        HEADER,
-        ((r.dataset, r.generator, r.epsilon, r.measure, points(r.mean), points(r.std), r.runs) for r in rows),
-    )
-
-
-def build_page(rows: Sequence[SyntheticRow], where: Provenance | None) -> str:
-    """The table as Markdown: a section a data set, a line a generator and epsilon."""
-    parts = [
-        "# Synthetic data sets: what they are worth",
-        markdown.plain(READING),
-        markdown.table(["measure", "what it is"], [[name, markdown.plain(what)] for name, what in MEASURES.items()]),
-        markdown.table(
-            ["generator", "what it is"], [[name, markdown.plain(each.title)] for name, each in GENERATORS.items()]
-        ),
-    ]
-    known = {(row.dataset, row.generator, row.epsilon, row.measure): row for row in rows}
-    measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in rows)]
-    for dataset in dict.fromkeys(row.dataset for row in rows):
-        lines = dict.fromkeys((row.generator, row.epsilon) for row in rows if row.dataset == dataset)
-        body = [
-            [generator, epsilon, *(_cell(known.get((dataset, generator, epsilon, name))) for name in measures), runs]
-            for generator, epsilon in lines
-            for runs in [str(known[dataset, generator, epsilon, SECONDS].runs)]
-        ]
-        parts += [
-            f"## {markdown.plain(dataset)}",
-            markdown.table(["generator", "epsilon", *measures, "runs"], body),
-        ]
-    if where is not None:
-        parts += ["## Where the numbers come from", *markdown.provenance("Synthetic data", where)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _cell(row: SyntheticRow | None) -> str:
-    return "–" if row is None else f"{row.mean:.1f} ± {row.std:.1f}"
 
 
 def _settings(seed: int) -> Mapping[str, object]:

@@ -24,7 +24,7 @@ from experiments.learning import problems as problems_module
 from experiments.learning.bars import LEAST, REFERENCE, averages, standings
 from experiments.learning.command import Request, compare, gather, parse_epsilons
 from experiments.learning.entries import DEFAULT, ENTRIES, paper_options
-from experiments.learning.files import DETAILS_HEADER, details_csv, results_csv
+from experiments.learning.files import DETAILS, details_csv, results_csv
 from experiments.learning.matrices import make_matrices
 from experiments.learning.measures import measure
 from experiments.learning.model import Claim
@@ -547,7 +547,7 @@ def test_the_results_have_exactly_the_columns_that_were_asked_for():
         "dataset,strategy,epsilon,mean,std,runs\nA,majority,inf,55.00,0.00,1\nA,cells,1,90.50,0.71,2\n"
     )
     details = list(csv.DictReader(io.StringIO(details_csv(found))))
-    assert tuple(details[0]) == DETAILS_HEADER
+    assert tuple(details[0]) == tuple(column.heading for column in DETAILS)
     assert (details[1]["epsilon_spent"], details[1]["difference"], details[1]["coverage"]) == ("1", "", "")
 
 

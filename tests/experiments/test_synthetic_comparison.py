@@ -15,13 +15,12 @@ from experiments.synthetic.comparison import (
     Finished,
     Request,
     Task,
-    build_page,
     compare_synthetic,
     compute,
-    rows_csv,
     synthetic_rows,
 )
 from experiments.synthetic.generators import GENERATORS
+from experiments.synthetic.tables import build_page, rows_csv
 from experiments.synthetic.utility import MEASURES
 from expril.command import app
 from protocol.errors import ConfigurationError
