@@ -5,22 +5,20 @@ Everything here is computed from cards and the learner's own source, so what it 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import msgspec
 
 from learner_node.plausibility import weights, worth_keeping
+from learner_node.pooling import Pooling
 from learner_node.readers.counts import CountsAnswer, add
-from learner_node.strategies import AnyModel, Problem, Strategy, make_strategy
-from learner_node.strategies.base import assumed_size
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import AnyModel, Problem, Strategy, assumed_size
 from learner_node.study import Study, objection, over_cap, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.queries.limits import Limits
-
-Pooling = Literal["sum", "site"]
 
 
 @dataclass

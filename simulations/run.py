@@ -19,7 +19,7 @@ from simulations.federation import Repeat
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
 from simulations.records import Records
-from simulations.report import (
+from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,

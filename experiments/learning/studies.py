@@ -14,7 +14,7 @@ from curator_node.site import temporary_site
 from experiments.campaign.curators import roomy_policy, spent
 from experiments.problems import Options, Split
 from learner_node.learn import POOLED, Learned, learn
-from learner_node.strategies import SourceEstimate, class_probabilities
+from learner_node.strategies.base import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 

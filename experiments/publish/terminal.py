@@ -1,4 +1,4 @@
-"""Tables for the terminal; `simulations.tables.wide_console` prints them without squeezing a column."""
+"""Tables for the terminal; the command prints them without squeezing a column."""
 
 from rich import box
 from rich.markup import escape

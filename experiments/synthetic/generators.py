@@ -12,7 +12,8 @@ from experiments.peers.environment import generate_in_environment
 from experiments.problems import Split
 from experiments.synthetic.utility import WeightedRecords
 from learner_node.learn import POOLED
-from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate
+from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies.base import SourceEstimate
 
 DELTA = 1e-6
 """Of AIM and MST, whose guarantee is (epsilon, delta); ours is pure."""

@@ -32,7 +32,7 @@ from experiments.problems import draw
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import kmeans_cells, standardising_map
-from learner_node.strategies import STRATEGIES
+from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
 
 RESULTS = Path(__file__).parents[2] / "docs" / "learning"
@@ -67,7 +67,7 @@ def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     setting = SETTINGS[name]
     epsilon = Fraction(setting.epsilon)
     problem = Problem(source=tiny.source, epsilon=epsilon, sites=1, target_size=240, most_records_per_unit=1, seed=7)
-    strategy = STRATEGIES["cells"](networks=setting.networks)
+    strategy = make_strategy("cells", {"networks": setting.networks})
     strategy.plan(problem)
     (partition,) = strategy.next_body(problem, []).partitions
     counts = noisy_counts(tiny, partition, setting.epsilon, 7)

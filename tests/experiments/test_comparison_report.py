@@ -15,8 +15,8 @@ from experiments.learning.plots import by_share, claim_figures, epsilon_figures,
 from experiments.learning.summary import compare_outcomes
 from experiments.learning.tables import accuracy_tables, found_tables
 from experiments.learning.words import best_private, headline, verdict
+from expril.terminal import wide_console
 from page_outline import Outline
-from simulations.tables import wide_console
 
 WHERE = Provenance(
     command="expril compare --runs 3",

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from page_outline import Outline
-from simulations.report import (
+from simulations.report import plots, words
+from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,
@@ -22,16 +23,13 @@ from simulations.report import (
     Score,
     SiteAnswers,
     SiteScore,
-    build_page,
     decode_report,
     encode_report,
+    exact,
     load_report,
-    plots,
     save_report,
-    words,
-    write_page,
 )
-from simulations.report.model import exact
+from simulations.report.page import build_page, write_page
 from simulations.tables import result_table
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"

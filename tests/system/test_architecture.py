@@ -38,6 +38,7 @@ PINNED = {
         "simulations/carriers/in_process.py",
     },
     "pooch": {"simulations/datasets/files.py"},
+    "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py"},
     "mbi": {"experiments/peers/graphical.py"},
     "jinja2": {"simulations/report/templates.py"},
@@ -56,6 +57,7 @@ PATH = (
     "notes",
     "run",
     "run_index",
+    "run_page",
     "run_folder",
 )
 """A scenario's way from its file to its report; each of these imports only earlier ones."""
