@@ -74,7 +74,7 @@ def run() -> list[Result]:
     session = Session(curator=bench.site.identity, key=key, study=os.urandom(16))
     schema = schema_of(ATTRIBUTES)
     counting, noising = Stopwatch(bench.dataset.count), Stopwatch(bench.noise.discrete_laplace)
-    bench.dataset.count, bench.noise.discrete_laplace = counting, noising  # type: ignore[method-assign]
+    bench.dataset.count, bench.noise.discrete_laplace = counting, noising  # type: ignore[method-assign, assignment]
     nodes, addresses = flower_nodes(handles_of([bench.site]))
     with InProcessGrid(nodes) as grid:
         carrier = FlowerCarrier(grid, addresses)
@@ -184,6 +184,5 @@ def _parts(
 def _part(name: str, task: Callable[[], object]) -> Result:
     task()
     times = [seconds(task) for _ in range(200)]
-    return Result(
-        name, median(times) * 1e3, "ms", spread=tuple(float(q) for q in np.quantile(times, (0.25, 0.75)) * 1e3)
-    )
+    low, high = np.quantile(times, (0.25, 0.75)) * 1e3
+    return Result(name, median(times) * 1e3, "ms", spread=(float(low), float(high)))

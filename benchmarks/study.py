@@ -1,6 +1,7 @@
 """A whole study in process over Flower, without training: cards, plan, masses, twice the signed error, close."""
 
 import time
+from functools import partial
 
 from benchmarks.common import (
     Result,
@@ -53,8 +54,8 @@ def run() -> list[Result]:
         start = time.perf_counter()
         sites = open_sites(CURATORS, RECORDS, ATTRIBUTES, key, number)
         opening.append(time.perf_counter() - start)
-        cold.append(seconds(lambda to=sites: run_study(to, key)))
-        warm += [seconds(lambda to=sites: run_study(to, key)) for _ in range(REPEATS)]
+        cold.append(seconds(partial(run_study, sites, key)))
+        warm += [seconds(partial(run_study, sites, key)) for _ in range(REPEATS)]
     size = f"{CURATORS} curators x {RECORDS} records x {ATTRIBUTES} attributes x {BINS} bins, 3 rounds, OpenDP noise"
     return [
         at_most("study in process", median(warm) * 1e3, 100, "ms", spread=spread(warm, 1e3), note=size),

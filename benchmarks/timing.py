@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -74,7 +75,7 @@ class Asker:
     def _taken(self, message: StudyProposal) -> None:
         self._last = digest(self._curator.handle(seal(message, self._key)))
 
-    def _header(self) -> dict[str, object]:
+    def _header(self) -> dict[str, Any]:
         return {
             "study": self._study,
             "sender": self._key.public,

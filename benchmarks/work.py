@@ -41,12 +41,12 @@ from protocol.plans import Plan
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, work
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
 
 RECORDS = 1_000_000
 NUMBERS, CATEGORIES, LEVELS = 20, 5, 200
 MOST_SECONDS = 10.0
-ATTRIBUTES = (
+ATTRIBUTES: tuple[Attribute, ...] = (
     *(NumericAttribute(f"n{i}", 0.0, 1.0) for i in range(NUMBERS)),
     *(CategoricalAttribute(f"c{i}", tuple(f"l{j}" for j in range(LEVELS))) for i in range(CATEGORIES)),
 )
@@ -229,7 +229,10 @@ def _network(rng: np.random.Generator, features: FeatureMap, hidden: tuple[int, 
     widths = (features.width, *hidden, 1)
     return Mlp.of(
         features,
-        [(rng.normal(0, 0.05, (out, into)), rng.normal(size=out)) for into, out in itertools.pairwise(widths)],
+        [
+            (rng.normal(0, 0.05, (out, into)).astype(np.float32), rng.normal(size=out).astype(np.float32))
+            for into, out in itertools.pairwise(widths)
+        ],
     )
 
 

@@ -3,31 +3,22 @@
 Everything here is computed from cards and the learner's own source, so what it leaves out costs nobody anything.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import msgspec
 
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
+from learner_node.pooling import POOLED, POOLINGS, Pooling
 from learner_node.readers.counts import cells_of, limits_of, tightest
-from learner_node.strategies import Problem, make_strategy
-from learner_node.strategies.base import Conversation, assumed_size
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.messages import Card
 from protocol.plans import Plan
-
-Pooling = Literal["sum", "site"]
-POOLED = ""
-"""Key of the model of all curators together."""
-POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
-    "sum": lambda names: {POOLED: list(names)},
-    "site": lambda names: {name: [name] for name in names},
-}
-"""Curators -> for each model, under its key, those whose answers are summed for it."""
 
 
 @dataclass

@@ -8,17 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from learner_node.drafts import POOLED, POOLINGS, Pooling, Setting, settle
+from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
-from learner_node.strategies import AnyEstimate, AnyModel, Problem, make_strategy
-from learner_node.strategies.base import Trainer, train_alone
+from learner_node.pooling import POOLED, POOLINGS, Pooling
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
-
-__all__ = ["POOLED", "Learned", "Pooling", "learn"]
 
 MOST_PURPOSE = 1000
 """Longest purpose that fits a proposal, in characters."""

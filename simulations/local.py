@@ -19,7 +19,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.estimator import ExPriLClassifier, as_frame
-from learner_node.learn import Pooling
+from learner_node.pooling import Pooling
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey

@@ -3,7 +3,7 @@
 from learner_node.study import LEFT_OUT
 from protocol.queries import QUERY_KINDS
 from simulations.federation import Outcome, Repeat
-from simulations.report import LearnerReport
+from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY
 

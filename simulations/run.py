@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.ledger.entries import EntryKind
-from learner_node.learn import POOLED
+from learner_node.pooling import POOLED
 from protocol.envelopes import SigningKey
 from protocol.rationals import parse_amount
 from simulations.expectations import expected
@@ -19,7 +19,7 @@ from simulations.federation import Repeat
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
 from simulations.records import Records
-from simulations.report import (
+from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,

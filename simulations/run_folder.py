@@ -13,14 +13,13 @@ from typing import Self
 import msgspec
 
 from protocol.errors import ConfigurationError
-from simulations.report import load_report, save_report, write_page
+from simulations.report.model import save_report
 from simulations.run import Run
 from simulations.run_index import (
     FORMAT,
     LEDGER_SUFFIX,
     LEDGERS,
     METRICS,
-    PAGE,
     POLICY_SUFFIX,
     REPORT,
     SCENARIO,
@@ -33,6 +32,7 @@ from simulations.run_index import (
     listed_files,
     save_index,
 )
+from simulations.run_page import rewrite_page
 
 
 class NewFolder:
@@ -133,17 +133,3 @@ def save_run(run: Run, folder: Path) -> None:
     )
     save_index(index, evidence.signers, folder)
     rewrite_page(folder)
-
-
-def rewrite_page(folder: Path) -> Path:
-    """Write the page anew from the stored numbers; its path.
-
-    Raises:
-        ConfigurationError: the folder holds no readable run.
-    """
-    try:
-        report = load_report(folder / REPORT)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
-    write_page(report, folder / PAGE)
-    return folder / PAGE

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
-from learner_node.learn import POOLED, Learned
+from learner_node.learn import Learned
+from learner_node.pooling import POOLED
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import AnyModel, NumberModel, SourceEstimate, class_probabilities
+from learner_node.strategies.base import AnyModel, NumberModel, SourceEstimate, class_probabilities
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame, encode_labels, encode_numbers

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from curator_node.site import temporary_site
 from experiments.campaign.curators import roomy_policy, spent
-from experiments.learning.problems import Split
-from experiments.paper.in_site import Options
-from learner_node.learn import POOLED, Learned, learn
-from learner_node.strategies import SourceEstimate, class_probabilities
+from experiments.problems import Options, Split
+from learner_node.learn import Learned, learn
+from learner_node.pooling import POOLED
+from learner_node.strategies.base import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 

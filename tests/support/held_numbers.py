@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 import learner_fakes
 from curator_fakes import Clock, CountingEntropy, hold, key, ledger_over, policy, steward_file
 from curator_node.site import assemble_site
-from experiments.learning.runner import Task
+from experiments.campaign.store import Task
 from experiments.learning.runner import compute as compute_comparison
 from experiments.paper.experiments import Setup
 from experiments.paper.runner import Chunk
@@ -360,7 +360,7 @@ def table2():
 
 def comparison():
     """A cell of the comparison. Its noise has no seed, but at its "inf" no draw differs from 0."""
-    outcome = compute_comparison(Task("wdbc", "cells-smooth", "inf", 5000)).outcome
+    outcome = compute_comparison(Task("wdbc", "cells-smooth", "inf", 5000))
     return {"measures": msgspec.to_builtins(outcome.measures), "spent": outcome.spent, "extras": outcome.extras}
 
 

@@ -23,7 +23,7 @@ ALLOWED = {
 }
 PINNED = {
     "sqlalchemy": {"curator_node/ledger/store.py"},
-    "opendp": {"curator_node/mechanisms.py", "experiments/peers/marginals.py"},
+    "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
@@ -38,8 +38,9 @@ PINNED = {
         "simulations/carriers/in_process.py",
     },
     "pooch": {"simulations/datasets/files.py"},
+    "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py"},
-    "mbi": {"experiments/peers/marginals.py"},
+    "mbi": {"experiments/peers/graphical.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 PATH = (
@@ -56,6 +57,7 @@ PATH = (
     "notes",
     "run",
     "run_index",
+    "run_page",
     "run_folder",
 )
 """A scenario's way from its file to its report; each of these imports only earlier ones."""
