@@ -1,6 +1,7 @@
 """`expril transcript show`: every message of a study, with all that it takes to redo its arithmetic by hand."""
 
 import json
+import math
 import re
 from fractions import Fraction
 
@@ -125,3 +126,21 @@ def test_what_a_peer_wrote_cannot_drive_the_terminal(folder, tmp_path):
     assert "hello" in text
     assert "\x1b" not in text
     assert "\x07" not in text
+
+
+def test_limits_of_kinds_that_nobody_knows_are_shown_and_cannot_drive_the_terminal(folder, tmp_path):
+    """What a card says of kinds is read by these kinds alone; here it may be of any type that MessagePack has."""
+    line = verify_run(folder).index.transcripts[0]
+    envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
+    parts = msgspec.msgpack.decode(envelopes[1])
+    payload = msgspec.msgpack.decode(parts["payload"])
+    odd = [b"\x1b", msgspec.msgpack.Ext(5, b"x"), math.nan, {"\x1b[2J": 1}, None]
+    payload["limits"]["kinds"] = {"\x1b[2J hello": {"\x07 there": "\x1b[31mred", "odd": odd}}
+    parts["payload"] = msgspec.msgpack.encode(payload)
+    envelopes[1] = msgspec.msgpack.encode(parts)
+    (tmp_path / "x.msgpack").write_bytes(msgspec.msgpack.encode(envelopes))
+    for text in (show(tmp_path / "x.msgpack"), show(tmp_path / "x.msgpack", "--json")):
+        assert "hello" in text
+        assert "there" in text
+        for control in ("\x1b", "\x07", r"\u001b"):
+            assert control not in text
