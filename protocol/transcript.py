@@ -307,6 +307,8 @@ class Replay:
         name = plan.heads[places[asked.sequence - 1][0]].kind
         if isinstance(asked, Query):
             self._require(asked.kind == message.kind == name, "the kind is not the planned one")
+            most = card.limits.message_bytes
+            self._require(len(asked.body) <= most, f"the question is too_large for the card: at most {most} bytes")
             if self._turns is None:
                 return
             kind, turn = self.kinds.kind(name), self._turns[asked.sequence - 1]

@@ -232,9 +232,12 @@ def _refusal(refusal: Refusal) -> View:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    """What a card says of kinds may be of any type, so only numbers are shown as they are."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, dict):
+        return {printable(str(name)): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else printable(str(value))
 
 
 def _time(seconds: int) -> str:
