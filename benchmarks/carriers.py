@@ -28,6 +28,7 @@ from curator_node.mechanisms import Stamp
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Carrier, Study
 from protocol.envelopes import SigningKey
+from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier
 from simulations.carriers.in_process import run_in_process
 
@@ -51,7 +52,9 @@ def run_bare(site: Site) -> None:
     """The same counts and noise without any protocol."""
     for number, body in enumerate(paper_bodies(ATTRIBUTES, BINS)):
         errors, correct = site.dataset.count(body.partitions, body.hypothesis)
-        site.noise.discrete_laplace(correct - errors, ATTRIBUTES, Fraction(10), Stamp("learner", 0, number))
+        site.noise.discrete_laplace(
+            correct - errors, ATTRIBUTES, DiscreteLaplace(Fraction(10)), Stamp("learner", 0, number)
+        )
 
 
 def run() -> list[Result]:

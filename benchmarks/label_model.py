@@ -30,7 +30,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.steward import StewardFile
 from learner_node.label_model import Observation, fit_label_model
 from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
-from learner_node.label_model.likelihood import fit_mass_prior, noise_variance, site_table
+from learner_node.label_model.likelihood import fit_mass_prior, noise_law, site_table
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies
 from learner_node.learn import learn
 from learner_node.study import Federation
@@ -84,7 +84,7 @@ def _solve() -> list[Result]:
         totals,
         averages.centres,
         total=float(totals.sum()),
-        variance=2.0 * noise_variance(1.0, 1),
+        variance=2.0 * noise_law(1.0).variance(),
     )
     tables = site_table(counts, prior, scale=1.0, sites=1).log_likelihood
     rows = averages.stationary[1.0].astype(np.float64)

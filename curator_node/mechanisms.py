@@ -14,6 +14,8 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from protocol.noise import DiscreteLaplace
+
 dp.enable_features("contrib")
 
 
@@ -37,13 +39,15 @@ class NoiseSource(Protocol):
 
     seeded: bool
 
-    def discrete_laplace(self, exact: NDArray[np.int64], l1: int, scale: Fraction, stamp: Stamp) -> NDArray[np.int64]:
-        """`exact` plus independent discrete Laplace noise, P(k) proportional to exp(-|k| / scale).
+    def discrete_laplace(
+        self, exact: NDArray[np.int64], l1: int, law: DiscreteLaplace, stamp: Stamp
+    ) -> NDArray[np.int64]:
+        """`exact` plus independent noise of that law.
 
         Args:
             exact: (k,) int64 counts.
-            l1: L1 sensitivity for one privacy unit; the loss is l1 / scale.
-            scale: positive rational.
+            l1: L1 sensitivity for one privacy unit; the loss is `law.loss(l1)`.
+            law: of the noise in each.
             stamp: which answer this is.
         """
 
@@ -60,12 +64,12 @@ class OpenDPNoise:
         self,
         exact: NDArray[np.int64],
         l1: int,
-        scale: Fraction,
+        law: DiscreteLaplace,
         stamp: Stamp,  # noqa: ARG002
     ) -> NDArray[np.int64]:
         """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        mechanism = discrete_laplace_mechanism(scale)
-        check_loss(mechanism.map(d_in=l1), l1, scale)
+        mechanism = discrete_laplace_mechanism(law)
+        check_loss(mechanism.map(d_in=l1), l1, law)
         return np.array(mechanism([int(value) for value in exact]), np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
@@ -76,10 +80,10 @@ class OpenDPNoise:
 
 
 @lru_cache(maxsize=256)
-def discrete_laplace_mechanism(scale: Fraction) -> Any:
+def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
     """OpenDP's measurement on int64 vectors in L1 distance."""
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=float_not_below(scale))
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=float_not_below(law.scale))
 
 
 def float_not_below(value: Fraction) -> float:
@@ -88,8 +92,8 @@ def float_not_below(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def check_loss(mapped: float, l1: int, scale: Fraction) -> None:
-    """Cross-check OpenDP's privacy map against our exact cost l1 / scale.
+def check_loss(mapped: float, l1: int, law: DiscreteLaplace) -> None:
+    """Cross-check OpenDP's privacy map against the law's exact loss.
 
     The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and
     may exceed our claim only by rounding.
@@ -97,8 +101,8 @@ def check_loss(mapped: float, l1: int, scale: Fraction) -> None:
     Raises:
         ArithmeticError: it does either; nothing may be released.
     """
-    claim = Fraction(l1) / scale
-    true_loss = Fraction(l1) / Fraction(float_not_below(scale))
+    claim = law.loss(l1)
+    true_loss = DiscreteLaplace(Fraction(float_not_below(law.scale))).loss(l1)
     bound = Fraction(mapped)
     if not true_loss <= claim or not true_loss <= bound <= claim * (1 + Fraction(1, 2**40)):
         raise ArithmeticError("the noise library's privacy map disagrees with the exact cost")

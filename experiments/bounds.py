@@ -14,6 +14,7 @@ import csv
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,7 @@ from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
+from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre
 from protocol.records import Records, encode_frame
 
@@ -227,8 +229,7 @@ def noisy_counts(data: Data, partition: NearestCentre, epsilon: str, seed: int) 
     if epsilon == INFINITE:
         return counts
     rng = np.random.default_rng([99, seed, round(1000 * float(epsilon))])
-    noise: Floats = np.subtract(*rng.geometric(-np.expm1(-float(epsilon)), (2, *counts.shape)))
-    return counts + noise
+    return counts + DiscreteLaplace(1 / Fraction(epsilon)).simulate(rng, counts.shape)
 
 
 def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]:

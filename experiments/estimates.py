@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
+from protocol.noise import DiscreteLaplace
 from protocol.records import Records, encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_parts, split_sites
@@ -83,8 +85,7 @@ def one(name: str, seed: int, epsilon: float, *, coin: bool) -> dict[str, Any]:
     partition = kmeans_cells(source, features, cell_count_rule(len(source), len(private), epsilon, sites), seed)
     counts = np.zeros((partition.cell_count(source.schema), 2))
     np.add.at(counts, (partition.cells(private), labels.astype(int)), 1)
-    stop = -np.expm1(-epsilon)
-    counts += np.subtract(*rng.geometric(stop, (2, sites, *counts.shape)).sum(axis=1))
+    counts += DiscreteLaplace(Fraction(1 / epsilon)).simulate(rng, (sites, *counts.shape)).sum(axis=0)
     points = coordinates(features, source)
     smooth, posterior = fit_with_cell_posterior(
         points, Observation(partition.cells(source), counts, 1 / epsilon, sites), seed=seed

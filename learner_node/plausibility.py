@@ -5,7 +5,6 @@ records, a curator that declares ten times what the others do and answers accord
 it is made of the cards and of noisy answers alone.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
@@ -14,6 +13,7 @@ import numpy as np
 from learner_node.readers.counts import CountsAnswer
 from protocol.errors import ConfigurationError, printable
 from protocol.messages import Card
+from protocol.noise import DiscreteLaplace
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
@@ -31,8 +31,6 @@ GROWTH = 4
 is for records that came after the card was written. A lower value would spare little: a liar may declare more, too."""
 FALSE_ALARM = 1e-9
 """Probability, over the noise, that one answer of an honest curator is thrown away; the rate of all our tests."""
-
-_GRID = np.arange(1, 100) / 100
 
 
 def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> tuple[Schema, dict[str, str]]:
@@ -150,35 +148,17 @@ def implausible_answer(answer: CountsAnswer, round_size: int | None) -> str:
         return "" if inside else "its answer has ratios that are not between 0 and 1"
     most = (MOST_RECORDS if round_size is None else round_size) * GROWTH * answer.steps
     least = -most if answer.release == "signed_error" else 0
-    scale = float(answer.scale)
+    law = DiscreteLaplace(answer.scale)
     # Half of the rate for values, half for totals; each of both sides.
-    value_noise = noise_bound(1, scale, FALSE_ALARM / (4 * max(answer.values.size, 1)))
+    value_noise = law.bound(FALSE_ALARM / (4 * max(answer.values.size, 1)))
     if answer.values.size and (answer.values.max() > most + value_noise or answer.values.min() < least - value_noise):
         return _beyond(answer, round_size, float(answer.values.flat[int(np.abs(answer.values).argmax())]), "a cell")
     for block in answer.blocks:
-        noise = noise_bound(block.size, scale, FALSE_ALARM / (4 * len(answer.sizes)))
+        noise = law.bound(FALSE_ALARM / (4 * len(answer.sizes)), block.size)
         total = float(block.sum())
         if not least - noise <= total <= most + noise:
             return _beyond(answer, round_size, total, "all cells together")
     return ""
-
-
-def noise_bound(terms: int, scale: float, rate: float) -> float:
-    """A number that the sum of independent discrete Laplace variables passes with a probability of at most `rate`.
-
-    Chernoff's bound: for any u in (0, 1), P(sum > t) <= (1 - u^2)^-terms exp(-u t / scale). The moment generating
-    function of the continuous law, 1 / (1 - u^2), bounds that of the discrete one, (cosh a - 1) / (cosh a - cosh(u a))
-    with a = 1 / scale, since (cosh x - 1) / x^2 increases. The least t over a grid of u is taken.
-
-    Args:
-        terms: their number, at least 1.
-        scale: of each, P(k) proportional to exp(-|k| / scale).
-        rate: in (0, 1), of one side.
-    """
-    if not terms:
-        return 0.0
-    bounds = scale / _GRID * (math.log(1 / rate) - terms * np.log1p(-(_GRID**2)))
-    return float(bounds.min())
 
 
 def _beyond(answer: CountsAnswer, round_size: int | None, found: float, where: str) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
@@ -22,6 +21,7 @@ from learner_node.strategies.base import Conversation, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
+from protocol.noise import DiscreteLaplace
 from protocol.plans import Plan, PlannedQuery
 from protocol.queries import plan_cost, query_cost
 from protocol.queries.counts import CountsBody
@@ -259,9 +259,8 @@ def _answer(
         errors = np.bincount(cells[wrong], minlength=size).astype(np.int64)
         blocks.append(kind.of_errors(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
     exact = np.concatenate(blocks)
-    stop = -np.expm1(-1.0 / float(planned.scale.fraction))
-    noise = rng.geometric(stop, (2, sites, *exact.shape)).sum(axis=1)
-    values = (exact + noise[0] - noise[1]).astype(np.float64)
+    noise = DiscreteLaplace(planned.scale.fraction).simulate(rng, (sites, *exact.shape)).sum(axis=0)
+    values = (exact + noise).astype(np.float64)
     return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, sites)
 
 
@@ -281,7 +280,7 @@ def _row(
     workloads = [[partition.cell_count(schema) for partition in body.partitions] for body in found[0].bodies]
     largest = max(range(len(workloads)), key=lambda index: sum(workloads[index]))
     sizes, asked = workloads[largest], plan.queries[largest]
-    variance = noise_variance(float(asked.scale.fraction), problem.sites)
+    variance = DiscreteLaplace(asked.scale.fraction).variance(problem.sites)
     records = problem.target_size * len(sizes) / sum(sizes)
     share_error = None
     if asked.release == "error_correct":

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.mechanisms import Stamp
+from protocol.noise import DiscreteLaplace
 
 
 class SeededNoise:
@@ -27,15 +28,11 @@ class SeededNoise:
         self,
         exact: NDArray[np.int64],
         l1: int,  # noqa: ARG002
-        scale: Fraction,
+        law: DiscreteLaplace,
         stamp: Stamp,
     ) -> NDArray[np.int64]:
-        """See `NoiseSource`: the difference of two geometric draws."""
-        generator = self._generator(stamp)
-        success = -np.expm1(-1 / float(scale))
-        draws = generator.geometric(success, (2, len(exact)))
-        noisy: NDArray[np.int64] = exact + draws[0] - draws[1]
-        return noisy
+        """See `NoiseSource`."""
+        return exact + law.simulate(self._generator(stamp), exact.shape)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""

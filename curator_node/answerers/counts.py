@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
 from protocol.codec import encode
+from protocol.noise import DiscreteLaplace
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, CountsRelease
 from protocol.release_kinds import RELEASE_KINDS
@@ -19,7 +20,7 @@ def answer(body: CountsBody, planned: PlannedQuery, dataset: PrivateDataset, noi
         return encode(CountsRelease(counts=b"", ratios=ratios.astype("<f8").tobytes()))
     exact = dataset.exact(body, planned)
     l1 = dataset.steward.most_records_per_unit * planned.partitions * planned.steps
-    noisy = noise.discrete_laplace(exact.ravel(), l1, planned.scale.fraction, stamp)
+    noisy = noise.discrete_laplace(exact.ravel(), l1, DiscreteLaplace(planned.scale.fraction), stamp)
     return encode(CountsRelease(counts=noisy.astype("<i8").tobytes(), ratios=b""))
 
 

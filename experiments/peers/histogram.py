@@ -6,10 +6,13 @@ them, half of epsilon goes to the two class totals, of sensitivity 1. All that f
 numpy's and seeded: a comparison, not a release.
 """
 
+from fractions import Fraction
+
 import numpy as np
 
 from experiments.peers.preparation import attribute_columns
 from experiments.peers.task import Labels, Matrix, PeerTask, Vector
+from protocol.noise import DiscreteLaplace
 
 FEWEST_BINS, MOST_BINS = 4, 16
 RECORDS_PER_BIN = 10
@@ -41,7 +44,9 @@ def histogram_naive_bayes(task: PeerTask) -> Vector:
     else:
         totals = class_totals(counts)
     shapes = [np.bincount(cells, minlength=size) + 1.0 for cells, size in source]
-    ratios = log_ratios(counts, totals, [shape / shape.sum() for shape in shapes], variance(scale))
+    ratios = log_ratios(
+        counts, totals, [shape / shape.sum() for shape in shapes], DiscreteLaplace(Fraction(scale)).variance()
+    )
     score = np.full(len(task.test), np.log(totals[1] / totals[0]))
     for (cells, _), ratio in zip(test, ratios, strict=True):
         score += ratio[cells]
@@ -59,16 +64,10 @@ def is_sparse(records: int, attributes: int, epsilon: float) -> bool:
     return records * epsilon / (RECORDS_PER_BIN * attributes) < SPARSE_BINS
 
 
-def variance(scale: float) -> float:
-    """Of discrete Laplace noise: 2 e^(-1/l) / (1 - e^(-1/l))^2."""
-    return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)
-
-
 def noisy_counts(cells: Labels, labels: Labels, size: int, scale: float, rng: np.random.Generator) -> Matrix:
-    """(2, size) counts per class and cell plus discrete Laplace noise, the difference of two geometric draws."""
+    """(2, size) counts per class and cell plus discrete Laplace noise."""
     exact = np.bincount(labels * size + cells, minlength=2 * size).reshape(2, size)
-    success = -np.expm1(-1 / scale)
-    noisy: Matrix = (exact + rng.geometric(success, exact.shape) - rng.geometric(success, exact.shape)).astype(float)
+    noisy: Matrix = (exact + DiscreteLaplace(Fraction(scale)).simulate(rng, exact.shape)).astype(float)
     return noisy
 
 

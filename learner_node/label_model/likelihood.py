@@ -6,11 +6,14 @@ is integrated out under a Gamma prior. Nothing here knows about features or abou
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp
+
+from protocol.noise import DiscreteLaplace
 
 Floats = NDArray[np.float64]
 
@@ -61,15 +64,9 @@ class SiteTable:
     mass: Floats
 
 
-def noise_variance(scale: float, sites: int) -> float:
-    """Return the variance of the sum of `sites` discrete Laplace variables, 2 m q / (1 - q)^2.
-
-    Args:
-        scale: Scale of one variable, P(k) proportional to exp(-|k| / scale).
-        sites: Number of variables, at least 1.
-    """
-    ratio = np.exp(-1.0 / max(scale, _SMALLEST_SCALE))
-    return float(2.0 * sites * ratio / np.expm1(-1.0 / max(scale, _SMALLEST_SCALE)) ** 2)
+def noise_law(scale: float) -> DiscreteLaplace:
+    """The law of one site's noise in the likelihood: a scale below 0.05 (0 is no noise) is taken as 0.05."""
+    return DiscreteLaplace(Fraction(max(scale, _SMALLEST_SCALE)))
 
 
 def noise_log_pmf(values: NDArray[np.int64], scale: float, sites: int) -> Floats:
@@ -154,7 +151,7 @@ def noises_by_label(sites: int | tuple[int, int]) -> tuple[int, int]:
 
 def pair_variance(scale: float, sites: int | tuple[int, int]) -> float:
     """Variance of the noise in the sum of a cell's two counts."""
-    return sum(noise_variance(scale, noises) for noises in noises_by_label(sites))
+    return sum(noise_law(scale).variance(noises) for noises in noises_by_label(sites))
 
 
 def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | tuple[int, int]) -> SiteTable:
@@ -216,7 +213,7 @@ def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, si
     position = (np.arange(_MASS_NODES) + 0.5) / _MASS_NODES
     quantiles = gammaincinv(prior.shape[:, None], position)
     mass: Floats = np.maximum(quantiles * (prior.mean / prior.shape)[:, None], 1e-3)
-    variance = np.maximum(mass, 1.0)[:, :, None] + (sites - 1) * noise_variance(scale, 1)
+    variance = np.maximum(mass, 1.0)[:, :, None] + (sites - 1) * noise_law(scale).variance()
     error = differences[:, None, None] - mass[:, :, None] * SIGNAL_NODES
     joint = _normal_and_laplace_log_density(error, variance, max(scale, _SMALLEST_SCALE))
     log_likelihood: Floats = logsumexp(joint, axis=1) - np.log(_MASS_NODES)
@@ -284,7 +281,7 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
 
 def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: int) -> Floats:
     """Log density of counts (k,) at rates (k, m, f), as normal and no sharper than the nodes of f."""
-    variance = np.maximum(rates, 1.0) + noise_variance(scale, sites) + (rates / 64.0) ** 2
+    variance = np.maximum(rates, 1.0) + noise_law(scale).variance(sites) + (rates / 64.0) ** 2
     values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
     return values
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.noise import DiscreteLaplace
 from protocol.plans import PlannedQuery
 from protocol.queries.counts import CountsBody, read_release
 from protocol.release_kinds import RELEASE_KINDS
@@ -40,9 +41,8 @@ class CountsAnswer:
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the noise in one value: sites * 2p/(1-p)^2 with p = exp(-1/scale)."""
-        decay = float(np.exp(-1 / float(self.scale)))
-        return self.sites * 2 * decay / (1 - decay) ** 2
+        """Variance of the noise in one value."""
+        return DiscreteLaplace(self.scale).variance(self.sites)
 
 
 def read(data: bytes, body: CountsBody, planned: PlannedQuery, schema: Schema) -> CountsAnswer:

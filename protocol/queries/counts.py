@@ -13,6 +13,7 @@ import msgspec
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
+from protocol.noise import DiscreteLaplace
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import PlannedQuery
 from protocol.queries.limits import ASSUMED_ROUND_SIZE, Limits
@@ -100,7 +101,7 @@ def check_planned(planned: PlannedQuery) -> None:
 
 def cost(planned: PlannedQuery, most_records_per_unit: int) -> Fraction:
     """Exact epsilon c m S / scale. For `paper_ratio` it is the *claim* of Eq. 14, not the truth."""
-    value = Fraction(most_records_per_unit * planned.partitions * planned.steps) / planned.scale.fraction
+    value = DiscreteLaplace(planned.scale.fraction).loss(most_records_per_unit * planned.partitions * planned.steps)
     if value.numerator > MOST or value.denominator > MOST:
         raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.scale", "a cost of at most 32 bits")
     return value

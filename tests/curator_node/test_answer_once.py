@@ -321,10 +321,10 @@ class Gate(ZeroNoise):
         super().__init__()
         self.reached, self.open = threading.Event(), threading.Event()
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
+    def discrete_laplace(self, exact, l1, law, stamp):
         self.reached.set()
         assert self.open.wait(60)
-        return super().discrete_laplace(exact, l1, scale, stamp)
+        return super().discrete_laplace(exact, l1, law, stamp)
 
 
 @pytest.mark.parametrize("where", ["memory", "database"])

@@ -149,13 +149,13 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
     assume(RELEASE_KINDS[planned.release].counted)
     with_unit = rest + [("new", *row[1:]) for row in own]
     shuffle.shuffle(with_unit)
-    (without, l1, scale, stamp), _ = answered(held(rest, most), body, planned)
+    (without, l1, law, stamp), _ = answered(held(rest, most), body, planned)
     (present, *same), release = answered(held(with_unit, most), body, planned)
     moved = int(np.abs(present - without).sum())
-    assert [l1, scale, stamp] == same
+    assert [l1, law, stamp] == same
     assert l1 == most * len(body.partitions)
-    assert (scale, stamp) == (SCALE.fraction, STAMP)
-    assert query_cost(planned, most) == Fraction(l1) / scale
+    assert (law.scale, stamp) == (SCALE.fraction, STAMP)
+    assert query_cost(planned, most) == Fraction(l1) / law.scale
     assert moved <= l1
     assert release.counts == present.astype("<i8").tobytes()
     assert release.ratios == b""

@@ -72,8 +72,8 @@ class Asked:
     def __init__(self):
         self.calls = []
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        self.calls.append((exact.astype(object), scale))
+    def discrete_laplace(self, exact, l1, law, stamp):
+        self.calls.append((exact.astype(object), law))
         return exact
 
 
@@ -91,15 +91,15 @@ class Drawn:
         self.rng, self.worst = random.Random(seed), worst
         self.other, self.loss = [], Fraction(0)
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        there, same_scale = self.other.pop(0)
-        assert same_scale == scale
+    def discrete_laplace(self, exact, l1, law, stamp):
+        there, same_law = self.other.pop(0)
+        assert same_law == law
         x = exact.astype(object)
         if self.worst:
             k = x + np.array([1000 if one >= two else -1000 for one, two in zip(x, there, strict=True)], object)
         else:
-            k = x + np.array([discrete_laplace(self.rng, scale) for _ in x], object)
-        self.loss += sum(abs(k - there) - abs(k - x)) / Fraction(scale)
+            k = x + np.array([discrete_laplace(self.rng, law.scale) for _ in x], object)
+        self.loss += sum(abs(k - there) - abs(k - x)) / law.scale
         return k.astype(np.int64)
 
 
@@ -447,5 +447,5 @@ class _Fair:
     def __init__(self, seed):
         self.rng = random.Random(seed)
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        return np.array([discrete_laplace(self.rng, scale) for _ in exact], np.int64)
+    def discrete_laplace(self, exact, l1, law, stamp):
+        return np.array([discrete_laplace(self.rng, law.scale) for _ in exact], np.int64)

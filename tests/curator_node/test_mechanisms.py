@@ -28,6 +28,7 @@ from noise_laws import (
 )
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
+from protocol.noise import DiscreteLaplace
 from protocol.rationals import MOST
 from simulations.seeded_noise import SeededNoise
 
@@ -43,7 +44,9 @@ RATIONALS = st.one_of(
 
 
 def draw(scale, n=N, shift=0):
-    return OpenDPNoise().discrete_laplace(np.full(n, shift, np.int64), 1, Fraction(scale), STAMP) - shift
+    return (
+        OpenDPNoise().discrete_laplace(np.full(n, shift, np.int64), 1, DiscreteLaplace(Fraction(scale)), STAMP) - shift
+    )
 
 
 # the law
@@ -106,9 +109,10 @@ def test_dependent_noise_is_noticed():
 
 def test_vectors_of_every_length_keep_their_order():
     exact = np.arange(0, 10**9, 10**7)
-    noisy = OpenDPNoise().discrete_laplace(exact, 1, Fraction(1, 50), STAMP)
+    noisy = OpenDPNoise().discrete_laplace(exact, 1, DiscreteLaplace(Fraction(1, 50)), STAMP)
     assert np.abs(noisy - exact).max() < 3
-    assert OpenDPNoise().discrete_laplace(np.empty(0, np.int64), 1, Fraction(1), STAMP).shape == (0,)
+    law = DiscreteLaplace(Fraction(1))
+    assert OpenDPNoise().discrete_laplace(np.empty(0, np.int64), 1, law, STAMP).shape == (0,)
 
 
 def test_continuous_noise_of_paper_ratio_has_its_scale():
@@ -155,26 +159,28 @@ def test_float_nearest_to_a_thousand_thirds_is_below_it():
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 10**9), RATIONALS)
 def test_library_s_map_agrees_with_the_exact_cost(l1, scale):
-    check_loss(discrete_laplace_mechanism.__wrapped__(scale).map(d_in=l1), l1, scale)
+    law = DiscreteLaplace(scale)
+    check_loss(discrete_laplace_mechanism.__wrapped__(law).map(d_in=l1), l1, law)
 
 
 @pytest.mark.parametrize("scale", [*SCALES, Fraction(7, 11), Fraction(MOST), Fraction(1, 1000)])
 @pytest.mark.parametrize("l1", [1, 30, 12345])
 def test_wrong_map_releases_nothing(scale, l1):
-    right = discrete_laplace_mechanism(scale).map(d_in=l1)
-    check_loss(right, l1, scale)
+    law = DiscreteLaplace(scale)
+    right = discrete_laplace_mechanism(law).map(d_in=l1)
+    check_loss(right, l1, law)
     for wrong in (right * (1 - 1e-9), right * (1 + 1e-9), 0.0, l1 * float(scale), right / 2, right * 2):
         if wrong == right:
             continue
         with pytest.raises(ArithmeticError):
-            check_loss(wrong, l1, scale)
+            check_loss(wrong, l1, law)
 
 
 def test_map_of_the_nearest_float_is_caught():
     """The loss at the nearest float of 1000/3 is above the claim; a map that knows nothing of it is below the truth."""
-    scale = Fraction(1000, 3)
+    law = DiscreteLaplace(Fraction(1000, 3))
     with pytest.raises(ArithmeticError):
-        check_loss(math.nextafter(float(Fraction(3, 1000)), 0) * (1 - 2**-52), 1, scale)
+        check_loss(math.nextafter(float(Fraction(3, 1000)), 0) * (1 - 2**-52), 1, law)
 
 
 # who may use which
@@ -195,12 +201,12 @@ def test_seeded_noise_signs_under_another_label():
 
 def test_seeded_noise_follows_the_same_law_and_its_stamp():
     noise = SeededNoise(1, "basel")
-    zeros = np.zeros(N, np.int64)
-    draws = noise.discrete_laplace(zeros, 1, Fraction(30), STAMP)
+    zeros, law = np.zeros(N, np.int64), DiscreteLaplace(Fraction(30))
+    draws = noise.discrete_laplace(zeros, 1, law, STAMP)
     assert not suspicious_scale(draws, 30)
-    assert np.array_equal(draws, noise.discrete_laplace(zeros, 1, Fraction(30), STAMP))
+    assert np.array_equal(draws, noise.discrete_laplace(zeros, 1, law, STAMP))
     for other in (Stamp("bob", 0, 1), Stamp("ann", 1, 1), Stamp("ann", 0, 2)):
-        assert not suspicious_pairs(draws, noise.discrete_laplace(zeros, 1, Fraction(30), other), 30)
+        assert not suspicious_pairs(draws, noise.discrete_laplace(zeros, 1, law, other), 30)
 
 
 def test_idealized_numerics_is_enabled_nowhere():

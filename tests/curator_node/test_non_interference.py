@@ -62,8 +62,8 @@ class Script:
     def __init__(self):
         self.asked, self.failing = [], False
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        self._note(("discrete_laplace", exact.shape, exact.dtype.str, l1, scale, stamp))
+    def discrete_laplace(self, exact, l1, law, stamp):
+        self._note(("discrete_laplace", exact.shape, exact.dtype.str, l1, law, stamp))
         drawn = self._generator().integers(-99, 99, exact.shape)
         # What saturates an int64 may be drawn, too.
         return np.where(drawn == 0, np.int64(2**63 - 1), drawn)

@@ -170,7 +170,7 @@ def test_an_answer_has_at_most_the_stated_bytes():
     query = planned("error_correct")
 
     class Silent(OpenDPNoise):
-        def discrete_laplace(self, exact, l1, scale, stamp):
+        def discrete_laplace(self, exact, l1, law, stamp):
             return exact
 
     sent = answer(body, query, Private(), Silent(), Stamp("ann", 0, 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import dlaplace, multivariate_normal
 
 from experiments import bounds, bounds_page
 from experiments.bounds import (
@@ -28,7 +28,6 @@ from experiments.bounds import (
 from experiments.bounds_page import CONCLUSIONS, DIFFERENCES, IDEALS, OURS, Amount, difference, grouped, needed, page
 from experiments.learning.bars import LEAST
 from experiments.paper.problems import draw
-from learner_node.label_model.likelihood import noise_variance
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import kmeans_cells, standardising_map
@@ -90,7 +89,7 @@ def test_noise_has_the_law_of_the_mechanism(tiny, partition):
     exact = noisy_counts(tiny, partition, "inf", 0)
     draws = np.concatenate([noisy_counts(tiny, partition, "0.1", seed) - exact for seed in range(2000)])
     assert (draws == np.rint(draws)).all()
-    expected = noise_variance(10.0, 1)
+    expected = dlaplace(0.1).var()
     assert np.mean(draws**2) == pytest.approx(expected, rel=FALSE_ALARM_DEVIATIONS * np.sqrt(5 / draws.size))
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import dlaplace, norm
 
 from experiments.peers import PEERS, PeerKind, PeerTask, run_peer
 from experiments.peers.gaussian import gaussian_delta, noise_multiplier
-from experiments.peers.histogram import bin_count, class_totals, is_sparse, log_ratios, noisy_counts, variance
+from experiments.peers.histogram import bin_count, class_totals, is_sparse, log_ratios, noisy_counts
 from experiments.peers.preparation import attribute_columns, clipped, ranks, standardise
 from experiments.peers.worker import FAMILIES
 from protocol.errors import ConfigurationError
@@ -166,12 +166,12 @@ def test_noise_of_counts_has_the_variance_of_its_scale(scale):
     draws = 400_000
     nothing = np.zeros(0, dtype=np.int64)
     noise = noisy_counts(nothing, nothing, draws // 2, scale, np.random.default_rng(5))
-    exact = variance(scale)
+    exact = dlaplace(1 / scale).var()
     band = norm.isf(FALSE_ALARM / 2) * math.sqrt((5 * exact**2 + exact) / draws)
     found = float(np.mean(noise**2))
     assert abs(found - exact) < band
     for wrong in (0.9, 1.1):
-        assert abs(found - variance(wrong * scale)) > band
+        assert abs(found - dlaplace(1 / (wrong * scale)).var()) > band
 
 
 def test_without_noise_ratios_are_those_of_the_counts():

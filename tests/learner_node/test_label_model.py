@@ -1,6 +1,7 @@
 """The label model against exact sums, quadrature, closed forms, and a problem with a known answer."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,12 +20,12 @@ from learner_node.label_model.likelihood import (
     MassPrior,
     fit_mass_prior,
     noise_log_pmf,
-    noise_variance,
     signed_site_table,
     site_table,
 )
 from learner_node.label_model.mixture import clipped_normal_mean
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
+from protocol.noise import DiscreteLaplace
 
 pytestmark = pytest.mark.numerical
 
@@ -55,7 +56,7 @@ def test_noise_law_is_normalised_and_has_the_stated_variance(scale, sites):
     values = np.arange(-20_000, 20_001)
     law = np.exp(noise_log_pmf(values, scale, sites))
     assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    assert law @ values.astype(float) ** 2 == pytest.approx(noise_variance(scale, sites), rel=1e-9)
+    assert law @ values.astype(float) ** 2 == pytest.approx(DiscreteLaplace(Fraction(scale)).variance(sites), rel=1e-9)
 
 
 def test_without_noise_all_mass_is_at_zero():

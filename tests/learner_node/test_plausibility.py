@@ -23,6 +23,7 @@ from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
 from protocol.errors import ConfigurationError
 from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
+from protocol.noise import DiscreteLaplace
 from protocol.queries.counts import CountsRelease
 from protocol.queries.limits import Limits
 from protocol.records import encode_frame
@@ -332,13 +333,13 @@ def test_an_honest_answer_is_thrown_away_at_most_once_in_a_thousand_million(rele
     values, size = cells * partitions * columns, 1000
     rate = 0.0
     for terms, number in ((1, values), (cells * columns, partitions)):
-        bound = plausibility.noise_bound(terms, scale, FALSE_ALARM / (4 * number))
+        bound = DiscreteLaplace(Fraction(scale)).bound(FALSE_ALARM / (4 * number), terms)
         rate += 2 * number * upper_tail(terms, scale, bound)
         assert upper_tail(terms, scale, 0.75 * bound - 2) > FALSE_ALARM / (4 * number)
     assert rate <= FALSE_ALARM
     # and those are the bounds that are used
     for side in (-1, 1) if release == "signed_error" else (1,):
-        room = plausibility.noise_bound(cells * columns, scale, FALSE_ALARM / (4 * partitions))
+        room = DiscreteLaplace(Fraction(scale)).bound(FALSE_ALARM / (4 * partitions), cells * columns)
         for over, flagged in ((0.99, False), (1.01, True)):
             told = np.zeros((partitions, cells * columns))
             told[:] = side * (GROWTH * size + over * room) / (cells * columns)
@@ -380,7 +381,7 @@ def test_honest_answers_are_used_whatever_the_figure_and_the_unit_bound(declared
 @pytest.mark.parametrize("epsilon", [1, Fraction(1, 10)])
 def test_a_hundredfold_answer_is_found_whatever_the_noise(epsilon):
     """Power 1 - 1e-9 at 100 times 400 records in 60 cells: 40,000 is over 1600 and noise, twice."""
-    room = plausibility.noise_bound(120, float(1 / Fraction(epsilon)), FALSE_ALARM / 4)
+    room = DiscreteLaplace(1 / Fraction(epsilon)).bound(FALSE_ALARM / 4, 120)
     assert GROWTH * SIZE + 2 * room < 100 * SIZE
     values = np.full((60, 2), 100 * SIZE / 120 - room / 120)
     assert implausible_answer(answer_of("error_correct", values, [60], 1 / Fraction(epsilon)), SIZE)

@@ -94,8 +94,8 @@ def answered(data, body, planned):
     """(exact numbers that the noise was given, claimed sensitivity)."""
     noise = ZeroNoise()
     release = decode(ANSWERERS["counts"](body, planned, data, noise, STAMP), CountsRelease)
-    ((exact, l1, scale, stamp),) = noise.calls
-    assert (scale, stamp, release.ratios) == (SCALE.fraction, STAMP, b"")
+    ((exact, l1, law, stamp),) = noise.calls
+    assert (law.scale, stamp, release.ratios) == (SCALE.fraction, STAMP, b"")
     assert release.counts == exact.astype("<i8").tobytes()
     assert exact.dtype == np.int64
     return exact, l1

@@ -66,8 +66,8 @@ class ZeroNoise:
     def __init__(self):
         self.calls = []
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
-        self.calls.append((exact.copy(), l1, scale, stamp))
+    def discrete_laplace(self, exact, l1, law, stamp):
+        self.calls.append((exact.copy(), l1, law, stamp))
         return exact
 
     def laplace(self, size, scale, stamp):
@@ -81,9 +81,9 @@ class CountingNoise(OpenDPNoise):
     def __init__(self):
         self.draws = 0
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
+    def discrete_laplace(self, exact, l1, law, stamp):
         self.draws += 1
-        return super().discrete_laplace(exact, l1, scale, stamp)
+        return super().discrete_laplace(exact, l1, law, stamp)
 
 
 class FlakyStore:

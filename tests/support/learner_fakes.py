@@ -51,7 +51,7 @@ class NoNoise:
 
     seeded = False
 
-    def discrete_laplace(self, exact, l1, scale, stamp):
+    def discrete_laplace(self, exact, l1, law, stamp):
         return exact
 
     def laplace(self, size, scale, stamp):

@@ -77,6 +77,14 @@ def test_the_protocol_reads_no_clock_disk_network_or_randomness():
             assert not imports(path) & IMPURE, path
 
 
+def test_a_curator_draws_nothing_from_a_generator_of_numpy():
+    """`DiscreteLaplace.simulate` is for simulations and for invented records."""
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] == "curator_node":
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            assert not {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {"simulate", "random"}, path
+
+
 def test_no_code_can_come_from_bytes():
     for path in FILES:
         assert not imports(path) & NEVER, path
