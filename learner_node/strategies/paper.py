@@ -8,6 +8,7 @@ printed mechanism (`paper_ratio`) can be asked for in simulations.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +27,7 @@ from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
 from protocol.partitions import FeatureBins
-from protocol.plans import MOST_QUERIES, Plan, PlannedQuery
+from protocol.plans import MOST_QUERIES, Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
@@ -145,16 +146,13 @@ class PaperStrategy:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
         d = len(problem.source.schema.attributes)
         queries = self._options.rounds + self._options.reweight
-        scale = problem.scale(d * queries)
         if self._options.printed:
             kinds = ["paper_ratio"] * queries
         elif self._options.reweight:
             kinds = ["mass"] + ["signed_error"] * self._options.rounds
         else:
             kinds = ["error_correct"] * self._options.rounds
-        return Plan(
-            queries=tuple(PlannedQuery(kind="counts", release=kind, partitions=d, scale=scale) for kind in kinds)
-        )
+        return problem.counts_plan([(kind, d, Fraction(1, queries)) for kind in kinds])
 
     def run(self, problem: Problem) -> Asking:
         """The masses of the bins (if asked), then the errors of one hypothesis after the other.
