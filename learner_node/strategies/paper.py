@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from learner_node.consistency import make_consistent, make_nonnegative
+from learner_node.distillation import HEADER_PARAMETERS
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
@@ -41,8 +42,6 @@ LEAST_WEIGHT_ALPHA = 1.0
 """Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
 the weights become those of a vertex, with nearly every record at 0."""
 Vector = NDArray[np.float64]
-HEADER_PARAMETERS = 1024
-"""Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,25 @@ class NetworkModel:
         """The logistic function of the exact logit: (n,) in [0, 1]."""
         probability: NDArray[np.float64] = expit(self.hypothesis.logits(records) / (STEPS * STEPS))
         return probability
+
+
+def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int], *, otherwise: str = "") -> None:
+    """Raise ConfigurationError where networks of these hidden layers are larger than a curator evaluates.
+
+    Args:
+        problem: with the limits.
+        features: what the networks see.
+        hidden: widths of their hidden layers.
+        otherwise: what else to do about it than making them smaller.
+    """
+    sizes = [features.width, *hidden, 1]
+    parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
+    if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
+        raise ConfigurationError(
+            f"a network {'-'.join(map(str, sizes))} of about {parameters} parameters is too large: curators allow "
+            f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
+            f"make the option hidden smaller{otherwise}"
+        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +180,7 @@ class PaperStrategy:
         scale = self.plan(problem).queries[0].scale.fraction
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
-        self._check_network(problem, features)
+        check_network(problem, features, self._options.training.hidden)
         first = workload = _Workload.of(problem, bins)
         counted: CountsAnswer | None = None
         weights = np.empty(0)
@@ -210,17 +228,6 @@ class PaperStrategy:
         weighted = weights + 1e-6 * weights.mean() + 1e-12
         network = problem.train(TrainingSet(points, targets, weighted, problem.seed), self._options.training)
         return Mlp.of(features, list(network.layers))
-
-    def _check_network(self, problem: Problem, features: FeatureMap) -> None:
-        """Raise ConfigurationError where the networks to come are larger than a curator evaluates."""
-        sizes = [features.width, *self._options.training.hidden, 1]
-        parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
-        if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
-            raise ConfigurationError(
-                f"a network {'-'.join(map(str, sizes))} of about {parameters} parameters is too large: curators allow "
-                f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
-                "make the option hidden smaller"
-            )
 
     def _weights(self, problem: Problem, workload: _Workload, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""
