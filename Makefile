@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE = 1
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all test-kernels check format bench vectors install peers clean
+.PHONY: demo test test-all test-kernels test-wheel check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -29,6 +29,10 @@ test-all: $(STAMP)
 
 test-kernels: $(STAMP)
 	PYTHON=$(BIN)/python .ci/test-kernels
+
+# Builds the wheel, installs it bare in an environment of its own, and uses it.
+test-wheel: $(STAMP)
+	$(BIN)/python -m pytest -q tests/system/test_wheel.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

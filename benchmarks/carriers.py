@@ -8,29 +8,26 @@ once opened. The three runs of a pass follow each other. Equality of the release
 
 from fractions import Fraction
 
-from flwr.app import Context
-from flwr.serverapp import Grid
+import numpy as np
 
 from benchmarks.common import (
+    Bench,
     Result,
-    Site,
     at_most,
-    federation_of,
-    flower_nodes,
+    handles_of,
     interleaved,
     median,
-    open_sites,
+    open_bench,
     paper_bodies,
-    paper_plan,
     spread,
 )
+from benchmarks.study import make_study
 from curator_node.mechanisms import Stamp
-from learner_node.server_app import FlowerCarrier, make_server_app
-from learner_node.study import Carrier, Study
+from learner_node.study import Carrier
 from protocol.envelopes import SigningKey
 from protocol.noise import DiscreteLaplace
 from simulations.carriers.direct import DirectCarrier
-from simulations.carriers.in_process import run_in_process
+from simulations.carriers.in_process import carry
 
 RECORDS, ATTRIBUTES, BINS = 5000, 10, 29
 ROUNDS, REPEATS = 3, 40
@@ -38,21 +35,11 @@ MANY = 1e5
 TABLE_ROUNDS, TABLE_SECONDS = 10_800, 1200
 
 
-def run_study(sites: list[Site], key: SigningKey, carrier: Carrier) -> None:
-    """Card, plan, three questions, close."""
-    study = Study(federation_of(sites, key, carrier))
-    study.propose(paper_plan(ATTRIBUTES), "benchmark", list(study.read_cards()))
-    for body in paper_bodies(ATTRIBUTES, BINS):
-        study.ask(dict.fromkeys(study.survivors, body))
-    study.close()
-    assert len(study.rounds) == ROUNDS
-
-
-def run_bare(site: Site) -> None:
+def run_bare(bench: Bench) -> None:
     """The same counts and noise without any protocol."""
     for number, body in enumerate(paper_bodies(ATTRIBUTES, BINS)):
-        errors, correct = site.dataset.count(body.partitions, body.hypothesis)
-        site.noise.discrete_laplace(
+        errors, correct = bench.dataset.count(body.partitions, body.hypothesis)
+        bench.noise.discrete_laplace(
             correct - errors, ATTRIBUTES, DiscreteLaplace(Fraction(10)), Stamp("learner", 0, number)
         )
 
@@ -60,21 +47,20 @@ def run_bare(site: Site) -> None:
 def run() -> list[Result]:
     """See the module."""
     key = SigningKey.generate()
-    sites = open_sites(1, RECORDS, ATTRIBUTES, key)
-    direct = DirectCarrier({site.curator.identity: site.curator.handle for site in sites})
-    nodes, addresses = flower_nodes(sites)
+    bench = open_bench("site", RECORDS, ATTRIBUTES, key.public, np.random.default_rng(0))
+    sites = [bench.site]
+    direct = DirectCarrier(handles_of(sites))
     times: list[list[float]] = []
 
-    def main(grid: Grid, _context: Context) -> None:
-        flower = FlowerCarrier(grid, addresses)
+    def work(flower: Carrier) -> None:
         tasks = [
-            lambda: run_bare(sites[0]),
-            lambda: run_study(sites, key, direct),
-            lambda: run_study(sites, key, flower),
+            lambda: run_bare(bench),
+            lambda: make_study(sites, key, direct, ATTRIBUTES, BINS),
+            lambda: make_study(sites, key, flower, ATTRIBUTES, BINS),
         ]
         times.extend(interleaved(tasks, REPEATS, warm_up=3))
 
-    run_in_process(make_server_app(main), nodes)
+    carry(handles_of(sites), work)
     names = ("counting and noise alone", "direct carrier", "Flower in process")
     found = [
         Result(

@@ -16,14 +16,12 @@ os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
 import numpy as np
 import polars as pl
-from flwr.clientapp import ClientApp
 
-from curator_node.client_app import make_client_app
-from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger, memory_ledger
+from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import Site, assemble_site, hold_records
 from curator_node.steward import StewardFile
 from learner_node.study import Carrier, Federation
 from protocol.envelopes import SigningKey
@@ -33,6 +31,7 @@ from protocol.plans import Plan, PlannedQuery
 from protocol.queries.counts import CountsBody
 from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
+from simulations.carriers import Handle
 
 RESULTS = Path(__file__).parent / "results"
 LIBRARIES = ("numpy", "scipy", "torch", "flwr", "opendp", "cryptography", "msgspec", "sqlalchemy", "polars")
@@ -141,55 +140,53 @@ def bins_of(attributes: int, bins: int) -> tuple[FeatureBins, ...]:
     return tuple(FeatureBins(attribute=f"a{i}", edges=edges) for i in range(attributes))
 
 
-@dataclass(frozen=True)
-class Site:
-    """A curator, and what it was made of."""
+def steward_of(schema: Schema, records: int) -> StewardFile:
+    """The file of a steward who declares a size."""
+    return StewardFile(
+        label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=max(1, records)
+    )
 
-    curator: Curator
+
+@dataclass(frozen=True)
+class Bench:
+    """A site, and the two parts of it that are measured on their own."""
+
+    site: Site
     dataset: PrivateDataset
-    ledger: Ledger
     noise: OpenDPNoise
 
 
-def open_site(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Site:
-    """A curator with drawn records and its ledger in memory."""
+def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Bench:
+    """A site with drawn records and its ledger in memory."""
     columns = {f"a{i}": rng.random(records) for i in range(attributes)}
     frame = pl.DataFrame({**columns, "label": np.where(np.arange(records) % 2, "yes", "no")})
-    schema = schema_of(attributes)
-    steward = StewardFile(
-        label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=max(1, records)
-    )
-    dataset = PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=2**24)
-    key = SigningKey.generate()
-    ledger = memory_ledger(key)
     policy = Policy(
-        name=name, cap="1000000", learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),)
+        name=name,
+        cap="1000000",
+        learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),),
+        cache_bytes=2**24,
     )
-    noise = OpenDPNoise()
-    curator = Curator(dataset=dataset, ledger=ledger, key=key, policy=policy, clock=lambda: NOW, noise=noise)
-    return Site(curator, dataset, ledger, noise)
-
-
-FIRST_NODE = 100
+    key, noise = SigningKey.generate(), OpenDPNoise()
+    dataset = hold_records(frame, steward_of(schema_of(attributes), records), policy, key)
+    site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), clock=lambda: NOW, noise=noise)
+    return Bench(site, dataset, noise)
 
 
 def open_sites(count: int, records: int, attributes: int, key: SigningKey, seed: int = 0) -> list[Site]:
-    """Several curators that know the learner of `key`."""
+    """Several sites that know the learner of `key`."""
     rng = np.random.default_rng(seed)
-    return [open_site(f"site{i}", records, attributes, key.public, rng) for i in range(count)]
+    return [open_bench(f"site{i}", records, attributes, key.public, rng).site for i in range(count)]
 
 
-def flower_nodes(sites: Sequence[Site]) -> tuple[dict[int, ClientApp], dict[bytes, int]]:
-    """The sites as Flower nodes, and the node of each curator's key."""
-    nodes = {FIRST_NODE + number: make_client_app(site.curator.handle) for number, site in enumerate(sites)}
-    addresses = {site.curator.identity: FIRST_NODE + number for number, site in enumerate(sites)}
-    return nodes, addresses
+def handles_of(sites: Sequence[Site]) -> dict[bytes, Handle]:
+    """What a carrier needs of sites."""
+    return {site.identity: site.handle for site in sites}
 
 
 def federation_of(sites: Sequence[Site], key: SigningKey, carrier: Carrier) -> Federation:
     """The sites as a learner sees them."""
     return Federation(
-        curators={f"site{i}": site.curator.identity for i, site in enumerate(sites)},
+        curators={f"site{i}": site.identity for i, site in enumerate(sites)},
         key=key,
         carrier=carrier,
         clock=lambda: NOW,

@@ -11,7 +11,6 @@ with one curator in process: k-means, question, noisy answer, fit, and P(class 1
 Times are of the processor, one thread, so that neighbours on the machine count little.
 """
 
-import secrets
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -22,24 +21,20 @@ from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, at_least, at_most, median, spread
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.label_model import Observation, fit_label_model
 from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
 from learner_node.label_model.likelihood import fit_mass_prior, noise_law, site_table
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies
 from learner_node.learn import learn
-from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.queries.limits import Limits
 from protocol.rationals import MOST
 from protocol.records import encode_frame
 from protocol.schema import NumericAttribute
-from simulations.carriers.direct import DirectCarrier
+from simulations.carriers.direct import direct_federation
 
 SOURCE, ATTRIBUTES, CELLS = 5000, 25, 1000
 TOLERANCE = 1e-2
@@ -183,27 +178,14 @@ def _study(source: int, private: int, *, networks: bool = False) -> float:
     labels = (drawn[:, 0] + 0.5 * drawn[:, 1] ** 2 > 0.3).astype(np.int64)
     frame = pl.DataFrame(drawn, schema=names).with_columns(pl.Series("y", labels).cast(pl.String))
     known = encode_frame(pl.DataFrame(rng.normal(size=(source, ATTRIBUTES)), schema=names), steward.schema)
-    key, own = SigningKey.generate(), SigningKey.generate()
-    curator = Curator(
-        dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**28),
-        ledger=memory_ledger(own),
-        key=own,
-        policy=Policy(
-            name="site",
-            cap=MOST,
-            learners=(LearnerPolicy(name="learner", key=key.public.hex(), cap=MOST),),
-            limits=Limits(multiply_adds=10**12),
-        ),
-        clock=_now,
-        noise=OpenDPNoise(),
+    key = SigningKey.generate()
+    policy = Policy(
+        name="site",
+        cap=MOST,
+        learners=(LearnerPolicy(name="learner", key=key.public.hex(), cap=MOST),),
+        limits=Limits(multiply_adds=10**12),
     )
-    federation = Federation(
-        curators={"site": curator.identity},
-        key=key,
-        carrier=DirectCarrier({curator.identity: curator.handle}),
-        clock=_now,
-        entropy=secrets.token_bytes,
-    )
+    federation = direct_federation({"site": temporary_site(frame, steward, policy)}, key)
     options = {"networks": networks}
     return _processor_seconds(
         lambda: learn(federation, lambda _: known, strategy="cells", options=options, epsilon=Fraction(1))
@@ -234,7 +216,3 @@ def _scaling() -> list[Result]:
         note = ", ".join(f"{size}: {seconds:.3g} s" for size, seconds in zip(SIZES, taken, strict=True))
         results.append(at_most(f"cells end to end, exponent of the time in {axis}", slope, SLOPE, "", note=note))
     return results
-
-
-def _now() -> int:
-    return int(time.time())

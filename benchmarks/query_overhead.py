@@ -18,10 +18,10 @@ from benchmarks.common import (
     NOW,
     Result,
     at_most,
-    flower_nodes,
+    handles_of,
     interleaved,
     median,
-    open_sites,
+    open_bench,
     paper_bodies,
     schema_of,
     seconds,
@@ -39,7 +39,7 @@ from protocol.plans import Plan, PlannedQuery
 from protocol.queries import counts, query_cost
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational
-from simulations.carriers.in_process import InProcessGrid
+from simulations.carriers.in_process import InProcessGrid, flower_nodes
 
 RECORDS, ATTRIBUTES, BINS = 700, 22, 10
 QUERIES, WARM_UP, BATCHES = 620, 20, 10
@@ -66,15 +66,15 @@ def run() -> list[Result]:
     """See the module."""
     TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     key = SigningKey.generate()
-    site = open_sites(1, RECORDS, ATTRIBUTES, key)[0]
+    bench = open_bench("site", RECORDS, ATTRIBUTES, key.public, np.random.default_rng(0))
     body = paper_bodies(ATTRIBUTES, BINS)[1]
     planned = PlannedQuery(kind="counts", release="signed_error", partitions=ATTRIBUTES, scale=Rational.of(SCALE))
     plan = Plan(queries=(planned,) * QUERIES)
-    session = Session(curator=site.curator.identity, key=key, study=os.urandom(16))
+    session = Session(curator=bench.site.identity, key=key, study=os.urandom(16))
     schema = schema_of(ATTRIBUTES)
-    counting, noising = Stopwatch(site.dataset.count), Stopwatch(site.noise.discrete_laplace)
-    site.dataset.count, site.noise.discrete_laplace = counting, noising  # type: ignore[method-assign]
-    nodes, addresses = flower_nodes([site])
+    counting, noising = Stopwatch(bench.dataset.count), Stopwatch(bench.noise.discrete_laplace)
+    bench.dataset.count, bench.noise.discrete_laplace = counting, noising  # type: ignore[method-assign, assignment]
+    nodes, addresses = flower_nodes(handles_of([bench.site]))
     with InProcessGrid(nodes) as grid:
         carrier = FlowerCarrier(grid, addresses)
 
@@ -183,6 +183,5 @@ def _parts(
 def _part(name: str, task: Callable[[], object]) -> Result:
     task()
     times = [seconds(task) for _ in range(200)]
-    return Result(
-        name, median(times) * 1e3, "ms", spread=tuple(float(q) for q in np.quantile(times, (0.25, 0.75)) * 1e3)
-    )
+    low, high = np.quantile(times, (0.25, 0.75)) * 1e3
+    return Result(name, median(times) * 1e3, "ms", spread=(float(low), float(high)))

@@ -12,8 +12,8 @@ from benchmarks.common import Result, at_most
 from experiments.campaign.store import Store
 from experiments.paper.experiments import Setup
 from experiments.paper.finished import Finished
-from experiments.paper.problems import PAPER_DATASETS
 from experiments.paper.runner import run_experiment
+from experiments.problems import PAPER_DATASETS
 
 RUNS, ALL_RUNS, JOBS = 20, 100, 2
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 NAMES = (
+    "startup",
     "counting",
     "partitions",
     "query_overhead",

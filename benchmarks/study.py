@@ -1,16 +1,13 @@
 """A whole study in process over Flower, without training: cards, plan, masses, twice the signed error, close."""
 
 import time
-
-from flwr.app import Context
-from flwr.serverapp import Grid
+from functools import partial
 
 from benchmarks.common import (
     Result,
-    Site,
     at_most,
     federation_of,
-    flower_nodes,
+    handles_of,
     median,
     open_sites,
     paper_bodies,
@@ -18,10 +15,10 @@ from benchmarks.common import (
     seconds,
     spread,
 )
-from learner_node.server_app import FlowerCarrier, make_server_app
-from learner_node.study import Study
+from curator_node.site import Site
+from learner_node.study import Carrier, Study
 from protocol.envelopes import SigningKey
-from simulations.carriers.in_process import run_in_process
+from simulations.carriers.in_process import carry
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 700, 22, 10
 REPEATS = 20
@@ -29,21 +26,22 @@ REPEATS = 20
 
 def run_study(sites: list[Site], key: SigningKey) -> Study:
     """One study with all sites over a fresh grid; every curator must have answered every round."""
-    nodes, addresses = flower_nodes(sites)
     studies: list[Study] = []
 
-    def main(grid: Grid, _context: Context) -> None:
-        study = Study(federation_of(sites, key, FlowerCarrier(grid, addresses)))
-        studies.append(study)
-        study.propose(paper_plan(ATTRIBUTES), "benchmark", list(study.read_cards()))
-        for body in paper_bodies(ATTRIBUTES, BINS):
-            study.ask(dict.fromkeys(study.survivors, body))
-        study.close()
-
-    run_in_process(make_server_app(main), nodes)
-    assert len(studies[0].survivors) == len(sites)
-    assert len(studies[0].rounds) == len(paper_bodies(ATTRIBUTES, BINS))
+    carry(handles_of(sites), lambda carrier: studies.append(make_study(sites, key, carrier, ATTRIBUTES, BINS)))
     return studies[0]
+
+
+def make_study(sites: list[Site], key: SigningKey, carrier: Carrier, attributes: int, bins: int) -> Study:
+    """Cards, plan, three questions, close; every site must have answered every question."""
+    study = Study(federation_of(sites, key, carrier))
+    study.propose(paper_plan(attributes), "benchmark", list(study.read_cards()))
+    for body in paper_bodies(attributes, bins):
+        study.ask(dict.fromkeys(study.survivors, body))
+    study.close()
+    assert len(study.survivors) == len(sites)
+    assert len(study.rounds) == len(paper_bodies(attributes, bins))
+    return study
 
 
 def run() -> list[Result]:
@@ -56,8 +54,8 @@ def run() -> list[Result]:
         start = time.perf_counter()
         sites = open_sites(CURATORS, RECORDS, ATTRIBUTES, key, number)
         opening.append(time.perf_counter() - start)
-        cold.append(seconds(lambda to=sites: run_study(to, key)))
-        warm += [seconds(lambda to=sites: run_study(to, key)) for _ in range(REPEATS)]
+        cold.append(seconds(partial(run_study, sites, key)))
+        warm += [seconds(partial(run_study, sites, key)) for _ in range(REPEATS)]
     size = f"{CURATORS} curators x {RECORDS} records x {ATTRIBUTES} attributes x {BINS} bins, 3 rounds, OpenDP noise"
     return [
         at_most("study in process", median(warm) * 1e3, 100, "ms", spread=spread(warm, 1e3), note=size),

@@ -11,21 +11,18 @@ about normal. Where d is within its own error, d plus two errors stands for it, 
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from benchmarks.common import NOW, Result, median, schema_of, spread
+from benchmarks.common import NOW, Result, median, schema_of, spread, steward_of
 from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.steward import StewardFile
+from curator_node.site import temporary_site
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.hypotheses import Constant
@@ -78,7 +75,7 @@ class Asker:
     def _taken(self, message: StudyProposal) -> None:
         self._last = digest(self._curator.handle(seal(message, self._key)))
 
-    def _header(self) -> dict[str, object]:
+    def _header(self) -> dict[str, Any]:
         return {
             "study": self._study,
             "sender": self._key.public,
@@ -99,8 +96,6 @@ class Parties:
 
 def run() -> list[Result]:
     """See the module."""
-    # All records equal have one class; the steward is warned.
-    warnings.simplefilter("ignore", StewardWarning)
     return [*_by_size(), *_by_scale(), *_by_content(), *_by_cache()]
 
 
@@ -211,22 +206,13 @@ def _processor(task: Callable[[], None]) -> float:
 
 
 def _open(frame: pl.DataFrame, cache_bytes: int = 2**28) -> Parties:
-    schema = schema_of(ATTRIBUTES)
-    steward = StewardFile(label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=RECORDS)
+    steward = steward_of(schema_of(ATTRIBUTES), RECORDS)
     learners = (SigningKey.generate(), SigningKey.generate())
     entries = tuple(
         LearnerPolicy(name=f"learner {n}", key=key.public.hex(), cap=10**9) for n, key in enumerate(learners)
     )
-    key = SigningKey.generate()
-    curator = Curator(
-        dataset=PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=cache_bytes),
-        ledger=memory_ledger(key),
-        key=key,
-        policy=Policy(name="site", cap=10**9, learners=entries, open_studies=100),
-        clock=lambda: NOW,
-        noise=OpenDPNoise(),
-    )
-    return Parties(learners, curator)
+    policy = Policy(name="site", cap=10**9, learners=entries, open_studies=100, cache_bytes=cache_bytes)
+    return Parties(learners, temporary_site(frame, steward, policy, clock=lambda: NOW).curator)
 
 
 def _asker(parties: Parties, *, scale: int = 10, learner: int = 0) -> Asker:

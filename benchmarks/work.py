@@ -14,15 +14,11 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-from curator_node.ledger_store import MemoryStore
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import NOW, Result, at_most
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import Ledger
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import encode
@@ -44,12 +40,12 @@ from protocol.queries.counts import CountsBody, work
 from protocol.queries.limits import Limits
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
 
 RECORDS = 1_000_000
 NUMBERS, CATEGORIES, LEVELS = 20, 5, 200
 MOST_SECONDS = 10.0
-ATTRIBUTES = (
+ATTRIBUTES: tuple[Attribute, ...] = (
     *(NumericAttribute(f"n{i}", 0.0, 1.0) for i in range(NUMBERS)),
     *(CategoricalAttribute(f"c{i}", tuple(f"l{j}" for j in range(LEVELS))) for i in range(CATEGORIES)),
 )
@@ -140,20 +136,13 @@ class _Site:
             name="site",
             cap="1000000000",
             open_studies=1000,
+            cache_bytes=0,  # every workload is encoded, and no row finds the last one's
             learners=(LearnerPolicy(name="learner", key=self._key.public.hex(), cap="1000000000"),),
         )
         self.schema: Schema = steward.schema
         self._records = records
         frame = pl.DataFrame({**columns, "y": label})
-        self._curator = Curator(
-            # A small cache: every workload is encoded, and no row finds the last one's.
-            dataset=PrivateDataset(frame, steward, unit_key=bytes(32), cache_bytes=0),
-            ledger=Ledger(MemoryStore()),
-            key=SigningKey.generate(),
-            policy=policy,
-            clock=lambda: NOW,
-            noise=OpenDPNoise(),
-        )
+        self._curator = temporary_site(frame, steward, policy, clock=lambda: NOW)
 
     def ask(self, body: bytes, planned: PlannedQuery) -> tuple[object, float, float]:
         """What the curator says, and how long it took: on the wall, and of the processor."""
@@ -239,7 +228,10 @@ def _network(rng: np.random.Generator, features: FeatureMap, hidden: tuple[int, 
     widths = (features.width, *hidden, 1)
     return Mlp.of(
         features,
-        [(rng.normal(0, 0.05, (out, into)), rng.normal(size=out)) for into, out in itertools.pairwise(widths)],
+        [
+            (rng.normal(0, 0.05, (out, into)).astype(np.float32), rng.normal(size=out).astype(np.float32))
+            for into, out in itertools.pairwise(widths)
+        ],
     )
 
 

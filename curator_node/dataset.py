@@ -52,6 +52,10 @@ class PrivateDataset:
         unit_key: secret bytes; they choose which records of a unit are kept, from that unit alone.
         cache_bytes: most memory for encoded workloads.
 
+    Attributes:
+        steward: the schema file.
+        warnings: the texts of what the steward is warned of.
+
     Raises:
         ConfigurationError: a declared column is absent, a label is missing or unknown, a number is text, a
             unit is missing, or there are no rows.
@@ -76,6 +80,7 @@ class PrivateDataset:
         doubts += _label_misfits(frame[steward.label], labels, steward) + _size_misfits(len(records), steward)
         for doubt in doubts:
             warnings.warn(doubt, StewardWarning, stacklevel=2)
+        self.warnings = tuple(doubts)
         self.steward = steward
         self._records = records
         self._labels = labels

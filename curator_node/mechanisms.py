@@ -11,12 +11,15 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_laplace
+from opendp.metrics import l1_distance
+from opendp.mod import enable_features
 
 from protocol.noise import DiscreteLaplace
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,16 @@ class OpenDPNoise:
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""
-        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
-        mechanism = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=float_not_below(scale))
+        domain = vector_domain(atom_domain(T=float, nan=False))
+        mechanism = make_laplace(domain, l1_distance(T=float), scale=float_not_below(scale))
         return np.array(mechanism([0.0] * size))
 
 
 @lru_cache(maxsize=256)
 def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
     """OpenDP's measurement on int64 vectors in L1 distance."""
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=float_not_below(law.scale))
+    domain = vector_domain(atom_domain(T="i64"))
+    return make_laplace(domain, l1_distance(T="i64"), scale=float_not_below(law.scale))
 
 
 def float_not_below(value: Fraction) -> float:

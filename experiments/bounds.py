@@ -1,8 +1,8 @@
 """What bounds `cells` where a bar is out of reach: the same learner with one thing at a time made ideal.
 
 `python -m experiments.bounds --seeds 1000:1005 --out docs/learning/bounds.csv --page docs/learning/bounds.md` measures
-test accuracies and writes the page anew. It goes on where it stopped: the file has a line a run, and runs that it holds
-are not made again. Whoever changes what a run computes deletes the file.
+test accuracies and writes table and page anew. It goes on where it stopped: beside the table, `bounds.jsonl` has a line
+a run, and runs that it holds are not made again. Whoever changes what a run computes deletes that file.
 
 No curator is involved: exact counts and seeded noise, in the form and of the law that curators answer. The learner is
 `cells` without its networks, but for two settings; `tests/experiments/test_bounds.py` holds it against the
@@ -10,8 +10,8 @@ strategy itself.
 """
 
 import argparse
-import csv
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,16 +19,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from experiments.learning.problems import load_split
+from experiments.campaign.names import parse_seeds
+from experiments.campaign.runner import Campaign
+from experiments.campaign.store import Task, read_cells
 from experiments.learning.trained import network
 from experiments.paper.draws import Draw
-from experiments.paper.problems import PAPER_DATASETS, draw
-from experiments.paper.records import draw_frame, draw_steward
 from experiments.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
+from experiments.problems import PAPER_DATASETS, draw, load_split, split_of
+from experiments.publish.files import csv_text
+from experiments.publish.table import Column
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
@@ -36,14 +39,13 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre
-from protocol.records import Records, encode_frame
+from protocol.records import Records
 
 DATASETS = ("B", "D", "E", "CTG-A", "CTG-B")
 TIMES = 10
 MANY_CELLS = 1000
 GENERATORS = {"A": draw_a, "B": draw_b, "C": draw_c, "D": draw_d, "E": draw_e}
 INFINITE = "inf"
-HEADER = ("dataset", "setting", "epsilon", "cells", "seed", "accuracy")
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -163,15 +165,31 @@ class Data:
     averaged: Records
 
 
-@dataclass(frozen=True)
-class Run:
-    """One measured accuracy, in percent; `cells` is 0 where there are none."""
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measured accuracy, in percent; `cells` is 0 where there are none, `seconds` where they were not noted."""
 
     dataset: str
     setting: str
     cells: int
     seed: int
     accuracy: float
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.dataset, self.setting, SETTINGS[self.setting].epsilon, self.seed)
+
+
+COLUMNS: tuple[Column[Run], ...] = (
+    Column("dataset", lambda run: run.dataset),
+    Column("setting", lambda run: run.setting),
+    Column("epsilon", lambda run: run.key.epsilon),
+    Column("cells", lambda run: run.cells),
+    Column("seed", lambda run: run.seed),
+    Column("accuracy", lambda run: f"{run.accuracy:.3f}"),
+)
+"""Of the file of runs."""
 
 
 @lru_cache(2)
@@ -187,11 +205,8 @@ def _drawn(dataset: str, seed: int, source_times: int, private_times: int) -> Da
 
 def encoded(drawn: Draw) -> Data:
     """A draw as strategies read it."""
-    schema = draw_steward(drawn).schema
-    source, private, test = (
-        encode_frame(draw_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
-    )
-    return Data(source, private, drawn.oracle_labels > 0, test, drawn.test_labels > 0, source)
+    split = split_of(drawn, 0)
+    return Data(split.source, split.private, split.private_labels, split.test, split.test_labels, split.source)
 
 
 def load(dataset: str, setting: Setting, seed: int) -> Data:
@@ -325,33 +340,24 @@ def wanted(seeds: range) -> Iterator[tuple[str, Setting, int]]:
                     yield dataset, setting, seed
 
 
-def read_runs(path: Path) -> list[Run]:
-    """The runs of a file, in its order; none where it is not there."""
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [
-            Run(row["dataset"], row["setting"], int(row["cells"]), int(row["seed"]), float(row["accuracy"]))
-            for row in csv.DictReader(file)
-        ]
+def compute(task: Task) -> Run:
+    """One run, its accuracy as the file of runs has it."""
+    start = time.monotonic()
+    run = measure(task.problem, SETTINGS[task.maker], task.seed)
+    return msgspec.structs.replace(run, accuracy=round(run.accuracy, 3), seconds=round(time.monotonic() - start, 3))
 
 
-def add_runs(path: Path, seeds: range) -> list[Run]:
-    """Make the runs that the file lacks; all of its runs."""
-    runs = read_runs(path)
-    there = {(run.dataset, run.setting, run.seed) for run in runs}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        if not runs:
-            lines.writerow(HEADER)
-        for dataset, setting, seed in wanted(seeds):
-            if (dataset, setting.name, seed) in there:
-                continue
-            run = measure(dataset, setting, seed)
-            lines.writerow((dataset, run.setting, setting.epsilon, run.cells, seed, f"{run.accuracy:.3f}"))
-            file.flush()
-            runs.append(run)
+def add_runs(path: Path, seeds: range, *, jobs: int = 1, command: str = "") -> list[Run]:
+    """Make the runs that are lacking, then write the CSV file anew from all of them; they are returned.
+
+    The runs themselves are kept beside it, one JSON line each, in the file of the same name that ends in `.jsonl`.
+    """
+    tasks = [Task(dataset, setting.name, setting.epsilon, seed) for dataset, setting, seed in wanted(seeds)]
+    cells = path.with_suffix(".jsonl")
+    campaign = Campaign("bounds", path.parent, seeds.start, jobs, command, noise="seeded, not private")
+    campaign.run_file(cells, tasks, compute, Run)
+    runs = read_cells(cells, Run)
+    path.write_text(csv_text(COLUMNS, runs), encoding="utf-8", newline="\n")
     return runs
 
 
@@ -361,14 +367,14 @@ def main(arguments: list[str]) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m experiments.bounds", description=__doc__)
     parser.add_argument("--seeds", default="1000:1005", help="first:end")
-    parser.add_argument("--out", type=Path, required=True, help="the file of runs")
+    parser.add_argument("--out", type=Path, required=True, help="the CSV file of runs")
     parser.add_argument("--page", type=Path, help="a Markdown page, written anew")
+    parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args(arguments)
-    first, end = map(int, chosen.seeds.split(":"))
-    with threadpool_limits(1):
-        add_runs(chosen.out, range(first, end))
+    command = " ".join(["python -m experiments.bounds", *arguments])
+    runs = add_runs(chosen.out, parse_seeds(chosen.seeds), jobs=chosen.jobs, command=command)
     if chosen.page:
-        chosen.page.write_text(page(read_runs(chosen.out)), encoding="utf-8")
+        chosen.page.write_text(page(runs), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.bounds import DATASETS, INFINITE, SETTINGS, Run
-from experiments.learning.bars import LEAST, REFERENCE
+from experiments.learning.bars import least
+from experiments.publish import markdown
 
 DIFFERENCES = (
     ("1", "noise", "no-noise", "cells-1"),
@@ -211,9 +212,8 @@ def difference(accuracies: Accuracies, dataset: str, better: str, plain: str) ->
 
 
 def needed(dataset: str, epsilon: str, in_site: Amount | None) -> float:
-    """The bar, or the same distance from our h* as it had from its own, where that is less."""
-    number = LEAST[epsilon][dataset]
-    return number if in_site is None else min(number, in_site.mean - (REFERENCE[dataset] - number))
+    """What the bar asks for on these runs."""
+    return least(dataset, epsilon, None if in_site is None else in_site.mean)
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -326,6 +326,4 @@ def _epsilon(text: str) -> str:
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown.lines(heading, rows, rule=" --- ") + "\n"

@@ -1,163 +1,172 @@
 """How often the learners' accuracy intervals hold, and how calibrated their probabilities are, on all data sets.
 
-`python -m experiments.estimates --seeds 5300:5304 --out FILE` adds one JSON line a run to FILE; `--show`
-sums FILE up. Runs are made with their own labels and with coin flips of the same share in their place, where no model
-can beat the majority class. No curator is involved: exact counts and seeded noise, in the form that curators answer.
+`python -m experiments.estimates --seeds 5300:5304 --out FILE` adds the runs that FILE lacks, one JSON line each;
+`--show` sums FILE up. Runs are made with their own labels and with coin flips of the same share in their place, where
+no model can beat the majority class. No curator is involved: exact counts and seeded noise, in the form that curators
+answer.
 """
 
 import argparse
-import json
 import sys
+import time
 from collections import defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from curator_node.steward import read_steward_file
-from experiments.paper.problems import PAPER_DATASETS, draw
-from experiments.paper.records import draw_frame, draw_steward
+from experiments.campaign.names import parse_seeds
+from experiments.campaign.runner import Campaign
+from experiments.campaign.store import Task, read_cells
+from experiments.learning.measures import measure
+from experiments.problems import PROBLEMS, load_halves
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
 from protocol.noise import DiscreteLaplace
-from protocol.records import Records, encode_frame, encode_labels
-from simulations.datasets import load_dataset
-from simulations.datasets.splits import split_parts, split_sites
 from simulations.expectations import holds
 
-HOSPITALS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "heart": ("heart", "site", {}),
-    "heart-cleveland": ("heart", "site", {}),
-    "wdbc": ("wdbc", "random", {"fractions": {"north": 0.4, "east": 0.3, "south": 0.3}}),
-}
-EPSILONS = (1.0, 0.3, 0.1)
-PARTS = {"private": 0.5, "source": 0.25, "test": 0.25}
+EPSILONS = ("0.1", "0.3", "1")
+OWN, COIN = "own", "coin flips"
 INFINITE = 10**9
-Labels = NDArray[Any]
+COLUMNS = ("accuracy", "expected", "low", "high", "holds", "verdict", "error_before", "error_after")
 
 
-def load(name: str, seed: int) -> tuple[Records, Records, Labels, Records, Labels, int]:
-    """Source, private records and labels, test records and labels, number of sites."""
-    if name in PAPER_DATASETS:
-        drawn = draw(name, seed)
-        schema = draw_steward(drawn).schema
-        source, private, test = (
-            encode_frame(draw_frame(drawn, rows), schema) for rows in (drawn.source, drawn.oracle, drawn.test)
-        )
-        return source, private, drawn.oracle_labels > 0, test, drawn.test_labels > 0, 1
-    dataset_name, how, options = HOSPITALS[name]
-    dataset = load_dataset(dataset_name)
-    steward = read_steward_file(dataset.schema_text)
-    rng = np.random.default_rng([1, seed])
-    split = {
-        site: split_parts(frame, PARTS, rng, dataset.unit)
-        for site, frame in split_sites(dataset, how, rng, **options).items()
-    }
-    held = ["cleveland"] if name == "heart-cleveland" else list(split)
-    frames = {part: pl.concat([split[site][part] for site in split]) for part in ("private", "test")}
-    private, test = (encode_frame(frames[part], steward.schema) for part in ("private", "test"))
-    labels, test_labels = (encode_labels(frames[part][steward.label], steward.classes) for part in ("private", "test"))
-    source = encode_frame(pl.concat([split[site]["source"] for site in held]), steward.schema)
-    return source, private, labels, test, test_labels, len(split)
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one learner said of itself, and what was so; shares, not percent.
+
+    Attributes:
+        dataset: key of `PROBLEMS`.
+        labels: `OWN` or `COIN`.
+        epsilon: text.
+        seed: of the split.
+        accuracy: on the test records; with coin flips the exact one.
+        majority: share of the private records' more frequent class.
+        expected: accuracy that the learner expects.
+        low: of its interval.
+        high: of its interval.
+        holds: whether interval and accuracy agree.
+        verdict: whether the learner says that it beats the majority class.
+        error_before: expected calibration error on the test records.
+        error_after: the same after calibration.
+        seconds: that the run took.
+    """
+
+    dataset: str
+    labels: str
+    epsilon: str
+    seed: int
+    accuracy: float
+    majority: float
+    expected: float
+    low: float
+    high: float
+    holds: bool
+    verdict: bool
+    error_before: float
+    error_after: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which run it is."""
+        return Task(self.dataset, self.labels, self.epsilon, self.seed)
 
 
-def calibration_error(probability: NDArray[np.float64], labels: Labels, bins: int = 15) -> float:
-    """Expected calibration error over bins of equally many records."""
-    order = np.array_split(np.argsort(probability), bins)
-    return float(sum(len(rows) * abs(probability[rows].mean() - labels[rows].mean()) for rows in order) / len(labels))
-
-
-def one(name: str, seed: int, epsilon: float, *, coin: bool) -> dict[str, Any]:
-    """One run; `coin` puts coin flips in the labels' place."""
-    source, private, labels, test, test_labels, sites = load(name, seed)
-    rng = np.random.default_rng([99, seed, int(1000 * epsilon), int(coin)])
+def compute(task: Task) -> Estimate:
+    """One run."""
+    start = time.monotonic()
+    coin, epsilon = task.maker == COIN, float(task.epsilon)
+    split = load_halves(task.problem, task.seed)
+    source, labels, test_labels, sites = split.source, split.private_labels, split.test_labels, len(split.sites)
+    rng = np.random.default_rng([99, task.seed, int(1000 * epsilon), int(coin)])
     share = float(labels.mean())
     if coin:
         labels, test_labels = rng.random(len(labels)) < share, rng.random(len(test_labels)) < share
     features = standardising_map(source)
-    partition = kmeans_cells(source, features, cell_count_rule(len(source), len(private), epsilon, sites), seed)
+    count = cell_count_rule(len(source), len(labels), epsilon, sites)
+    partition = kmeans_cells(source, features, count, task.seed)
     counts = np.zeros((partition.cell_count(source.schema), 2))
-    np.add.at(counts, (partition.cells(private), labels.astype(int)), 1)
+    np.add.at(counts, (partition.cells(split.private), labels.astype(int)), 1)
     counts += DiscreteLaplace(Fraction(1 / epsilon)).simulate(rng, (sites, *counts.shape)).sum(axis=0)
     points = coordinates(features, source)
-    smooth, posterior = fit_with_cell_posterior(
-        points, Observation(partition.cells(source), counts, 1 / epsilon, sites), seed=seed
-    )
-    model = CellsModel(features, smooth, train_cell_networks(points, posterior, seed=seed))
+    observation = Observation(partition.cells(source), counts, 1 / epsilon, sites)
+    smooth, posterior = fit_with_cell_posterior(points, observation, seed=task.seed)
+    model = CellsModel(features, smooth, train_cell_networks(points, posterior, seed=task.seed))
     probability = model.uncalibrated(points)
-    told = estimate_accuracy(probability, posterior, seed=seed)
-    raw = model.uncalibrated(coordinates(features, test))
-    after = calibrated(raw, calibration(probability, posterior, seed=seed))
+    told = estimate_accuracy(probability, posterior, seed=task.seed)
+    raw = model.uncalibrated(coordinates(features, split.test))
+    after = calibrated(raw, calibration(probability, posterior, seed=task.seed))
     ones = float(np.mean(raw > 0.5))
-    accuracy = float(np.mean((raw > 0.5) == test_labels)) if not coin else ones * share + (1 - ones) * (1 - share)
-    return {
-        "dataset": name,
-        "seed": seed,
-        "epsilon": epsilon,
-        "coin": coin,
-        "accuracy": accuracy,
-        "majority": float(max(share, 1 - share)),
-        "expected": told.accuracy,
-        "low": told.low,
-        "high": told.high,
-        "holds": holds(told, accuracy, INFINITE if coin else len(test_labels)),
-        "verdict": told.p_value <= LEVEL,
-        "error_before": calibration_error(raw, test_labels),
-        "error_after": calibration_error(after, test_labels),
-    }
+    accuracy = ones * share + (1 - ones) * (1 - share) if coin else float(np.mean((raw > 0.5) == test_labels))
+    return Estimate(
+        dataset=task.problem,
+        labels=task.maker,
+        epsilon=task.epsilon,
+        seed=task.seed,
+        accuracy=accuracy,
+        majority=max(share, 1 - share),
+        expected=told.accuracy,
+        low=told.low,
+        high=told.high,
+        holds=bool(holds(told, accuracy, INFINITE if coin else len(test_labels))),
+        verdict=bool(told.p_value <= LEVEL),
+        error_before=measure(raw, test_labels).reliability.error / 100,
+        error_after=measure(after, test_labels).reliability.error / 100,
+        seconds=round(time.monotonic() - start, 3),
+    )
 
 
 def show(path: Path) -> None:
     """Print Markdown tables of a file's runs: by data set, and how far the estimates are off over all of them."""
-    groups: dict[tuple[bool, float, str], list[dict[str, Any]]] = defaultdict(list)
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        for name in (row["dataset"], "all"):
-            groups[row["coin"], row["epsilon"], name].append(row)
-    columns = ("accuracy", "expected", "low", "high", "holds", "verdict", "error_before", "error_after")
+    groups: dict[tuple[str, str, str], list[Estimate]] = defaultdict(list)
+    for run in read_cells(path, Estimate):
+        for name in (run.dataset, "all"):
+            groups[run.labels, run.epsilon, name].append(run)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0] == COIN, -float(item[0][1]), item[0][2]))
     sys.stdout.write(
-        f"| labels | epsilon | data set | runs | {' | '.join(columns)} |\n|{'---|' * (4 + len(columns))}\n"
+        f"| labels | epsilon | data set | runs | {' | '.join(COLUMNS)} |\n|{'---|' * (4 + len(COLUMNS))}\n"
     )
-    for (coin, epsilon, name), rows in sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1], item[0][2])):
-        means = " | ".join(f"{np.mean([row[column] for row in rows]):.3f}" for column in columns)
-        sys.stdout.write(f"| {'coin flips' if coin else 'own'} | {epsilon} | {name} | {len(rows)} | {means} |\n")
+    for (labels, epsilon, name), runs in ordered:
+        means = " | ".join(f"{np.mean([getattr(run, column) for run in runs]):.3f}" for column in COLUMNS)
+        sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {means} |\n")
     sys.stdout.write(f"\n| labels | epsilon | runs | bias | mean error | mean width |\n|{'---|' * 6}\n")
-    for (coin, epsilon, name), rows in sorted(groups.items(), key=lambda item: (item[0][0], -item[0][1])):
+    for (labels, epsilon, name), runs in ordered:
         if name == "all":
-            off = np.array([row["expected"] - row["accuracy"] for row in rows])
-            width = np.mean([row["high"] - row["low"] for row in rows])
+            off = np.array([run.expected - run.accuracy for run in runs])
+            width = np.mean([run.high - run.low for run in runs])
             sys.stdout.write(
-                f"| {'coin flips' if coin else 'own'} | {epsilon} | {len(rows)} | {off.mean():+.3f} | "
-                f"{np.abs(off).mean():.3f} | {width:.2f} |\n"
+                f"| {labels} | {epsilon} | {len(runs)} | {off.mean():+.3f} | {np.abs(off).mean():.3f} | {width:.2f} |\n"
             )
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="5300:5310")
-    parser.add_argument("--out", type=Path, required=True)
+    parser = argparse.ArgumentParser(prog="python -m experiments.estimates", description=__doc__)
+    parser.add_argument("--seeds", default="5300:5310", help="first:end")
+    parser.add_argument("--out", type=Path, required=True, help="the file of runs")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.show:
-        show(arguments.out)
+    chosen = parser.parse_args(arguments)
+    if chosen.show:
+        show(chosen.out)
         return
-    first, last = map(int, arguments.seeds.split(":"))
-    with threadpool_limits(1), arguments.out.open("a", encoding="utf-8") as file:
-        for seed in range(first, last):
-            for epsilon in reversed(EPSILONS):
-                for name in (*PAPER_DATASETS, *HOSPITALS):
-                    for coin in (False, True):
-                        file.write(json.dumps(one(name, seed, epsilon, coin=coin)) + "\n")
-                        file.flush()
+    seeds = parse_seeds(chosen.seeds)
+    tasks = [
+        Task(name, labels, epsilon, seed)
+        for seed in seeds
+        for epsilon in EPSILONS
+        for name in PROBLEMS
+        for labels in (OWN, COIN)
+    ]
+    command = " ".join(["python -m experiments.estimates", *arguments])
+    campaign = Campaign("estimates", chosen.out.parent, seeds.start, chosen.jobs, command, noise="seeded, not private")
+    campaign.run_file(chosen.out, tasks, compute, Estimate)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

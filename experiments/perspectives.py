@@ -6,33 +6,21 @@ continued; the table is made from the file.
 """
 
 import argparse
-import json
-import secrets
 import sys
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
-import polars as pl
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
-from curator_node.policy import LearnerPolicy, Policy
-from curator_node.steward import StewardFile
-from experiments.paper.draws import Draw
-from experiments.paper.problems import PAPER_DATASETS, draw
-from learner_node.learn import learn
-from learner_node.strategies import class_probabilities
-from learner_node.study import Federation
-from protocol.envelopes import SigningKey
-from protocol.rationals import MOST
-from protocol.records import Records, encode_frame
-from protocol.schema import NumericAttribute
-from simulations.carriers.direct import DirectCarrier
+from experiments.campaign.names import parse_names
+from experiments.campaign.runner import Campaign
+from experiments.campaign.store import Task, read_cells
+from experiments.learning.studies import run_study
+from experiments.problems import PAPER_DATASETS, load_split
 
 BASELINE = "cells"
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -55,53 +43,51 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper-c": ("paper-c", {}),
     "paper-i": ("paper-i", {}),
 }
-LABEL, CLASSES, BOUND = "label", ("0", "1"), 32.0
 
 
-class Site:
-    """One run's records behind a curator that answers whatever is asked."""
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One finished study.
 
-    def __init__(self, data: Draw) -> None:
-        attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in data.attributes)
-        steward = StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(data.oracle))
-        frame = _frame(data, data.oracle).with_columns(pl.Series(LABEL, data.oracle_labels).cast(pl.String))
-        self._key = SigningKey.generate()
-        learner = LearnerPolicy(name="learner", key=self._key.public.hex(), cap=MOST)
-        key = SigningKey.generate()
-        self._curator = Curator(
-            dataset=PrivateDataset(frame, steward, unit_key=secrets.token_bytes(32), cache_bytes=2**26),
-            ledger=memory_ledger(key),
-            key=key,
-            policy=Policy(name="site", cap=MOST, learners=(learner,)),
-            clock=_now,
-            noise=OpenDPNoise(),
-        )
-        self._source = encode_frame(_frame(data, data.source), steward.schema)
-        self._test: Records = encode_frame(_frame(data, data.test), steward.schema)
-        self._labels = data.test_labels > 0
+    Attributes:
+        dataset: key of `PAPER_DATASETS`.
+        seed: of the split and of the learner.
+        epsilon: exact text.
+        setting: key of `SETTINGS`.
+        accuracy: on the test records, in percent.
+        log_loss: in nats a record.
+        seconds: of the processor.
+    """
 
-    def study(self, strategy: str, options: dict[str, Any], epsilon: Fraction, seed: int) -> dict[str, float]:
-        """Test accuracy in percent, log loss in nats a record, and seconds, of one study."""
-        federation = Federation(
-            curators={"site": self._curator.identity},
-            key=self._key,
-            carrier=DirectCarrier({self._curator.identity: self._curator.handle}),
-            clock=_now,
-            entropy=secrets.token_bytes,
-        )
-        start = time.process_time()
-        learned = learn(
-            federation, lambda _: self._source, strategy=strategy, options=options, epsilon=epsilon, seed=seed
-        )
-        probability = np.clip(class_probabilities(learned.model(), self._test)[:, 1], 1e-6, 1 - 1e-6)
-        return {
-            "accuracy": 100 * float(np.mean((probability > 0.5) == self._labels)),
-            "log_loss": -float(np.mean(np.log(np.where(self._labels, probability, 1 - probability)))),
-            "seconds": time.process_time() - start,
-        }
+    dataset: str
+    seed: int
+    epsilon: str
+    setting: str
+    accuracy: float
+    log_loss: float
+    seconds: float
+
+    @property
+    def key(self) -> Task:
+        """Which study it is."""
+        return Task(self.dataset, self.setting, self.epsilon, self.seed)
 
 
-def main(arguments: list[str]) -> int:
+def compute(task: Task) -> Study:
+    """Make one study."""
+    split = load_split(task.problem, task.seed)
+    strategy, options = SETTINGS[task.maker]
+    if strategy.startswith("paper-"):
+        paper = PAPER_DATASETS[task.problem]
+        options = {"rounds": paper.rounds, "reweight": paper.reweight}
+    start = time.process_time()
+    probability = np.clip(run_study(split, strategy, options, Fraction(task.epsilon)).probability, 1e-6, 1 - 1e-6)
+    seconds = time.process_time() - start
+    right = (probability > 0.5) == split.test_labels
+    log_loss = -float(np.mean(np.log(np.where(split.test_labels, probability, 1 - probability))))
+    return Study(task.problem, task.seed, task.epsilon, task.maker, 100 * float(np.mean(right)), log_loss, seconds)
+
+
+def main(arguments: Sequence[str]) -> None:
     """Run what is missing of the chosen studies and print the table."""
     parser = argparse.ArgumentParser(prog="python -m experiments.perspectives", description=__doc__)
     parser.add_argument("file", type=Path, help="finished studies, one JSON line each; read and continued")
@@ -110,47 +96,35 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--epsilons", default="1,1/10")
     parser.add_argument("--first-seed", type=int, default=5000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args(arguments)
-    rows = [json.loads(line) for line in chosen.file.read_text().splitlines()] if chosen.file.exists() else []
-    done = {(row["dataset"], row["seed"], row["epsilon"], row["setting"]) for row in rows}
-    settings, epsilons = chosen.settings.split(";"), chosen.epsilons.split(",")
-    for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds):
-        for dataset in chosen.datasets.split(","):
-            missing = [
-                (epsilon, name)
-                for epsilon in epsilons
-                for name in settings
-                if (dataset, seed, epsilon, name) not in done
-            ]
-            site = Site(draw(dataset, seed)) if missing else None
-            for epsilon, name in missing:
-                if site is None:
-                    raise AssertionError
-                strategy, options = SETTINGS[name]
-                if strategy.startswith("paper-"):
-                    paper = PAPER_DATASETS[dataset]
-                    options = {"rounds": paper.rounds, "reweight": paper.reweight}
-                found = site.study(strategy, options, Fraction(epsilon), seed)
-                row = {"dataset": dataset, "seed": seed, "epsilon": epsilon, "setting": name, **found}
-                rows.append(row)
-                with chosen.file.open("a") as out:
-                    out.write(json.dumps(row) + "\n")
+    epsilons = chosen.epsilons.split(",")
+    tasks = [
+        Task(dataset, name, epsilon, seed)
+        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+        for dataset in parse_names(chosen.datasets, PAPER_DATASETS, "data set")
+        for epsilon in epsilons
+        for name in chosen.settings.split(";")
+    ]
+    command = " ".join(["python -m experiments.perspectives", *arguments])
+    campaign = Campaign("perspectives", chosen.file.parent, chosen.first_seed, chosen.jobs, command)
+    campaign.run_file(chosen.file, tasks, compute, Study)
+    studies = read_cells(chosen.file, Study)
     for epsilon in epsilons:
-        sys.stdout.write(table([row for row in rows if row["epsilon"] == epsilon], f"epsilon {epsilon}") + "\n")
-    return 0
+        sys.stdout.write(table([each for each in studies if each.epsilon == epsilon], f"epsilon {epsilon}") + "\n")
 
 
-def table(rows: list[dict[str, Any]], title: str) -> str:
+def table(studies: Sequence[Study], title: str) -> str:
     """Markdown: mean accuracy of the baseline, and paired differences of the others with their standard errors."""
-    datasets = [name for name in PAPER_DATASETS if any(row["dataset"] == name for row in rows)]
-    found = {(row["dataset"], row["setting"], row["seed"]): row for row in rows}
+    datasets = [name for name in PAPER_DATASETS if any(each.dataset == name for each in studies)]
+    found = {(each.dataset, each.setting, each.seed): each.accuracy for each in studies}
     lines = [f"| {title} | {' | '.join(datasets)} | seconds |", "|---" * (len(datasets) + 2) + "|"]
-    for setting in [name for name in SETTINGS if any(row["setting"] == name for row in rows)]:
+    for setting in [name for name in SETTINGS if any(each.setting == name for each in studies)]:
         cells = []
         for dataset in datasets:
             pairs = [
-                (row["accuracy"], found[dataset, BASELINE, seed]["accuracy"])
-                for (where, what, seed), row in found.items()
+                (accuracy, found[dataset, BASELINE, seed])
+                for (where, what, seed), accuracy in found.items()
                 if (where, what) == (dataset, setting) and (dataset, BASELINE, seed) in found
             ]
             own = np.array([pair[0] for pair in pairs])
@@ -162,18 +136,10 @@ def table(rows: list[dict[str, Any]], title: str) -> str:
             else:
                 error = differences.std(ddof=1) / np.sqrt(len(pairs)) if len(pairs) > 1 else np.nan
                 cells.append(f"{differences.mean():+.1f} ± {error:.1f}")
-        seconds = np.median([row["seconds"] for row in rows if row["setting"] == setting])
+        seconds = np.median([each.seconds for each in studies if each.setting == setting])
         lines.append(f"| {setting} | {' | '.join(cells)} | {seconds:.1f} |")
     return "\n".join(lines) + "\n"
 
 
-def _frame(data: Draw, records: np.ndarray) -> pl.DataFrame:
-    return pl.DataFrame({name: records[:, index] for index, name in enumerate(data.attributes)})
-
-
-def _now() -> int:
-    return int(time.time())
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

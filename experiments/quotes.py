@@ -13,7 +13,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from curator_node.dataset import StewardWarning
-from experiments.learning.problems import load_split
+from experiments.problems import load_split
 from learner_node.quote import quote
 from learner_node.strategies.base import Problem, assumed_size
 from learner_node.strategies.cells import CellsStrategy

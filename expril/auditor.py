@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, err, plain_errors, print_json
+from expril.terminal import Json, err, plain_errors, print_json, wide_console
 from protocol.errors import ConfigurationError
 
 transcript_app = typer.Typer(no_args_is_help=True, help="A transcript: every message of a learner with a curator.")
@@ -28,8 +28,8 @@ def verify(
     (no run, one of ExPriL 0.1, or a wrong keys file).
     """
     with plain_errors():
-        from simulations.tables import PROOF_WIDTH, proof_tables, wide_console
         from simulations.verification import read_pins, verify_run
+        from simulations.verification.tables import PROOF_WIDTH, proof_tables
 
         pins = None if keys is None else read_pins(keys)
         proofs, unread = [], []

@@ -1,4 +1,4 @@
-"""The commands `expril ledger ...`: what a steward does with a curator's ledger."""
+"""The commands of a steward, who keeps a curator: `expril keys` and `expril ledger ...`."""
 
 import sys
 from collections.abc import Sequence
@@ -8,13 +8,21 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, err, plain_errors, print_json
+from expril.terminal import Json, err, plain_errors, print_json, wide_console
 
 Ledgers = Annotated[list[Path], typer.Argument(help="SQLite ledgers.", metavar="PATH...")]
 
 ledger_app = typer.Typer(
     no_args_is_help=True, help="A curator's ledger: make, look at, check, copy, resume after a halt."
 )
+
+
+def keys(path: Annotated[Path, typer.Argument(help="Where to write the private key (PEM).")]) -> None:
+    """Make a signing key; print the public key that goes into a curator's policy."""
+    with plain_errors():
+        from curator_node.key_files import write_key
+
+        sys.stdout.write(f"{write_key(path)}\n")
 
 
 @ledger_app.command("create")
@@ -46,7 +54,6 @@ def ledger_show(
     """Check a ledger; show what each learner reserved, spent and has left, and every entry. Exit 1: not in order."""
     with plain_errors():
         from curator_node.ledger import view as ledger_view
-        from simulations.tables import wide_console
 
         wrong = []
         for path in paths:

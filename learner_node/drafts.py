@@ -3,30 +3,21 @@
 Everything here is computed from cards and the learner's own source, so what it leaves out costs nobody anything.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import msgspec
 
 from learner_node.plausibility import weights, worth_keeping
+from learner_node.pooling import POOLED, POOLINGS, Pooling
 from learner_node.readers.counts import add
-from learner_node.strategies import Problem, make_strategy
-from learner_node.strategies.base import Conversation, assumed_size
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study, objection, over_cap, plan_objection
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.limits import Limits
-
-Pooling = Literal["sum", "site"]
-POOLED = ""
-"""Key of the model of all curators together."""
-POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
-    "sum": lambda names: {POOLED: list(names)},
-    "site": lambda names: {name: [name] for name in names},
-}
-"""Curators -> for each model, under its key, those whose answers are summed for it."""
 
 
 @dataclass

@@ -15,15 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from learner_node.learn import POOLED, Learned, Pooling, learn
-from learner_node.strategies import (
-    ANY_LABEL,
-    DEFAULT_STRATEGY,
-    AnyEstimate,
-    AnyModel,
-    SourceEstimate,
-    class_probabilities,
-)
+from learner_node.learn import POOLED, Learned, learn
+from learner_node.pooling import Pooling
+from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
+from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.uncertainty import AccuracyEstimate

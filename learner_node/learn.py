@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from learner_node.drafts import POOLED, POOLINGS, Pooling, Setting, settle
+from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
-from learner_node.strategies import AnyEstimate, AnyModel, Problem, make_strategy
-from learner_node.strategies.base import Trainer, train_alone
+from learner_node.pooling import POOLED, POOLINGS, Pooling
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
 from protocol.queries import plan_cost

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import STRATEGIES, Problem, class_probabilities, make_strategy
-from learner_node.strategies.base import Conversation, assumed_size
+from learner_node.strategies import make_strategy, option_names
+from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
@@ -195,7 +195,7 @@ class _Found:
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
     """The options to try, and whether they are the usual ones."""
     plan = make_strategy(strategy, options).plan(problem)
-    if "shares" in names_of(STRATEGIES[strategy]) and len(plan.queries) == 2 and options.get("shares") is None:
+    if "shares" in option_names(strategy) and len(plan.queries) == 2 and options.get("shares") is None:
         usual = _split(plan, problem)
         return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from learner_node.strategies import AnyEstimate, ClassesEstimate, NumberEstimate, SourceEstimate
+from learner_node.strategies.base import AnyEstimate, ClassesEstimate, NumberEstimate, SourceEstimate
 from protocol.errors import ConfigurationError
 from protocol.records import column_texts
 from protocol.schema import NumericAttribute, Schema

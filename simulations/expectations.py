@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from learner_node.uncertainty import LEVEL, AccuracyEstimate
-from simulations.report import Expected
+from simulations.report.model import Expected
 
 
 def holds(estimate: AccuracyEstimate, accuracy: float, tested: int) -> bool:

@@ -4,11 +4,9 @@ Curators, signatures, ledgers and noise are the real ones; what is missing is th
 in memory, without Flower.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import polars as pl
@@ -17,11 +15,8 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.estimator import ExPriLClassifier, as_frame
 from learner_node.learn import Pooling
@@ -34,7 +29,7 @@ from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
-from simulations.carriers.direct import direct_federation, now
+from simulations.carriers.direct import direct_federation
 from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"
@@ -193,7 +188,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)
-        curators = {}
+        sites = {}
         # What the learner can say of each site, from the size of its own source and the fraction that its user stated.
         share = max(1, round(source_size / self.source_fraction / self.n_curators))
         for number, rows in enumerate(np.array_split(rng.permutation(frame.height), self.n_curators)):
@@ -210,29 +205,14 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             steward = StewardFile(
                 label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
-            with catch_warnings():
-                simplefilter("ignore", StewardWarning)
-                dataset = PrivateDataset(
-                    private[np.sort(rows)], steward, unit_key=secrets.token_bytes(32), cache_bytes=CACHE_BYTES
-                )
-            key = SigningKey.generate()
-            curators[name] = Curator(
-                dataset=dataset,
-                ledger=memory_ledger(key),
-                key=key,
-                policy=policy,
-                clock=now,
-                noise=self._noise(name),
-            )
-        return direct_federation(curators, learner)
+            noise = None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
+            sites[name] = temporary_site(private[np.sort(rows)], steward, policy, noise=noise)
+        return direct_federation(sites, learner)
 
     @property
     def _printed(self) -> bool:
         """Whether the paper's mechanism is asked for, whose claim is wrong."""
         return isinstance(self.options, Mapping) and bool(self.options.get("printed"))
-
-    def _noise(self, name: str) -> NoiseSource:
-        return OpenDPNoise() if self.noise_seed is None else SeededNoise(self.noise_seed, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

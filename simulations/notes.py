@@ -1,17 +1,17 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
 from learner_node.study import LEFT_OUT
-from simulations.federation import Outcome, Repeat, Site
-from simulations.report import LearnerReport
+from simulations.federation import Outcome, Repeat
+from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
     """Wrong claims, stewards' warnings, and for each learner who refused, was late, silent or left out, and why."""
-    notes = _claims(list(repeat.sites.values()))
-    for site in repeat.sites.values():
-        notes += [f"The steward of {site.name} is warned: {warning}." for warning in site.warnings]
+    notes = _claims(repeat)
+    for name, curator in repeat.curators.items():
+        notes += [f"The steward of {name} is warned: {warning}." for warning in curator.warnings]
     for outcome in repeat.outcomes:
         notes += _learner_notes(outcome)
     return notes
@@ -42,9 +42,9 @@ def how_records_were_split(scenario: Scenario) -> str:
     )
 
 
-def _claims(sites: list[Site]) -> list[str]:
+def _claims(repeat: Repeat) -> list[str]:
     """Where the claimed epsilon is not the true one."""
-    printed = ", ".join(site.name for site in sites if not site.curator.policy.private)
+    printed = ", ".join(name for name, curator in repeat.curators.items() if not curator.policy.private)
     if not printed:
         return []
     return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]

@@ -25,7 +25,7 @@ from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.strict_toml import suggest
-from simulations.federation import build_sites, load_records
+from simulations.records import load_records, split_records
 from simulations.scenario import LearnerScenario, load_scenario
 
 Tick = Callable[[str, int, int], None]
@@ -105,7 +105,7 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
         return _request(Path(source).name, records, [steward], DEFAULT_STRATEGY, {})
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
-    sites = build_sites(scenario, load_records(scenario, folder), 0, {}, None)
+    sites = split_records(scenario, load_records(scenario, folder), 0)
     strangers = [name for name in (*chosen.curators, *chosen.source) if name not in sites]
     if strangers:
         raise ConfigurationError(f"learner {chosen.name} names unknown site(s) {', '.join(strangers)}")

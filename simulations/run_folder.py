@@ -13,14 +13,13 @@ from typing import Self
 import msgspec
 
 from protocol.errors import ConfigurationError
-from simulations.harness import Run, metrics_frame
-from simulations.report import load_report, save_report, write_page
+from simulations.report.model import save_report
+from simulations.run import Run
 from simulations.run_index import (
     FORMAT,
     LEDGER_SUFFIX,
     LEDGERS,
     METRICS,
-    PAGE,
     POLICY_SUFFIX,
     REPORT,
     SCENARIO,
@@ -33,6 +32,7 @@ from simulations.run_index import (
     listed_files,
     save_index,
 )
+from simulations.run_page import rewrite_page
 
 
 class NewFolder:
@@ -85,15 +85,15 @@ def save_run(run: Run, folder: Path) -> None:
         run: what happened.
         folder: of a `NewFolder`; it holds the ledgers already.
     """
-    report = run.report
+    report, evidence = run.report, run.evidence
     (folder / SCENARIO).write_text(report.config_toml, encoding="utf-8")
-    metrics_frame(run).write_parquet(folder / METRICS)
+    run.metrics_frame().write_parquet(folder / METRICS)
     save_report(report, folder / REPORT)
-    for name, policy in run.policies.items():
+    for name, policy in evidence.policies.items():
         (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
     (folder / TRANSCRIPTS).mkdir()
     entries = []
-    for position, ((repeat, learner, curator), transcript) in enumerate(run.transcripts.items()):
+    for position, ((repeat, learner, curator), transcript) in enumerate(evidence.transcripts.items()):
         file = f"{position:05d}.msgpack"
         (folder / TRANSCRIPTS / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
         entries.append(
@@ -102,10 +102,10 @@ def save_run(run: Run, folder: Path) -> None:
                 repeat=repeat,
                 learner=learner,
                 curator=curator,
-                label=run.labels[curator],
+                label=evidence.labels[curator],
                 head=transcript.head.hex(),
                 envelopes=len(transcript.envelopes),
-                state=run.states[repeat, learner, curator],
+                state=evidence.states[repeat, learner, curator],
             )
         )
     index = Index(
@@ -115,7 +115,7 @@ def save_run(run: Run, folder: Path) -> None:
         created=report.created,
         repeats=report.repeats,
         participants=tuple(
-            Participant(role, name, repeat, key.hex()) for (role, name, repeat), key in run.keys.items()
+            Participant(role, name, repeat, key.hex()) for (role, name, repeat), key in evidence.keys.items()
         ),
         transcripts=tuple(entries),
         ledgers=tuple(
@@ -123,27 +123,13 @@ def save_run(run: Run, folder: Path) -> None:
                 file=f"{name}{LEDGER_SUFFIX}",
                 curator=name,
                 repeat=0,
-                key=run.keys["curator", name, 0].hex(),
+                key=evidence.keys["curator", name, 0].hex(),
                 head=head.hex(),
                 entries=count,
             )
-            for name, (head, count) in run.ledgers.items()
+            for name, (head, count) in evidence.ledgers.items()
         ),
         files={str(path.relative_to(folder).as_posix()): file_digest(path).hex() for path in listed_files(folder)},
     )
-    save_index(index, run.signers, folder)
+    save_index(index, evidence.signers, folder)
     rewrite_page(folder)
-
-
-def rewrite_page(folder: Path) -> Path:
-    """Write the page anew from the stored numbers; its path.
-
-    Raises:
-        ConfigurationError: the folder holds no readable run.
-    """
-    try:
-        report = load_report(folder / REPORT)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ConfigurationError(f"{folder} is not the folder of a run ({type(error).__name__})") from None
-    write_page(report, folder / PAGE)
-    return folder / PAGE

@@ -1,6 +1,6 @@
 """A scenario: one TOML file that says whose records, which curators, which learners, and what goes wrong.
 
-What happens when it runs is in `federation` (one repeat) and `harness` (all of them).
+What happens when it runs is in `federation` (one repeat), `harness` (all of them) and `run` (their report).
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written
-from learner_node.learn import Pooling
-from learner_node.strategies import DEFAULT_STRATEGY, make_strategy
+from learner_node.pooling import Pooling
+from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
 from protocol.errors import ConfigurationError
 from protocol.queries.limits import Limits
 from protocol.rationals import parse_rational
@@ -156,7 +156,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its name.
         epsilon: to spend at each curator.
         strategy: a name of `learner_node.strategies`.
-        options: of the strategy.
+        options: of the strategy; checked by `check_options`, since only the strategy itself knows them.
         pooling: "sum" for one model, "site" for one per curator.
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
@@ -179,7 +179,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except ConfigurationError as error:
             raise ValueError(f"learner {self.name}, epsilon: {error}") from None
         try:
-            make_strategy(self.strategy, self.options)
+            check_name(self.strategy)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 
@@ -253,8 +253,21 @@ def builtin_scenarios() -> dict[str, str]:
     return {item.name.removesuffix(".toml"): item.read_text(encoding="utf-8") for item in files}
 
 
+def check_options(scenario: Scenario, *, where: str) -> None:
+    """Check the options of every learner's strategy, which loads the strategies.
+
+    Raises:
+        ConfigurationError: an option that a strategy does not take, or a value out of its range.
+    """
+    for number, learner in enumerate(scenario.learners):
+        try:
+            make_strategy(learner.strategy, learner.options)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error} - at `$.learners[{number}]`") from None
+
+
 def load_scenario(name: str) -> tuple[Scenario, str, Path]:
-    """A built-in scenario by name, or a file by path.
+    """A built-in scenario by name, or a file by path, ready to be run.
 
     Returns:
         The scenario, its TOML text, and the folder that relative paths start from.
@@ -262,6 +275,22 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     Raises:
         ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
     """
+    scenario, text, folder, where = _read(name)
+    check_options(scenario, where=where)
+    return scenario, text, folder
+
+
+def read_scenario(name: str) -> tuple[Scenario, str]:
+    """As `load_scenario`, to be looked at only: no strategy is loaded, so none of their options is checked.
+
+    Returns:
+        The scenario and its TOML text.
+    """
+    scenario, text, _, _ = _read(name)
+    return scenario, text
+
+
+def _read(name: str) -> tuple[Scenario, str, Path, str]:
     known = builtin_scenarios()
     path = Path(name)
     if name in known:
@@ -270,4 +299,4 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
         text, folder, where = path.read_text(encoding="utf-8"), path.resolve().parent, f"scenario {path.name}"
     else:
         raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
-    return read_toml(text, Scenario, where=where), text, folder
+    return read_toml(text, Scenario, where=where), text, folder, where

@@ -4,8 +4,10 @@ Only the harness can compute these: it owns all records. A learner cannot, and p
 A label of classes is scored by accuracy, a number by R^2, the share of its variance that is explained.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +18,12 @@ from sklearn.metrics import roc_auc_score
 
 from learner_node.learn import POOLED, Learned
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import AnyModel, NumberModel, class_probabilities
+from learner_node.strategies.base import AnyModel, NumberModel, SourceEstimate, class_probabilities
+from learner_node.uncertainty import AccuracyEstimate
+from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame, encode_labels, encode_numbers
-from simulations.federation import Site
+from simulations.federation import Outcome, Repeat
+from simulations.records import SiteRecords
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -71,18 +76,36 @@ class Measure:
     further: str
 
 
+@dataclass
+class Tally:
+    """What all repeats of one learner gave; the key "" stands for all sites together."""
+
+    accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    further: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    further_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    expected: dict[str, list[tuple[AccuracyEstimate, float, int]]] = field(default_factory=lambda: defaultdict(list))
+    curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    claimed: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
 MAJORITY = "the majority class"
 ACCURACY = Measure("accuracy", MAJORITY, "macro AUC")
 EXPLAINED = Measure("R²", "the mean", "RMSE")
 
 
-def measure_of(sites: Mapping[str, Site]) -> Measure:
+def measure_of(sites: Mapping[str, SiteRecords]) -> Measure:
     """How the sites' label is scored."""
     first = next(iter(sites.values()))
     return ACCURACY if first.steward.label_bounds is None else EXPLAINED
 
 
-def labelled(frame: pl.DataFrame, site: Site) -> LabelledRecords:
+def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
     """Encode a frame of a site by its steward's schema. Numbers are not rounded: they are what a learner is held to."""
     schema = site.steward.schema
     column = frame[schema.label]
@@ -94,7 +117,7 @@ def labelled(frame: pl.DataFrame, site: Site) -> LabelledRecords:
     return LabelledRecords(encode_frame(frame, schema), labels, len(schema.classes))
 
 
-def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[str, Reference]]:
+def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
     """The best constant and a non-private linear model, scored on each site's test records.
 
     The model (logistic regression, or ridge regression of a number) is learnt from the site's private records alone,
@@ -124,7 +147,7 @@ def references(sites: Mapping[str, Site]) -> tuple[dict[str, Reference], dict[st
     return own, pooled
 
 
-def answers_by_round(learned: Learned, sites: Mapping[str, Site]) -> list[dict[str, Answers]]:
+def answers_by_round(learned: Learned, sites: Mapping[str, SiteRecords]) -> list[dict[str, Answers]]:
     """Per round: site -> what the model of that round says of the test records.
 
     A round without a model, and a site without one, is left out.
@@ -153,6 +176,79 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
     None where there is none: no records, two classes only, no probabilities, or a test set that lacks a class.
     """
     return _over(answers, _further_score)
+
+
+def tally_repeat(tallies: Mapping[str, Tally], repeat: Repeat) -> list[dict[str, Any]]:
+    """Add a repeat to its learners' tallies.
+
+    Returns:
+        One row per learner, round and site, for the metrics file; the curator "" stands for all sites together.
+    """
+    own, pooled = references(repeat.sites)
+    rows: list[dict[str, Any]] = []
+    for outcome in repeat.outcomes:
+        _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
+    return rows
+
+
+def _tally(
+    tally: Tally,
+    outcome: Outcome,
+    repeat: Repeat,
+    own: Mapping[str, Reference],
+    pooled: Mapping[str, Reference],
+    rows: list[dict[str, Any]],
+) -> None:
+    learner = outcome.learner
+    claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
+    spent = max(ledger.account.spent.get(outcome.key, Fraction(0)) for ledger in repeat.ledgers.values())
+    tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
+    if outcome.study is not None and not tally.outcomes:
+        tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
+        tally.left_out = outcome.study.left_out
+    rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
+    final = rounds[-1] if rounds else {}
+    names = list(learner.curators or repeat.sites)
+    keys = {POOLED: names, **{name: [name] for name in names}}
+    for key, chosen in keys.items():
+        reference = pooled if key == POOLED else own
+        answered = {name: final[name] for name in chosen if name in final}
+        accuracy = score(answered)
+        if accuracy is not None:
+            tested = sum(len(answers.labels) for answers in answered.values())
+            tally.accuracy[key].append(accuracy)
+            tally.tested[key] += tested
+            estimate = outcome.learned.estimates.get(key) if outcome.learned else None
+            if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
+                tally.expected[key].append((estimate.accuracy, accuracy, tested))
+        ceiling = {name: reference[name].ceiling for name in chosen}
+        tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
+        tally.ceiling[key].append(score(ceiling) or 0.0)
+        for values, answers in ((tally.further[key], answered), (tally.further_ceiling[key], ceiling)):
+            further = further_score(answers)
+            if further is not None:
+                values.append(further)
+    for round_, correct in enumerate(rounds, start=1):
+        for key, chosen in keys.items():
+            answered = {name: correct[name] for name in chosen if name in correct}
+            accuracy = score(answered)
+            if key == POOLED and accuracy is not None:
+                tally.curve[round_].append(accuracy)
+            rows.append(
+                {
+                    "repeat": repeat.number,
+                    "learner": learner.name,
+                    "strategy": learner.strategy,
+                    "round": round_,
+                    "curator": key,
+                    "accuracy": accuracy,
+                    "majority": tally.majority[key][-1],
+                    "ceiling": tally.ceiling[key][-1],
+                    "further": further_score(answered),
+                    "epsilon_claimed": str(claimed),
+                    "epsilon_spent": str(spent),
+                }
+            )
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:

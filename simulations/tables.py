@@ -1,30 +1,16 @@
 """Tables for the terminal. They keep their columns whatever the terminal's width; a narrow one wraps lines itself."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from protocol.errors import printable
-from protocol.rationals import shorten
-from simulations.report import RunReport, Score
+from simulations.report.model import RunReport, Score
 from simulations.scenario import Scenario
-from simulations.verification import RunProof
 
-LEAST_WIDTH = 100
-PROOF_WIDTH = 120
 YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
 """What is scored -> what the best constant is called, and the model of the ceiling."""
-
-
-def wide_console(least: int = LEAST_WIDTH) -> Console:
-    """A console that never squeezes a table below `least` columns."""
-    console = Console()
-    return console if console.width >= least else Console(width=least)
 
 
 def result_table(report: RunReport) -> Table:
@@ -83,40 +69,6 @@ def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
         table.add_row(name, learners, " ".join(scenario.description.split()))
         table.add_section()
     return table
-
-
-def proof_tables(proof: RunProof) -> list[Table]:
-    """What each transcript and each ledger of a run proves, under which curator's key, and how many do."""
-    counted = Counter(item.verdict for item in proof.transcripts)
-    caption = f"{len(proof.transcripts)} transcripts: " + ", ".join(
-        f"{count} {what}" for what, count in counted.items()
-    )
-    transcripts = Table(title=escape(str(proof.folder)), box=box.SIMPLE_HEAD, caption=caption)
-    for name in ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger"):
-        transcripts.add_column(name, no_wrap=True)
-    keys = {} if proof.index is None else proof.index.keys()
-    for item in proof.transcripts:
-        told = ("", "", "", "")
-        if item.proof is not None:
-            spent = str(item.proof.epsilon_spent)
-            if item.proof.epsilon_at_most != item.proof.epsilon_spent:
-                spent += f" to {item.proof.epsilon_at_most}"
-            told = (str(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
-        entry = item.entry
-        key = keys.get(("curator", entry.curator, entry.repeat))
-        names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
-        transcripts.add_row(str(entry.repeat), *names, item.verdict, *told, item.ledger)
-    ledgers = Table(box=box.SIMPLE_HEAD)
-    for name in ("ledger", "key", "verdict", "entries", "spent over all learners"):
-        ledgers.add_column(name, no_wrap=True)
-    for kept in proof.ledgers:
-        spent = "?" if kept.spent is None else str(shorten(kept.spent, math.ceil))
-        ledgers.add_row(_plain(kept.entry.file), kept.entry.key[:8], kept.verdict, str(kept.entry.entries), spent)
-    return [transcripts, ledgers] if proof.ledgers else [transcripts]
-
-
-def _plain(name: str) -> str:
-    return escape(printable(name))
 
 
 def _cells(score: Score, report: RunReport) -> tuple[str, ...]:

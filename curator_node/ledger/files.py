@@ -1,6 +1,8 @@
-"""A ledger in a SQLite file, with its mark in a file beside it or elsewhere."""
+"""A ledger in a SQLite file or another database, with its mark in a file beside it or elsewhere."""
 
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from curator_node.ledger.book import Ledger, create_ledger
 from curator_node.ledger.marks import FileMark
@@ -14,34 +16,65 @@ def mark_path(ledger: Path) -> Path:
     return ledger.with_name(ledger.name.removesuffix(".ledger") + ".mark")
 
 
-def create_ledger_file(path: Path, key: SigningKey, *, now: int, mark: Path | None = None, note: str = "") -> None:
+def create_ledger_file(
+    path: Path | str, key: SigningKey, *, now: int, mark: Path | None = None, note: str = ""
+) -> None:
     """Make a new ledger, and its mark.
 
+    Args:
+        path: a SQLite file, or a database's URL.
+        key: the curator's.
+        now: the time.
+        mark: None takes the one beside the file.
+        note: kept in the ledger.
+
     Raises:
-        ConfigurationError: one of the two files exists, or cannot be made.
+        ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
     """
-    where = mark or mark_path(path)
+    url, where = _places(path, mark)
     for file in (path, where):
-        if file.exists():
+        if isinstance(file, Path) and file.exists():
             raise ConfigurationError(f"{file} exists; a ledger is never made anew")
-    store = DatabaseStore(sqlite_url(path), create=True)
+    store = DatabaseStore(url, create=True)
     held = open_mark(where, key)
     create_ledger(store, key, held, now=now, note=note)
     held.close()
     store.close()
 
 
-def open_ledger_file(path: Path, key: SigningKey, *, mark: Path | None = None) -> Ledger:
+def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:
     """Open a ledger to serve from it.
 
+    Args:
+        path: a SQLite file, or a database's URL.
+        key: the curator's.
+        mark: this process's; None takes the one beside the file.
+
     Raises:
-        ConfigurationError: there is none, it is another curator's, or another process holds the mark.
+        ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes
+            without a mark.
         LedgerCorruptError: its chain does not fit together.
     """
-    store = DatabaseStore(sqlite_url(path))
-    return Ledger(store, key=key, mark=open_mark(mark or mark_path(path), key))
+    url, where = _places(path, mark)
+    with ExitStack() as opened:
+        store = DatabaseStore(url)
+        opened.callback(store.close)
+        held = open_mark(where, key)
+        opened.callback(held.close)
+        ledger = Ledger(store, key=key, mark=held)
+        opened.pop_all()
+    return ledger
 
 
 def open_mark(path: Path, key: SigningKey) -> FileMark:
     """The mark of a process that serves under a curator's key."""
     return FileMark(path, key.derive("ledger mark"))
+
+
+def _places(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
+    """URL of a ledger, and where its mark is kept."""
+    if isinstance(path, Path):
+        return sqlite_url(path), mark or mark_path(path)
+    if mark is None:
+        raise ConfigurationError("a ledger that is no file has no mark beside it; say where the mark is kept")
+    return path, mark

@@ -5,18 +5,12 @@ In real life the two halves run on different machines, with a carrier between th
 
 import secrets
 import tempfile
-import time
 from pathlib import Path
 
 import polars as pl
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.mechanisms import OpenDPNoise
-from curator_node.policy import read_policy
 from curator_node.record_files import read_records
-from curator_node.steward import read_steward_file
+from curator_node.site import Site, create_site, now, open_site
 from learner_node.estimator import ExPriLClassifier
 from learner_node.study import Federation, NoCuratorError
 from protocol.envelopes import SigningKey
@@ -24,41 +18,28 @@ from simulations.carriers.direct import DirectCarrier
 
 HERE = Path(__file__).parent
 records = read_records(HERE / "records.csv")
-steward = read_steward_file((HERE / "schema.toml").read_text())
 
 
-def now() -> int:
-    return int(time.time())
-
-
-# The curator's half: a steward opens each ward with a key, a policy and a ledger of its own.
-def open_curator(ward: str, learner_key: str, folder: Path) -> Curator:
-    policy = read_policy(f"""
+# The curator's half: each ward has a folder with its records, a schema, a policy, a key and a ledger. A steward makes
+# key and ledger once, by `expril keys` and `expril ledger create`; `create_site` is that, in one call.
+def open_ward(ward: str, learner_key: str, folder: Path) -> Site:
+    policy = f"""
         name = "{ward}"
         cap = 2                     # epsilon over all learners, for ever
         [[learners]]
         name = "ada"
         key = "{learner_key}"
         cap = 1                     # and of this one
-    """)
-    key = SigningKey.generate()
-    ledger = folder / f"{ward}.ledger"
-    create_ledger_file(ledger, key, now=now())  # once: a ledger that is absent later was lost
+    """
     private = records.filter((pl.col("ward") == ward) & (pl.col("patient") >= "p0150"))
-    return Curator(
-        dataset=PrivateDataset(private, steward, unit_key=key.derive("unit selection"), cache_bytes=policy.cache_bytes),
-        ledger=open_ledger_file(ledger, key),
-        key=key,
-        policy=policy,
-        clock=now,
-        noise=OpenDPNoise(),
-    )
+    create_site(folder, policy=policy, schema=(HERE / "schema.toml").read_text(), records=private)
+    return open_site(folder)  # each start of the curator is this line
 
 
 # The learner's half: unlabelled source records, a key, the curators' public keys, and a way to reach them.
 with tempfile.TemporaryDirectory() as folder:
     ada = SigningKey.generate()
-    wards = {ward: open_curator(ward, ada.public.hex(), Path(folder)) for ward in ("internal", "surgery")}
+    wards = {ward: open_ward(ward, ada.public.hex(), Path(folder, ward)) for ward in ("internal", "surgery")}
     federation = Federation(
         curators={name: ward.identity for name, ward in wards.items()},
         key=ada,

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import IO, Any, Generic, Protocol, Self, TypeVar
+from typing import IO, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -22,6 +22,26 @@ class Cell(Protocol):
     @property
     def key(self) -> Hashable:
         """What tells the cell from all others of its file."""
+
+
+class Task(NamedTuple):
+    """One cell that is wanted, and its key.
+
+    Attributes:
+        problem: the data set.
+        maker: the strategy, generator or setting that makes the cell.
+        epsilon: exact text, "inf" where nothing is private.
+        seed: of the split and of the maker's own choices.
+    """
+
+    problem: str
+    maker: str
+    epsilon: str
+    seed: int
+
+    def __str__(self) -> str:
+        """For people, in progress and errors."""
+        return f"{self.maker} on {self.problem}, seed {self.seed}"
 
 
 AnyCell = TypeVar("AnyCell", bound=Cell)

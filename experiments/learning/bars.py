@@ -38,6 +38,18 @@ AIM_DISTANCE = 1.0
 """Percentage points from h* at epsilon 1, on the problems of `REFERENCE`: the aim beyond the bars."""
 
 
+def least(dataset: str, epsilon: str, in_site: float | None) -> float:
+    """The bar in percent, or the same distance from our h* as it had from its own where that is less.
+
+    Args:
+        dataset: of the bar.
+        epsilon: of the bar.
+        in_site: mean accuracy of our h*; None where it was not run.
+    """
+    number = LEAST[epsilon][dataset]
+    return number if in_site is None else min(number, in_site - (REFERENCE[dataset] - number))
+
+
 @dataclass(frozen=True)
 class Standing:
     """One bar and who stands where.
@@ -83,24 +95,22 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
     ours = [strategy.name for strategy in found.strategies if strategy.group == "ours"]
     table = found.table
     bars = []
-    for epsilon, least in LEAST.items():
-        for dataset, number in least.items():
+    for epsilon, numbers in LEAST.items():
+        for dataset, number in numbers.items():
             default = table.get((dataset, found.default, epsilon))
             rows = [table[dataset, name, epsilon] for name in ours if (dataset, name, epsilon) in table]
             rows = [row for row in rows if default is None or row.runs >= default.runs]
             if not rows:
                 continue
             reference = table.get((dataset, IN_SITE, INFINITE)) if dataset in REFERENCE else None
-            needed = number
-            if reference is not None:
-                needed = min(number, reference.mean - (REFERENCE[dataset] - number))
+            in_site = None if reference is None else reference.mean
             bars.append(
                 Standing(
                     dataset=dataset,
                     epsilon=epsilon,
                     number=number,
-                    needed=needed,
-                    in_site=None if reference is None else reference.mean,
+                    needed=least(dataset, epsilon, in_site),
+                    in_site=in_site,
                     default=default,
                     best=max(rows, key=lambda row: row.mean),
                 )

@@ -1,35 +1,27 @@
 """`expril compare`: run what is missing, then write every file of the folder anew from the finished cells."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 
-from experiments.campaign.files import write_texts
-from experiments.campaign.provenance import (
-    Provenance,
-    commit_of,
-    cores,
-    note_provenance,
-    now,
-    read_provenance,
-    versions,
-)
+from experiments.campaign.provenance import read_provenance
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import read_cells
-from experiments.campaign.workers import FailedRunsError, Progress
+from experiments.campaign.workers import Progress
 from experiments.learning.entries import ENTRIES
 from experiments.learning.files import details_csv, results_csv
 from experiments.learning.markdown import build_markdown
 from experiments.learning.model import Comparison
 from experiments.learning.outcome import Outcome, epsilon_text
 from experiments.learning.page import build_page
-from experiments.learning.problems import load_split
-from experiments.learning.runner import CELLS, Finish, Work, run_all
+from experiments.learning.runner import CELLS, Work, run_all
 from experiments.learning.summary import compare_outcomes
 from experiments.peers import peer_versions
+from experiments.problems import load_split
+from experiments.publish.files import write_texts
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 
@@ -76,29 +68,30 @@ def compare(request: Request, progress: Progress) -> Comparison:
     """
     for problem in request.work.problems:
         load_split(problem, request.work.seed)  # records that are not to be had stop the command before any work
-    start = written = time.monotonic()
-    count = 0
-    finish = Finish()
-    peers: dict[str, str] = {}
+    written = time.monotonic()
 
     def kept() -> None:
-        nonlocal count, peers, written
-        count += 1
-        if count == 1:  # not at the end: an interrupt also reaches the peers' process, which then says nothing
-            peers = _of_peers(request.work)
+        nonlocal written
         if time.monotonic() - written >= WRITE_SECONDS:
             write_numbers(request.out)
             written = time.monotonic()
 
+    work = request.work
+    asks_peers = any(ENTRIES[name].group == "peer" for name in work.strategies)
+    campaign = Campaign(
+        NAME,
+        request.out,
+        work.seed,
+        work.jobs,
+        request.command,
+        read_versions=peer_versions if asks_peers else dict,
+    )
     try:
-        run_all(request.work, request.out, progress=progress, kept=kept, finish=finish)
+        with campaign.session() as finish:
+            run_all(work, request.out, progress=progress, kept=kept, finish=finish)
     finally:
-        if count or finish.skipped:
-            _note(request, time.monotonic() - start, finish.skipped, peers)
         if (request.out / CELLS).is_dir():
             found = write_results(request.out)
-    if finish.failures:
-        raise FailedRunsError(finish.failures)
     return found
 
 
@@ -121,24 +114,3 @@ def gather(out: Path) -> Comparison:
     outcomes = [cell for path in sorted((out / CELLS).glob("*.jsonl")) for cell in read_cells(path, Outcome)]
     found = compare_outcomes(outcomes)
     return msgspec.structs.replace(found, provenance=read_provenance(out).get(NAME))
-
-
-def _note(request: Request, seconds: float, skipped: Mapping[str, str], peers: Mapping[str, str]) -> None:
-    session = Provenance(
-        command=request.command,
-        created=now(),
-        seed=request.work.seed,
-        seconds=seconds,
-        jobs=request.work.jobs,
-        versions=versions(peers),
-        noise="OpenDP",
-        commit=commit_of(Path(__file__).resolve().parents[2]),
-        cores=cores(),
-        skipped=dict(skipped),
-    )
-    note_provenance(request.out, NAME, session)
-
-
-def _of_peers(work: Work) -> dict[str, str]:
-    """Versions in the peers' own environment, where a peer was asked for."""
-    return peer_versions() if any(ENTRIES[name].group == "peer" for name in work.strategies) else {}

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from experiments.learning.problems import PROBLEMS, Split
 from experiments.learning.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
 from experiments.learning.trained import delta_of, network, train_peer
 from experiments.paper.experiments import MOST_BINS
-from experiments.paper.in_site import Options
 from experiments.peers import PEERS, PeerKind
+from experiments.problems import PROBLEMS, Options, Split
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 

@@ -1,35 +1,39 @@
 """The numbers of a comparison as CSV files; accuracies, AUC and calibration errors are in percent."""
 
-from experiments.campaign.files import csv_text, points
-from experiments.learning.model import Comparison, Row
+from functools import partial
+from statistics import fmean
 
-RESULTS_HEADER = ("dataset", "strategy", "epsilon", "mean", "std", "runs")
-DETAILS_HEADER = (
-    "dataset",
-    "strategy",
-    "epsilon",
-    "runs",
-    "auc",
-    "brier",
-    "ece",
-    "seconds",
-    "difference",
-    "difference_error",
-    "pairs",
-    "estimated_accuracy",
-    "interval_low",
-    "interval_high",
-    "coverage",
-    "epsilon_spent",
+from experiments.learning.model import Comparison, Row
+from experiments.publish.files import csv_text
+from experiments.publish.numbers import points
+from experiments.publish.table import Column, attributes
+
+RESULTS = (*attributes("dataset strategy epsilon"), *attributes("mean std", points), *attributes("runs"))
+
+
+def _claimed(name: str, row: Row) -> str:
+    return points(fmean(getattr(claim, name) for claim in row.claims)) if row.claims else ""
+
+
+DETAILS = (
+    *attributes("dataset strategy epsilon runs"),
+    *attributes("auc", points),
+    *attributes("brier", "{:.4f}".format),
+    *attributes("ece", points),
+    *attributes("seconds", "{:.3f}".format),
+    *attributes("difference difference_error", points),
+    *attributes("pairs"),
+    Column[Row]("estimated_accuracy", partial(_claimed, "estimated")),
+    Column[Row]("interval_low", partial(_claimed, "low")),
+    Column[Row]("interval_high", partial(_claimed, "high")),
+    *attributes("coverage", points),
+    Column[Row]("epsilon_spent", lambda row: row.spent),
 )
 
 
 def results_csv(found: Comparison) -> str:
     """One line for each strategy, data set and epsilon: mean and sample standard deviation of the accuracy."""
-    return csv_text(
-        RESULTS_HEADER,
-        ((r.dataset, r.strategy, r.epsilon, points(r.mean), points(r.std), r.runs) for r in found.rows),
-    )
+    return csv_text(RESULTS, found.rows)
 
 
 def details_csv(found: Comparison) -> str:
@@ -40,30 +44,4 @@ def details_csv(found: Comparison) -> str:
     the share of runs whose interval agrees with the accuracy on the test records, within its binomial error;
     `epsilon_spent` is exact.
     """
-    return csv_text(DETAILS_HEADER, map(_details, found.rows))
-
-
-def _details(row: Row) -> tuple[str | int, ...]:
-    claims = row.claims
-
-    def mean(values: list[float]) -> str:
-        return points(sum(values) / len(values)) if values else ""
-
-    return (
-        row.dataset,
-        row.strategy,
-        row.epsilon,
-        row.runs,
-        points(row.auc),
-        f"{row.brier:.4f}",
-        points(row.ece),
-        f"{row.seconds:.3f}",
-        "" if row.difference is None else points(row.difference),
-        "" if row.difference_error is None else points(row.difference_error),
-        row.pairs,
-        mean([claim.estimated for claim in claims]),
-        mean([claim.low for claim in claims]),
-        mean([claim.high for claim in claims]),
-        "" if row.coverage is None else points(row.coverage),
-        row.spent,
-    )
+    return csv_text(DETAILS, found.rows)

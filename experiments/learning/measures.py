@@ -1,7 +1,5 @@
 """What one strategy's predictions on the test records are worth."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +26,8 @@ class Reliability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def error(self) -> float:
         """Expected calibration error in percent: |predicted - observed|, weighted by the bins' records."""
-        return calibration_error(self.counts, self.predicted, self.observed)
+        gaps = np.abs(np.asarray(self.predicted) - np.asarray(self.observed))
+        return float(100 * np.average(gaps, weights=self.counts))
 
 
 class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,10 +46,11 @@ class Measures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reliability: Reliability
 
 
-def calibration_error(counts: Sequence[int], predicted: Sequence[float], observed: Sequence[float]) -> float:
-    """Expected calibration error in percent."""
-    gaps = np.abs(np.asarray(predicted) - np.asarray(observed))
-    return float(100 * np.average(gaps, weights=counts))
+def scores(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> tuple[float, float]:
+    """Accuracy and area under the ROC curve, in percent; the area is 50 where only one class occurs."""
+    accuracy = float(100 * np.mean((probability > 0.5) == labels))
+    both = bool(labels.any() and not labels.all())
+    return accuracy, float(100 * roc_auc_score(labels, probability)) if both else 50.0
 
 
 def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Measures:
@@ -67,10 +67,10 @@ def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Meas
         raise ValueError(f"{probability.shape} probabilities for {labels.shape} records")
     if not np.all((probability >= 0) & (probability <= 1)):
         raise ValueError("a predicted probability is outside [0, 1]")
-    both = bool(labels.any() and not labels.all())
+    accuracy, area = scores(probability, labels)
     return Measures(
-        accuracy=round(float(100 * np.mean((probability > 0.5) == labels)), DIGITS),
-        auc=round(float(100 * roc_auc_score(labels, probability)), DIGITS) if both else 50.0,
+        accuracy=round(accuracy, DIGITS),
+        auc=round(area, DIGITS),
         brier=round(float(np.mean((probability - labels) ** 2)), DIGITS),
         reliability=_reliability(probability, labels),
     )

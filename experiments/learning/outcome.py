@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import msgspec
 
+from experiments.campaign.store import Task
 from experiments.learning.measures import Measures
 from protocol.rationals import parse_rational
 
 INFINITE = "inf"
 """Epsilon of what is not private."""
-Key = tuple[str, str, str, int]
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,9 +38,9 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extras: dict[str, float] = {}
 
     @property
-    def key(self) -> Key:
+    def key(self) -> Task:
         """Which cell it is."""
-        return self.problem, self.strategy, self.epsilon, self.seed
+        return Task(self.problem, self.strategy, self.epsilon, self.seed)
 
 
 def epsilon_text(epsilon: Fraction | None) -> str:

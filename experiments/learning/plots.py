@@ -1,82 +1,25 @@
-"""Where each mark of the comparison's figures goes; the template draws them (see `simulations.report.lines`)."""
+"""Where each mark of the comparison's figures goes; the template draws them."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from experiments.learning.measures import Reliability
-from experiments.learning.model import Claim, Comparison, Row
+from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
-from experiments.learning.words import spread
+from experiments.learning.words import private_epsilons, spread
 from protocol.rationals import parse_rational
-from simulations.report.lines import Line, Place, Stage
-from simulations.report.plots import Axis, Grid, Tick, make_axis, percent
+from simulations.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 
 _STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 _LEFT, _RIGHT = 12.0, 97.0
 _CURVES_HEIGHT, _SQUARE_HEIGHT = 300, 260
 _SHARE_BINS = 10
-_RULES = {"h*": "in-site", "majority": "majority"}
+_WORDS_BELOW = 16
+"""Pixels below the ticks, for what the horizontal axis is."""
+_RULES = {"h*": "ceiling", "majority": "majority"}
 """Ceilings that are drawn as horizontal rules, and their style."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """One entry of a legend."""
-
-    index: int
-    hollow: bool
-    name: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A horizontal rule over the whole plot: a ceiling, or the majority."""
-
-    style: str
-    y: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One panel.
-
-    Attributes:
-        name: the data set or strategy.
-        height: in pixels.
-        box: top and height of the drawing area, in pixels.
-        grid: horizontal lines.
-        ticks: below the horizontal axis.
-        lines: the curves.
-        rules: horizontal ones.
-        diagonal: the path of "as promised" in the 100 x 100 box, "" where there is none.
-        text: the figure in words.
-    """
-
-    name: str
-    height: int
-    box: tuple[int, int]
-    grid: tuple[Grid, ...]
-    ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
-    rules: tuple[Rule, ...]
-    diagonal: str
-    text: str
-
-
-def _across(axis: Axis, value: float) -> float:
-    """Percent of the width, beside the labels of the vertical axis."""
-    share = min(1.0, max(0.0, (value - axis.low) / (axis.high - axis.low)))
-    return _LEFT + (_RIGHT - _LEFT) * share
-
-
-def private_epsilons(found: Comparison) -> tuple[str, ...]:
-    """The finite ones, upwards."""
-    return tuple(reversed([epsilon for epsilon in found.epsilons if epsilon != INFINITE]))
 
 
 def strategy_keys(found: Comparison) -> tuple[Key, ...]:
@@ -93,7 +36,7 @@ def strategy_keys(found: Comparison) -> tuple[Key, ...]:
 
 def epsilon_figures(found: Comparison) -> tuple[Figure, ...]:
     """Accuracy against epsilon, one panel a data set, each on its own axis."""
-    epsilons = private_epsilons(found)
+    epsilons = private_epsilons(found)[::-1]
     if not epsilons:
         return ()
     return tuple(_epsilon_figure(found, dataset, epsilons) for dataset in found.problems)
@@ -102,12 +45,7 @@ def epsilon_figures(found: Comparison) -> tuple[Figure, ...]:
 def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) -> Figure:
     table = found.table
     logs = [math.log(parse_rational(epsilon)) for epsilon in epsilons]
-    first, last = logs[0], logs[-1]
-
-    def x(log: float) -> float:
-        middle, width = (_LEFT + _RIGHT) / 2, _RIGHT - _LEFT - 6
-        return middle if first == last else _LEFT + 3 + width * (log - first) / (last - first)
-
+    axis = Axis(logs[0], logs[-1], left=_LEFT + 3, right=_RIGHT - 3)
     curves: dict[Key, list[tuple[float, Row]]] = {}
     for key in strategy_keys(found):
         rows = [(log, table.get((dataset, key.name, each))) for log, each in zip(logs, epsilons, strict=True)]
@@ -125,10 +63,15 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
             key.hollow,
             key.name,
             [
-                Place(x(log), row.mean, row.mean - row.std, row.mean + row.std, f"{spread(row)} at ε = {row.epsilon}")
+                Place(
+                    axis.place(log),
+                    row.mean,
+                    (row.mean - row.std, row.mean + row.std),
+                    f"{spread(row)} at ε = {row.epsilon}",
+                )
                 for log, row in places
             ],
-            band=key.name == found.default,
+            errors=key.name == found.default,
         )
         for key, places in curves.items()
     )
@@ -139,23 +82,21 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
     )
     ends = [f"{line.title}: {line.marks[-1].text}" for line in lines] + [rule.text for rule in rules]
     return Figure(
-        name=dataset,
-        height=_CURVES_HEIGHT,
-        box=stage.box,
-        grid=stage.grid,
-        ticks=tuple(Tick(epsilon, percent(x(log))) for epsilon, log in zip(epsilons, logs, strict=True)),
+        stage,
+        dataset,
+        tuple(Tick(epsilon, axis.at(log)) for epsilon, log in zip(epsilons, logs, strict=True)),
         # The default strategy is drawn last, above the others.
-        lines=tuple(sorted(lines, key=lambda line: line.title == found.default)),
+        tuple(sorted(lines, key=lambda line: line.title == found.default)),
+        "; ".join(ends),
+        below=_WORDS_BELOW,
         rules=rules,
-        diagonal="",
-        text="; ".join(ends),
     )
 
 
 def epsilon_keys(found: Comparison) -> tuple[Key, ...]:
     """Of the reliability diagrams: one colour an epsilon."""
     return tuple(
-        Key(index, False, epsilon, "no noise" if epsilon == INFINITE else f"ε = {epsilon}")
+        Key(index, False, "no noise" if epsilon == INFINITE else f"ε = {epsilon}")
         for index, epsilon in enumerate(found.epsilons)
     )
 
@@ -165,17 +106,17 @@ def reliability_figures(found: Comparison) -> tuple[Figure, ...]:
     figures = []
     for strategy in found.strategies:
         lines = []
-        stage = Stage(make_axis(0.0, 100.0, (20.0,)), _SQUARE_HEIGHT)
-        for key in epsilon_keys(found):
-            rows = [row for row in found.rows if row.strategy == strategy.name and row.epsilon == key.name]
+        stage = _square(0.0, 100.0, (20.0,))
+        for epsilon, key in zip(found.epsilons, epsilon_keys(found), strict=True):
+            rows = [row for row in found.rows if row.strategy == strategy.name and row.epsilon == epsilon]
             places = [
-                Place(_across(stage.axis, p), o, o, o, f"{p:.0f} % predicted, {o:.0f} % observed, {n} records")
+                Place(stage.axis.place(p), o, (o, o), f"{p:.0f} % predicted, {o:.0f} % observed, {n} records")
                 for n, p, o in by_share([row.reliability for row in rows])
             ]
             if places:
-                lines.append(stage.line(key.index, False, key.title, places, band=False))
+                lines.append(stage.line(key.index, False, key.name, places, errors=False))
         if lines:
-            figures.append(_square(strategy.name, stage, stage.axis, lines))
+            figures.append(_diagram(strategy.name, stage, lines))
     return tuple(figures)
 
 
@@ -204,23 +145,22 @@ def claim_figures(found: Comparison) -> tuple[Figure, ...]:
             continue
         points = {row.key: (_mean(row, "estimated"), _mean(row, "observed")) for row in rows}
         values = [value for point in points.values() for value in point]
-        stage = Stage(make_axis(min(values), max(values), _STEPS), _SQUARE_HEIGHT)
+        stage = _square(min(values), max(values), _STEPS)
         lines = [
             # Points of different data sets are no curve.
-            stage.line(key.index, False, f"{row.dataset}, {key.title}", [_claimed(row, stage.axis)], band=False)
-            for key in epsilon_keys(found)
+            stage.line(key.index, False, f"{row.dataset}, {key.name}", [_claimed(row, stage.axis)], errors=False)
+            for epsilon, key in zip(found.epsilons, epsilon_keys(found), strict=True)
             for row in rows
-            if row.epsilon == key.name
+            if row.epsilon == epsilon
         ]
-        figures.append(_square(strategy.name, stage, stage.axis, lines))
+        figures.append(_diagram(strategy.name, stage, lines))
     return tuple(figures)
 
 
 def _claimed(row: Row, axis: Axis) -> Place:
     estimated, observed = _mean(row, "estimated"), _mean(row, "observed")
-    return Place(
-        _across(axis, estimated), observed, observed, observed, f"{estimated:.1f} % expected, {observed:.1f} % observed"
-    )
+    text = f"{estimated:.1f} % expected, {observed:.1f} % observed"
+    return Place(axis.place(estimated), observed, (observed, observed), text)
 
 
 def _mean(row: Row, name: str) -> float:
@@ -228,21 +168,19 @@ def _mean(row: Row, name: str) -> float:
     return sum(values) / len(values)
 
 
-def coverage(rows: Iterable[Row]) -> tuple[int, int]:
-    """Intervals that hold the observed accuracy, and all intervals."""
-    claims: list[Claim] = [claim for row in rows for claim in row.claims]
-    return sum(claim.holds for claim in claims), len(claims)
+def _square(low: float, high: float, steps: Iterable[float]) -> Stage:
+    """A stage whose axis is the horizontal one, too."""
+    return Stage(make_axis(low, high, steps, left=_LEFT, right=_RIGHT), _SQUARE_HEIGHT)
 
 
-def _square(name: str, stage: Stage, axis: Axis, lines: Sequence[Line]) -> Figure:
+def _diagram(name: str, stage: Stage, lines: Sequence[Line]) -> Figure:
+    axis = stage.axis
     return Figure(
-        name=name,
-        height=stage.height,
-        box=stage.box,
-        grid=stage.grid,
-        ticks=tuple(Tick(tick.label, percent(_across(axis, float(tick.label)))) for tick in axis.ticks),
-        lines=tuple(lines),
-        rules=(),
+        stage,
+        name,
+        axis.ticks,
+        tuple(lines),
+        "; ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}" for line in lines),
+        below=_WORDS_BELOW,
         diagonal=stage.path([(_LEFT, axis.low), (_RIGHT, axis.high)]),
-        text="; ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}" for line in lines),
     )

@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.campaign.curators import open_curator, open_dataset
-from experiments.learning.problems import Split
-from experiments.paper.in_site import Options
+from curator_node.site import temporary_site
+from experiments.campaign.curators import roomy_policy, spent
+from experiments.problems import Options, Split
 from learner_node.learn import POOLED, Learned, learn
-from learner_node.strategies import SourceEstimate, class_probabilities
+from learner_node.strategies.base import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 
@@ -80,20 +80,21 @@ def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction)
     """
     learner = SigningKey.generate()
     held = {
-        site.name: open_curator(open_dataset(site.frame, site.steward), learner, name=site.name) for site in split.sites
+        site.name: temporary_site(site.frame, site.steward, roomy_policy(learner, name=site.name))
+        for site in split.sites
     }
     learned = learn(
-        direct_federation({name: each.curator for name, each in held.items()}, learner),
+        direct_federation(held, learner),
         lambda _schema: split.source,
         strategy=strategy,
         options=options,
         epsilon=epsilon,
         seed=split.seed,
     )
-    spent = max(each.spent(learner) for each in held.values())
-    if not spent == learned.epsilon_claimed == epsilon:
+    charged = max(spent(each, learner) for each in held.values())
+    if not charged == learned.epsilon_claimed == epsilon:
         raise WrongCostError(
-            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {spent}"
+            f"{strategy} on {split.problem}: asked for {epsilon}, claimed {learned.epsilon_claimed}, spent {charged}"
         )
     return learned
 

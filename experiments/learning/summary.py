@@ -8,7 +8,7 @@ from experiments.learning.entries import DEFAULT, ENTRIES
 from experiments.learning.measures import Reliability
 from experiments.learning.model import Claim, Comparison, Row, Strategy
 from experiments.learning.outcome import Outcome, epsilon_order
-from experiments.learning.problems import PROBLEMS
+from experiments.problems import PROBLEMS
 
 CLAIMED = ("estimated_accuracy", "interval_low", "interval_high")
 Groups = Mapping[tuple[str, str, str], Mapping[int, Outcome]]

@@ -1,39 +1,190 @@
-"""What `expril compare` prints."""
+"""What the tables of a comparison hold, on its page, in its Markdown and in the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from experiments.learning.bars import averages
-from experiments.learning.model import Comparison
+from experiments.learning.bars import Average, Standing, averages, standings
+from experiments.learning.entries import GROUP_TITLES
+from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
-from experiments.learning.words import bar_sentence, best_private, span
+from experiments.learning.words import (
+    bar_sentence,
+    best_private,
+    difference,
+    met,
+    needed,
+    private_epsilons,
+    span,
+    spread,
+)
+from experiments.publish.numbers import decimal
+from experiments.publish.table import Column, Group, Table, Text, Written, text_table
+from experiments.publish.terminal import rich_table
 
-LEAST_WIDTH = 132
+# --- the bars
 
 
-def found_tables(found: Comparison) -> Iterator[Table]:
-    """For each epsilon, strategies by data sets; the best of a column that is private is bold."""
+def bars(found: Comparison) -> Table[Standing]:
+    """Every bar, and who meets it."""
+    return Table.of(
+        "Bars, and whether they are met",
+        [
+            Column("data set", lambda bar: Text(bar.dataset, strong=True), names=True, quiet=True),
+            Column("epsilon", lambda bar: bar.epsilon, number=True),
+            Column("bar", needed, number=True),
+            Column("h*", lambda bar: decimal(bar.in_site), number=True),
+            Column(found.default, lambda bar: spread(bar.default), number=True),
+            Column("bar", lambda bar: _met(bar.met)),
+            Column("aim", lambda bar: "–" if bar.aim is None else _met(bar.aim)),
+            Column(
+                "best of ours",
+                lambda bar: "–" if bar.best is None else f"{bar.best.strategy}, {spread(bar.best)}",
+            ),
+            Column("bar", lambda bar: _met(bar.best_met)),
+        ],
+        standings(found),
+        "bars",
+    )
+
+
+def _met(value: bool | None) -> Text:
+    return Text(met(value), tone="" if value is None else "within" if value else "below")
+
+
+# --- accuracies
+
+
+@dataclass(frozen=True)
+class Line:
+    """One strategy at one epsilon; its rows lie in the order of the data sets."""
+
+    average: Average
+    rows: tuple[Row | None, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the strategy."""
+        return self.average.strategy.name
+
+    @property
+    def runs(self) -> str:
+        """Of the rows."""
+        return span([row.runs for row in self.rows if row is not None])
+
+
+def _lines(found: Comparison, epsilon: str) -> list[Line]:
+    return [
+        Line(average, tuple(found.find(dataset, average.strategy.name, epsilon) for dataset in found.problems))
+        for average in averages(found, epsilon)
+    ]
+
+
+def _grouped(found: Comparison, epsilon: str) -> list[Group[Line]]:
+    lines = _lines(found, epsilon)
+    return [
+        Group([line for line in lines if line.average.strategy.group == group], title)
+        for group, title in GROUP_TITLES.items()
+    ]
+
+
+def accuracy_tables(found: Comparison) -> dict[str, Table[Line]]:
+    """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
+    silent = _lines(found, INFINITE)
+    reference = Group(silent, "not private, for reference")
+    tables = {
+        epsilon: _accuracies(found, epsilon, [*_grouped(found, epsilon), reference])
+        for epsilon in private_epsilons(found)
+    }
+    return tables or ({INFINITE: _accuracies(found, INFINITE, [Group(silent, "not private")])} if silent else {})
+
+
+def _accuracies(found: Comparison, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
+    best = best_private(found, epsilon)
+    return Table(
+        f"Accuracy {'without privacy' if epsilon == INFINITE else f'at epsilon {epsilon}'}",
+        [
+            Column("strategy", _strategy, names=True, quiet=True),
+            *(
+                Column(dataset, partial(_accuracy, best, place), number=True, title=title)
+                for place, (dataset, title) in enumerate(found.problems.items())
+            ),
+            Column("average", lambda line: decimal(line.average.mean), number=True),
+            Column("runs", lambda line: line.runs, number=True),
+        ],
+        [group for group in groups if group.rows],
+        "accuracies totals",
+        lambda line: "default" if line.name == found.default else "",
+    )
+
+
+def _accuracy(best: Container[tuple[str, str, str]], place: int, line: Line) -> Text:
+    row = line.rows[place]
+    first = row is not None and row.key in best
+    return Text(spread(row), strong=first, tone="best" if first else "", title="best" if first else "")
+
+
+def _strategy(line: Line) -> Text:
+    silent = line.average.strategy.group == "ours" and line.average.epsilon == INFINITE
+    return Text(f"{line.name} without noise" if silent else line.name, title=line.average.strategy.title)
+
+
+def difference_tables(found: Comparison) -> dict[str, Written]:
+    """For each finite epsilon, how far each strategy is from the default one, run by run."""
+    tables = {}
+    for epsilon in private_epsilons(found):
+        lines = [line for group in _grouped(found, epsilon) for line in group.rows if line.name != found.default]
+        tables[epsilon] = text_table(
+            f"Differences from {found.default} at epsilon {epsilon}",
+            ("strategy", *found.problems),
+            [(line.name, *map(difference, line.rows)) for line in lines],
+            numbers=True,
+            style="accuracies",
+        )
+    return tables
+
+
+# --- other measures
+
+
+def other_measures(found: Comparison) -> Written:
+    """Means of the other measures over the data sets, by strategy and epsilon, in the order of the rows."""
+    rows = []
     for epsilon in found.epsilons:
-        title = "not private" if epsilon == INFINITE else f"epsilon {epsilon}"
-        table = Table(title=f"accuracy in percent, {title}", box=box.SIMPLE_HEAD)
-        table.add_column("strategy", no_wrap=True)
-        for dataset in found.problems:
-            table.add_column(escape(dataset), justify="right", no_wrap=True)
-        table.add_column("average", justify="right", no_wrap=True)
+        for strategy in found.strategies:
+            there = [row for row in found.rows if (row.strategy, row.epsilon) == (strategy.name, epsilon)]
+            claims = [claim for row in there for claim in row.claims]
+            if there:
+                rows.append(
+                    (
+                        strategy.name,
+                        "∞" if epsilon == INFINITE else epsilon,
+                        f"{fmean(row.auc for row in there):.1f}",
+                        f"{fmean(row.brier for row in there):.3f}",
+                        f"{fmean(row.ece for row in there):.1f}",
+                        f"{fmean(row.seconds for row in there):.2f}",
+                        f"{sum(claim.holds for claim in claims)} of {len(claims)}" if claims else "–",
+                    )
+                )
+    headings = ("strategy", "epsilon", "AUC", "Brier", "ECE", "seconds", "intervals that hold")
+    return text_table("Other measures", headings, rows, numbers=True)
+
+
+# --- the terminal
+
+
+def found_tables(found: Comparison) -> Iterator[RichTable]:
+    """What `expril compare` prints: for each epsilon, strategies by data sets; the best that is private is bold."""
+    for epsilon in found.epsilons:
         best = best_private(found, epsilon)
-        for average in averages(found, epsilon):
-            name = average.strategy.name
-            rows = [found.find(dataset, name, epsilon) for dataset in found.problems]
-            cells = [
-                "–" if row is None else f"[bold]{row.mean:.1f}[/]" if row.key in best else f"{row.mean:.1f}"
-                for row in rows
-            ]
-            runs = [row.runs for row in rows if row is not None]
-            mean = "–" if average.mean is None else f"{average.mean:.1f}"
-            table.add_row(f"{escape(name)} ({span(runs)})", *cells, mean)
-        if epsilon == found.epsilons[-1]:
-            table.caption = f"in brackets: runs. {bar_sentence(found)}"
-        yield table
+        rows = []
+        for line in _lines(found, epsilon):
+            means = ["–" if row is None else Text(decimal(row.mean), strong=row.key in best) for row in line.rows]
+            rows.append((f"{line.name} ({line.runs})", *means, decimal(line.average.mean)))
+        caption = f"accuracy in percent, {'not private' if epsilon == INFINITE else f'epsilon {epsilon}'}"
+        table = text_table(caption, ("strategy", *found.problems, "average"), rows, numbers=True)
+        last = epsilon == found.epsilons[-1]
+        yield rich_table(table, f"in brackets: runs. {bar_sentence(found)}" if last else "")

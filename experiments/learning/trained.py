@@ -2,14 +2,12 @@
 
 from fractions import Fraction
 
-import numpy as np
-
-from experiments.learning.problems import PROBLEMS, Split
 from experiments.learning.studies import Answer
 from experiments.paper.in_site import train_in_site
 from experiments.peers import PeerKind, PeerTask, run_peer
+from experiments.problems import PROBLEMS, Split
 from learner_node.strategies.base import train_alone
-from learner_node.strategies.paper import NetworkModel, PaperOptions
+from learner_node.strategies.paper import NetworkModel
 
 DELTA = 1e-6
 """Of the peers that have no pure guarantee, or do better without one. Ours is 0."""
@@ -17,9 +15,7 @@ DELTA = 1e-6
 
 def network(split: Split) -> Answer:
     """The reproduction's h*: the problem's network, trained on the private records without privacy."""
-    options = PaperOptions(**PROBLEMS[split.problem].network).training  # type: ignore[arg-type]
-    labels = split.private_labels.astype(np.float64)
-    hypothesis = train_in_site(split.private, labels, options, split.seed, train_alone)
+    hypothesis = train_in_site(split, PROBLEMS[split.problem].network, train_alone)
     return Answer(NetworkModel(hypothesis).probability(split.test))
 
 
@@ -28,21 +24,17 @@ def delta_of(kind: PeerKind) -> float:
     return 0.0 if kind.delta == "zero" else DELTA
 
 
-def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
-    """Train a peer on the pooled private records, with the source's range as its bounds.
+def peer_task(split: Split, name: str, epsilon: Fraction | None, delta: float) -> PeerTask:
+    """A peer's task: the pooled private records, with the source's range as their bounds.
 
     Args:
         split: the records.
-        epsilon: of its guarantee; None for what is not private.
         name: key of `experiments.peers.PEERS`.
+        epsilon: of its guarantee; None for what is not private.
         delta: of its guarantee.
-
-    Raises:
-        PeerUnavailableError: its environment is not installed; the text says how to get it.
-        PeerFailedError: it gave no answer.
     """
     matrices = split.matrices
-    task = PeerTask(
+    return PeerTask(
         peer=name,
         epsilon=None if epsilon is None else float(epsilon),
         delta=delta,
@@ -55,5 +47,14 @@ def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) 
         source=matrices.source,
         columns=matrices.columns,
     )
-    result = run_peer(task)
+
+
+def train_peer(split: Split, epsilon: Fraction | None, name: str, delta: float) -> Answer:
+    """Train a peer; see `peer_task`.
+
+    Raises:
+        PeerUnavailableError: its environment is not installed; the text says how to get it.
+        PeerFailedError: it gave no answer.
+    """
+    result = run_peer(peer_task(split, name, epsilon, delta))
     return Answer(result.probability, seconds=result.seconds)

@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from experiments.learning.bars import Average, Standing, averages, standings
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
+from experiments.publish.numbers import decimal, signed, with_error
+
+
+def private_epsilons(found: Comparison) -> tuple[str, ...]:
+    """The finite ones, downwards."""
+    return tuple(epsilon for epsilon in found.epsilons if epsilon != INFINITE)
 
 
 def best_private(found: Comparison, epsilon: str) -> set[tuple[str, str, str]]:
@@ -72,17 +78,14 @@ def verdict(found: Comparison) -> list[str]:
 
 def spread(row: Row | None) -> str:
     """Mean ± standard deviation in percent; one run has no deviation."""
-    if row is None:
-        return "–"
-    return f"{row.mean:.1f} ± {row.std:.1f}" if row.runs > 1 else f"{row.mean:.1f}"
+    return "–" if row is None else with_error(decimal(row.mean), row.std if row.runs > 1 else None)
 
 
-def difference(row: Row) -> str:
+def difference(row: Row | None) -> str:
     """The paired difference with its standard error; one pair has none."""
-    if row.difference is None or row.difference_error is None:
+    if row is None or row.difference is None:
         return "–"
-    error = f" ± {row.difference_error:.1f}" if row.pairs > 1 else ""
-    return f"{row.difference:+.1f}{error}".replace("-", "−")
+    return with_error(signed(row.difference), row.difference_error if row.pairs > 1 else None)
 
 
 def met(value: bool | None) -> str:

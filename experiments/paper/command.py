@@ -1,12 +1,11 @@
 """`expril reproduce`: run what is missing, then write every file of the folder anew from the finished cells."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.campaign.files import write_texts
-from experiments.campaign.provenance import Provenance, note_provenance, now, read_provenance, versions
+from experiments.campaign.provenance import read_provenance
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Store, read_cells, read_settings
 from experiments.campaign.workers import Progress
 from experiments.paper.experiments import Setup
@@ -15,10 +14,11 @@ from experiments.paper.finished import Finished
 from experiments.paper.markdown import build_markdown
 from experiments.paper.model import Closure, Reproduction
 from experiments.paper.page import build_page
-from experiments.paper.problems import PAPER_DATASETS
 from experiments.paper.runner import run_experiment
 from experiments.paper.settings import SETTINGS
 from experiments.paper.summary import closures, learning_curves, table_cells, wilcoxon_tests
+from experiments.problems import PAPER_DATASETS
+from experiments.publish.files import write_texts
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
@@ -72,21 +72,20 @@ def reproduce(request: Request, progress: Progress) -> Reproduction:
     chosen = {name: setups[name] for name in request.datasets}
     for setup in chosen.values():
         setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
-    with Store(request.out / CELLS / f"{request.name}.jsonl", _identity(request, setups), Finished) as store:
-        before, start = len(store.finished), time.monotonic()
-        try:
-            run_experiment(
-                "settings" if request.setting else request.experiment,
-                chosen,
-                runs=request.runs,
-                seed=request.seed,
-                jobs=request.jobs,
-                store=store,
-                progress=progress,
-            )
-        finally:
-            if len(store.finished) > before:
-                _note_provenance(request, time.monotonic() - start)
+    path = request.out / CELLS / f"{request.name}.jsonl"
+    noise = "OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private"
+    campaign = Campaign(request.name, request.out, request.seed, request.jobs, request.command, noise)
+    with Store(path, _identity(request, setups), Finished) as store, campaign.session() as finish:
+        run_experiment(
+            "settings" if request.setting else request.experiment,
+            chosen,
+            runs=request.runs,
+            seed=request.seed,
+            jobs=request.jobs,
+            store=store,
+            progress=progress,
+            finish=finish,
+        )
     return write_results(request.out)
 
 
@@ -154,16 +153,3 @@ def _identity(request: Request, setups: Mapping[str, Setup]) -> dict[str, object
         "noise_seed": request.noise_seed,
         "setups": {name: setup.shown() for name, setup in setups.items()},
     }
-
-
-def _note_provenance(request: Request, seconds: float) -> None:
-    session = Provenance(
-        command=request.command,
-        created=now(),
-        seed=request.seed,
-        seconds=seconds,
-        jobs=request.jobs,
-        versions=versions(),
-        noise="OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private",
-    )
-    note_provenance(request.out, request.name, session)

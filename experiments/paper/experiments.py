@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
-from experiments.paper.in_site import Options
 from experiments.paper.laboratory import Laboratory, StudySettings
 from experiments.paper.model import Noise
 from experiments.paper.printed_privacy import loss_at_bins, mass_ratio_epsilon
-from experiments.paper.problems import PAPER_DATASETS, PaperDataset
+from experiments.problems import PAPER_DATASETS, Options, PaperDataset, split_of
 from learner_node.source import paper_bin_count
 from learner_node.strategies.base import Trainer
 from learner_node.strategies.paper import SHRINKAGE
@@ -54,15 +53,7 @@ class Setup:
     @property
     def all_options(self) -> Options:
         """Of the strategy."""
-        problem = self.problem
-        trained: Options = {
-            "hidden": problem.hidden,
-            "epochs": problem.training.epochs,
-            "batch_size": problem.training.batch_size,
-            "learning_rate": problem.training.learning_rate,
-            "weight_decay": problem.training.weight_decay,
-        }
-        return trained | self.options
+        return self.problem.network | self.options
 
     def scale(self, queries: int) -> Fraction:
         """The scale l = d queries / epsilon (Eq. 14)."""
@@ -76,11 +67,9 @@ class Setup:
     def laboratory(self, run: int, seed: int, train: Trainer) -> Laboratory:
         """The records and curators of one run."""
         return Laboratory(
-            self.problem.draw(seed + run),
-            declared=self.problem.target_size,
+            split_of(self.problem.draw(seed + run), seed + run, self.problem),
             reweight=self.problem.reweight,
             options=self.all_options,
-            seed=seed + run,
             train=train,
             noise_seed=None if self.noise_seed is None else self.noise_seed + run,
         )

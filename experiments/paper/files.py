@@ -1,19 +1,20 @@
-"""The numbers of a reproduction as CSV files (RFC 4180 quoting, one header line, lines end in a newline).
+"""The numbers of a reproduction as CSV files.
 
 Accuracies, their differences and their deviations are in percent or percentage points with 2 decimals, `ratio` has 4
 decimals, epsilons and p values have 4 significant digits. Infinite values are written "inf", which `float` reads.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from experiments.campaign.files import csv_text, points
 from experiments.paper.findings import EPSILON_COLUMNS
-from experiments.paper.model import Cell, Closure, Curve, Wilcoxon
+from experiments.paper.model import Cell, Closure, Curve, Point, Wilcoxon
+from experiments.paper.words import scale
+from experiments.publish.files import csv_text
+from experiments.publish.numbers import points
+from experiments.publish.table import Column, attributes
 
-TABLE_HEADER = ("dataset", "column", "mean", "std", "runs")
-CURVES_HEADER = ("dataset", "learner", "noise", "scale", "rounds", "mean", "std", "runs", "epsilon")
-WILCOXON_HEADER = ("dataset", "noise", "difference", "p_value", "runs")
-CLOSURES_HEADER = ("dataset", "column", "setting", "mean", "std", "runs")
+_significant = "{:.4g}".format
 
 
 def _number(column: str, value: float) -> str:
@@ -22,16 +23,16 @@ def _number(column: str, value: float) -> str:
     return f"{value:z.4f}" if column == "ratio" else points(value)
 
 
-def _significant(value: float) -> str:
-    return f"{value:.4g}"
+_NUMBERS = (
+    Column[Cell | Closure]("mean", lambda cell: _number(cell.column, cell.mean)),
+    Column[Cell | Closure]("std", lambda cell: _number(cell.column, cell.std)),
+    *attributes("runs"),
+)
 
 
 def table_csv(cells: Sequence[Cell]) -> str:
     """Return Table 2: one line a cell, mean and sample standard deviation over the runs."""
-    return csv_text(
-        TABLE_HEADER,
-        ((c.dataset, c.column, _number(c.column, c.mean), _number(c.column, c.std), c.runs) for c in cells),
-    )
+    return csv_text((*attributes("dataset column"), *_NUMBERS), cells)
 
 
 def curves_csv(curves: Sequence[Curve]) -> str:
@@ -39,37 +40,27 @@ def curves_csv(curves: Sequence[Curve]) -> str:
 
     `scale` is "fixed" for the paper's noise scale for three queries, "plan" for one that fits the number of rounds.
     """
-    return csv_text(
-        CURVES_HEADER,
-        (
-            (
-                curve.dataset,
-                curve.learner,
-                curve.noise,
-                "fixed" if curve.fixed else "plan",
-                point.rounds,
-                points(point.mean),
-                points(point.std),
-                point.runs,
-                _significant(point.epsilon),
-            )
-            for curve in curves
-            for point in curve.points
-        ),
+    of_curve = (*attributes("dataset learner noise"), Column("scale", scale))
+    of_point = (
+        *attributes("rounds"),
+        *attributes("mean std", points),
+        *attributes("runs"),
+        *attributes("epsilon", _significant),
     )
+    shown = [*(_of(0, column) for column in of_curve), *(_of(1, column) for column in of_point)]
+    return csv_text(shown, [(curve, point) for curve in curves for point in curve.points])
+
+
+def _of(place: int, column: Column[Any]) -> Column[tuple[Curve, Point]]:
+    return Column(column.heading, lambda both: column.show(both[place]))
 
 
 def wilcoxon_csv(rows: Sequence[Wilcoxon]) -> str:
     """Return the signed-rank tests: mean difference C - I in percentage points, two-sided p value, pairs."""
-    return csv_text(
-        WILCOXON_HEADER,
-        ((r.dataset, r.noise, points(r.difference), _significant(r.p_value), r.runs) for r in rows),
-    )
+    shown = (*attributes("dataset noise"), *attributes("difference", points), *attributes("p_value", _significant))
+    return csv_text((*shown, *attributes("runs")), rows)
 
 
 def closures_csv(rows: Sequence[Closure]) -> str:
     """Return the cells that were made again with one changed setting."""
-    return csv_text(
-        CLOSURES_HEADER,
-        ((r.dataset, r.column, r.setting, _number(r.column, r.mean), _number(r.column, r.std), r.runs) for r in rows),
-    )
+    return csv_text((*attributes("dataset column setting"), *_NUMBERS), rows)

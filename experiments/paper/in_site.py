@@ -1,35 +1,25 @@
 """The reference h*: the paper's network, trained in site on the private records with their labels."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from learner_node.networks import TrainingOptions, TrainingSet
+from experiments.problems import Options, Split
+from learner_node.networks import TrainingSet
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer
+from learner_node.strategies.paper import PaperOptions
 from protocol.hypotheses import Mlp
-from protocol.records import Records
-
-Options = dict[str, object]
 
 
-def training_options(options: Options) -> TrainingOptions:
-    """The training part of a strategy's options."""
-    names = ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay")
-    return TrainingOptions(**{name: options[name] for name in names if name in options})  # type: ignore[arg-type]
-
-
-def train_in_site(
-    private: Records, labels: NDArray[np.float64], options: TrainingOptions, seed: int, train: Trainer
-) -> Mlp:
+def train_in_site(split: Split, options: Options, train: Trainer) -> Mlp:
     """Train h*.
 
     Args:
-        private: n records; they also standardise the attributes.
-        labels: (n,) float64 in {0, 1}.
-        options: of the network.
-        seed: of the network.
+        split: its private records, which also standardise the attributes, their labels, and its seed.
+        options: of the paper's strategies, of which those of networks count.
         train: trains it.
     """
-    features = standardising_map(private)
-    network = train(TrainingSet(coordinates(features, private), labels, None, seed), options)
+    features = standardising_map(split.private)
+    labels = split.private_labels.astype(np.float64)
+    data = TrainingSet(coordinates(features, split.private), labels, None, split.seed)
+    network = train(data, PaperOptions(**options).training)  # type: ignore[arg-type]
     return Mlp.of(features, list(network.layers))

@@ -12,17 +12,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import OpenDPNoise
-from experiments.campaign.curators import open_curator, open_dataset
-from experiments.paper.draws import Draw
-from experiments.paper.in_site import Options, train_in_site, training_options
+from curator_node.ledger import memory_ledger
+from curator_node.site import assemble_site, hold_records
+from experiments.campaign.curators import roomy_policy, spent
+from experiments.paper.in_site import train_in_site
 from experiments.paper.model import Noise
-from experiments.paper.records import draw_frame, draw_steward
+from experiments.problems import Options, Split
 from learner_node.learn import POOLED, learn
 from learner_node.strategies.base import Trainer, class_probabilities
 from protocol.envelopes import SigningKey
 from protocol.partitions import FeatureBins, Partition
-from protocol.records import encode_frame
 from simulations.carriers.direct import direct_federation
 from simulations.seeded_noise import SeededNoise
 
@@ -67,47 +66,35 @@ class Laboratory:
     """The records of one run: curators that answer from them, the learner's source, and the test records.
 
     Args:
-        draw: the run's records.
-        declared: number of private records that the card tells, of the paper's Table 1.
+        split: the run's records; its seed is that of the learner's networks, too.
         reweight: the learner asks the masses first (Pb. 1).
         options: of the strategy, beside those that `StudySettings` gives: hidden, epochs, batch_size, ...
-        seed: of the learner's networks.
         train: trains networks.
         noise_seed: of the curators' noise, for debugging and comparison; None takes OpenDP's.
     """
 
     def __init__(
         self,
-        draw: Draw,
+        split: Split,
         *,
-        declared: int,
         reweight: bool,
         options: Options,
-        seed: int,
         train: Trainer,
         noise_seed: int | None = None,
     ) -> None:
-        self._reweight, self._options, self._seed, self._train = reweight, options, seed, train
-        self._steward = draw_steward(draw, declared)
-        frame = draw_frame(draw, draw.oracle, draw.oracle_labels)
-        self._source = encode_frame(draw_frame(draw, draw.source), self._steward.schema)
-        self._private = encode_frame(frame, self._steward.schema)
-        self._private_labels = draw.oracle_labels.astype(np.float64)
-        self._test = encode_frame(draw_frame(draw, draw.test), self._steward.schema)
-        self._test_labels = draw.test_labels > 0
+        self._split, self._reweight, self._options, self._train = split, reweight, options, train
         self._key = SigningKey.generate()
-        dataset = open_dataset(frame, self._steward)
-        source = OpenDPNoise() if noise_seed is None else SeededNoise(noise_seed, draw.name)
-        self._curators = {
-            printed: open_curator(
-                dataset,
-                self._key,
-                name=ORACLE,
-                noise=source,
-                simulation=printed or source.seeded,
-                printed=printed,
-            )
-            for printed in (False, True)
+        (private,) = split.sites
+        noise = None if noise_seed is None else SeededNoise(noise_seed, split.problem)
+        keys = {printed: SigningKey.generate() for printed in (False, True)}
+        policies = {
+            printed: roomy_policy(self._key, name=ORACLE, simulation=printed or noise is not None, printed=printed)
+            for printed in keys
+        }
+        dataset = hold_records(private.frame, private.steward, policies[False], keys[False])
+        self._sites = {
+            printed: assemble_site(dataset, policies[printed], key=key, ledger=memory_ledger(key), noise=noise)
+            for printed, key in keys.items()
         }
 
     def study(self, settings: StudySettings) -> StudyFound:
@@ -118,10 +105,10 @@ class Laboratory:
         """
         scale = settings.scale if settings.noise != "none" else SILENT_SCALE
         queries = settings.rounds + self._reweight
-        curator = self._curators[settings.noise != "valid"].curator
+        site = self._sites[settings.noise != "valid"]
         learned = learn(
-            direct_federation({ORACLE: curator}, self._key),
-            lambda _schema: self._source,
+            direct_federation({ORACLE: site}, self._key),
+            lambda _schema: self._split.source,
             strategy=f"paper-{settings.learner.lower()}",
             options={
                 **self._options,
@@ -130,39 +117,38 @@ class Laboratory:
                 "bins": settings.bins,
                 "printed": settings.noise != "valid",
             },
-            epsilon=len(self._steward.attributes) * queries / scale,
-            seed=self._seed,
+            epsilon=len(self._split.schema.attributes) * queries / scale,
+            seed=self._split.seed,
             train=self._train,
         )
         answered = [model for model in learned.models[POOLED] if model is not None]
         return StudyFound(
-            [self._accuracy(class_probabilities(model, self._test)[:, 1] > 0.5) for model in answered],
+            [self._accuracy(class_probabilities(model, self._split.test)[:, 1] > 0.5) for model in answered],
             [_feature_bins(asked.bodies[ORACLE].partitions) for asked in learned.study.rounds],
         )
 
     def in_site(self) -> float:
         """Test accuracy of h*: the same network, trained on the private records with their labels."""
-        options = training_options(self._options)
-        network = train_in_site(self._private, self._private_labels, options, self._seed, self._train)
-        return self._accuracy(network.predict(self._test))
+        network = train_in_site(self._split, self._options, self._train)
+        return self._accuracy(network.predict(self._split.test))
 
     def majority(self) -> float:
         """Test accuracy of h0*: the private records' more frequent class."""
-        return self._accuracy(np.full(len(self._test), self._private_labels.mean() > 0.5))
+        return self._accuracy(np.full(len(self._split.test), self._split.private_labels.mean() > 0.5))
 
     def bin_records(self, workload: Sequence[FeatureBins]) -> list[NDArray[np.int64]]:
         """Exact numbers of private records per bin of each attribute; for a harness's eyes only.
 
         The bin of missing values is left out: the paper has none, and no record of these data sets is in it.
         """
-        return [np.bincount(bins.cells(self._private), minlength=len(bins.edges) + 1) for bins in workload]
+        return [np.bincount(bins.cells(self._split.private), minlength=len(bins.edges) + 1) for bins in workload]
 
     def spent(self, *, simulation: bool) -> Fraction:
         """Exact epsilon that the learner spent at the valid curator, or at the one of the printed mechanism."""
-        return self._curators[simulation].spent(self._key)
+        return spent(self._sites[simulation], self._key)
 
     def _accuracy(self, predicted: NDArray[np.bool_]) -> float:
-        return float(np.mean(predicted == self._test_labels))
+        return float(np.mean(predicted == self._split.test_labels))
 
 
 def _feature_bins(partitions: Sequence[Partition]) -> tuple[FeatureBins, ...]:

@@ -1,44 +1,19 @@
-"""Where each mark of the two figures goes; the template draws them.
-
-As in `simulations.report.plots`: horizontal coordinates are percentages, heights are pixels, curves live in a 100 x 100
-box that is stretched to the plot, and colours and shapes are indices into the style sheet and `SHAPES`.
-"""
+"""Where each mark of the two figures goes; the template draws them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from experiments.paper.findings import MARKS, Standing, epsilon, signed, spread, standing
+from experiments.paper.findings import Standing, standing
 from experiments.paper.model import ACCURACIES, COLUMNS, Cell, Curve, Point
 from experiments.paper.published import Published
-from simulations.report.lines import Line, Place, Stage
-from simulations.report.plots import Axis, Grid, Tick, make_axis, percent
+from experiments.paper.words import STYLES, by_style, curve_title, epsilon, point_text, spread
+from experiments.publish.table import MARKS
+from simulations.report.svg import Axis, Dot, Figure, Key, Place, Stage, Tick, count_axis, make_axis
 
 _STEPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _ROW, _HEAD = 40, 6
-_COST = 18
-_LEFT, _RIGHT = 11.0, 96.0
-_LEAST_GAP = 7.0
-"""Percent of the width between two labels below an axis."""
-
-STYLES: dict[tuple[str, bool], tuple[int, str]] = {
-    ("printed", False): (0, "printed mechanism, noise that fits the plan"),
-    ("valid", False): (2, "valid mechanism, noise that fits the plan"),
-    ("printed", True): (1, "printed mechanism, noise fixed for three queries"),
-    ("valid", True): (3, "valid mechanism, noise fixed for three queries"),
-    ("none", False): (5, "no privacy"),
-    ("none", True): (5, "no privacy"),
-}
-"""(noise, fixed) -> index of colour and shape, and words."""
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A mean with its standard deviation on both sides, as CSS percentages, and in words."""
-
-    at: str
-    bar: tuple[str, str] | None
-    text: str
+_HEIGHT, _COST = 280, 18
 
 
 @dataclass(frozen=True)
@@ -65,9 +40,7 @@ class DotPlot:
 
 
 def _dot(column: str, value: Cell | Published, axis: Axis) -> Dot:
-    std = value.std or 0.0
-    bar = (axis.at(value.mean - std), axis.at(value.mean + std)) if std > 0 else None
-    return Dot(axis.at(value.mean), bar, spread(column, value))
+    return axis.dot(value.mean, _ends(value), spread(column, value))
 
 
 def _ends(value: Cell | Published | Point) -> tuple[float, float]:
@@ -111,23 +84,13 @@ class Panel:
 
     Attributes:
         title: over the panel.
-        height: of the plot, in pixels.
-        box: top and height of the drawing area, in pixels.
-        grid: horizontal lines; percentage points above or below the in-site model.
-        rounds: t below the axis.
-        costs: what the fixed scale has spent at that t by its claim, below `rounds`; empty without such a curve.
-        lines: the curves.
-        text: the ends of all curves in words.
+        plot: percentage points above or below the in-site model, by t.
+        costs: what the fixed scale has spent at that t by its claim, below the axis; empty without such a curve.
     """
 
     title: str
-    height: int
-    box: tuple[int, int]
-    grid: tuple[Grid, ...]
-    rounds: tuple[Tick, ...]
+    plot: Figure
     costs: tuple[Tick, ...]
-    lines: tuple[Line, ...]
-    text: str
 
 
 @dataclass(frozen=True)
@@ -139,18 +102,13 @@ class CurveFigure:
     costs: tuple[str, ...]
 
 
-def curve_title(curve: Curve) -> str:
-    """Return the name of a curve in words."""
-    return f"{curve.learner}-ExPriL, {STYLES[curve.noise, curve.fixed][1]}"
+def curve_keys(curves: Iterable[Curve]) -> tuple[Key, ...]:
+    """Return the legend of these curves."""
+    styles = dict.fromkeys(STYLES[curve.noise, curve.fixed] for curve in by_style(curves))
+    return tuple(Key(index, False, title) for index, title in styles)
 
 
-def by_style(curves: Iterable[Curve]) -> list[Curve]:
-    """Return the curves in the order of the legend: by mechanism and scale, C before I."""
-    order = list(STYLES)
-    return sorted(curves, key=lambda curve: (order.index((curve.noise, curve.fixed)), curve.learner))
-
-
-def curve_figures(curves: Sequence[Curve], datasets: Iterable[str], height: int = 280) -> tuple[CurveFigure, ...]:
+def curve_figures(curves: Sequence[Curve], datasets: Iterable[str]) -> tuple[CurveFigure, ...]:
     """Return Figure 1: a data set's curves with privacy at the left and without at the right."""
     figures = []
     for dataset in datasets:
@@ -158,11 +116,11 @@ def curve_figures(curves: Sequence[Curve], datasets: Iterable[str], height: int 
         if not here:
             continue
         values = [end for curve in here for point in curve.points for end in _ends(point)]
-        axis = make_axis(min(values), max(values), (0.5, *_STEPS))
+        stage = Stage(make_axis(min(values), max(values), (0.5, *_STEPS)), _HEIGHT)
         private = [curve for curve in here if curve.noise != "none"]
         public = [curve for curve in here if curve.noise == "none"]
         panels = [
-            _panel(title, half, axis, height)
+            _panel(title, half, stage)
             for title, half in (("Differentially private (1-DP in the paper)", private), ("No privacy", public))
             if half
         ]
@@ -183,46 +141,28 @@ def _costs(curves: Iterable[Curve]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _panel(title: str, curves: Sequence[Curve], axis: Axis, height: int) -> Panel:
-    rounds = sorted({point.rounds for curve in curves for point in curve.points})
-    first, last = rounds[0], rounds[-1]
-
-    def x(number: int) -> float:
-        if first == last:
-            return (_LEFT + _RIGHT) / 2
-        return _LEFT + (_RIGHT - _LEFT) * (number - first) / (last - first)
-
-    spent = {point.rounds: point.epsilon for curve in curves if curve.fixed for point in curve.points}
-    every = max(1, math.ceil(_LEAST_GAP * max(1, last - first) / (_RIGHT - _LEFT)))
-    ticks = [number for number in rounds if (last - number) % every == 0]
-    full = height + (_COST if spent else 0)
-    stage = Stage(axis, height)
-    lines = tuple(_line(curve, stage, x) for curve in curves)
-    ends = [f"{line.title}: {line.marks[-1].text}" for line in lines]
+def _panel(title: str, curves: Sequence[Curve], stage: Stage) -> Panel:
+    axis = count_axis((point.rounds for curve in curves for point in curve.points), left=11.0, right=96.0)
+    spent = {str(point.rounds): point.epsilon for curve in curves if curve.fixed for point in curve.points}
+    lines = [
+        stage.line(
+            STYLES[curve.noise, curve.fixed][0],
+            curve.learner == "I",
+            curve_title(curve),
+            [
+                Place(axis.place(point.rounds), point.mean, _ends(point), f"{point_text(point)} at t = {point.rounds}")
+                for point in sorted(curve.points, key=lambda point: point.rounds)
+            ],
+        )
+        for curve in curves
+    ]
+    ends = "; ".join(f"{line.title}: {line.marks[-1].text}" for line in lines)
     return Panel(
-        title=title,
-        height=full,
-        box=stage.box,
-        grid=stage.grid,
-        rounds=tuple(Tick(str(number), percent(x(number))) for number in ticks),
-        costs=tuple(Tick(_short(spent[number]), percent(x(number))) for number in ticks if number in spent),
-        lines=lines,
-        text="; ".join(ends),
+        title,
+        Figure(stage, curves[0].dataset, axis.ticks, tuple(lines), ends, _COST if spent else 0),
+        tuple(Tick(_short(spent[tick.label]), tick.at) for tick in axis.ticks if tick.label in spent),
     )
 
 
 def _short(value: float) -> str:
     return f"{value:.2f}" if math.isfinite(value) and abs(value) < 100 else epsilon(value)
-
-
-def _line(curve: Curve, stage: Stage, x: Callable[[int], float]) -> Line:
-    places = [
-        Place(x(point.rounds), point.mean, *_ends(point), f"{point_text(point)} at t = {point.rounds}")
-        for point in sorted(curve.points, key=lambda point: point.rounds)
-    ]
-    return stage.line(STYLES[curve.noise, curve.fixed][0], curve.learner == "I", curve_title(curve), places)
-
-
-def point_text(point: Point) -> str:
-    """Return a point's mean and deviation in percentage points."""
-    return f"{signed(point.mean)} ± {point.std:.1f}"

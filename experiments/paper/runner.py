@@ -2,16 +2,13 @@
 
 import math
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from threadpoolctl import threadpool_limits
-
-from curator_node.dataset import StewardWarning
+from experiments.campaign.runner import Computed, Finish, run_tasks, says_nothing
 from experiments.campaign.store import Store
-from experiments.campaign.workers import FailedRunsError, Progress, computed_by
+from experiments.campaign.workers import Progress
 from experiments.paper.experiments import EXPERIMENTS, Setup
 from experiments.paper.finished import Finished
 from experiments.paper.lockstep import run_together
@@ -34,32 +31,38 @@ class Chunk:
     runs: tuple[int, ...]
     seed: int
 
+    @property
+    def maker(self) -> str:
+        """The experiment."""
+        return self.experiment
 
-@dataclass(frozen=True)
-class Computed:
-    """What a chunk gave: finished cells, and run -> why it failed. Errors travel as text: not all can be rebuilt."""
-
-    cells: list[Finished]
-    failures: dict[int, str]
+    def __str__(self) -> str:
+        """The data set, for people."""
+        return self.dataset
 
 
-def compute(chunk: Chunk) -> Computed:
+def compute(chunk: Chunk) -> Computed[Finished]:
     """All runs of a chunk, their networks trained together."""
-    warnings.simplefilter("ignore", StewardWarning)  # a CTG attribute that is constant, values outside the bounds
     measure = EXPERIMENTS[chunk.experiment].measure
 
     def work(run: int, train: Trainer) -> dict[str, float]:
         return measure(chunk.setup.laboratory(run, chunk.seed, train), chunk.setup)
 
     start = time.monotonic()
-    with threadpool_limits(1):
-        found, failed = run_together(chunk.runs, work)
+    found, failed = run_together(chunk.runs, work)
     seconds = (time.monotonic() - start) / len(chunk.runs)
-    cells = [
-        Finished(chunk.dataset, chunk.runs[place], {name: _stored(x) for name, x in values.items()}, round(seconds, 3))
-        for place, values in sorted(found.items())
-    ]
-    return Computed(cells, {chunk.runs[place]: f"{type(error).__name__}: {error}" for place, error in failed.items()})
+    return Computed(
+        cells=[
+            Finished(
+                chunk.dataset, chunk.runs[place], {name: _stored(x) for name, x in values.items()}, round(seconds, 3)
+            )
+            for place, values in sorted(found.items())
+        ],
+        failures=[
+            f"run {chunk.runs[place]} of {chunk.dataset}: {type(error).__name__}: {error}"
+            for place, error in sorted(failed.items())
+        ],
+    )
 
 
 def run_experiment(
@@ -70,7 +73,8 @@ def run_experiment(
     seed: int,
     jobs: int,
     store: Store[Finished],
-    progress: Progress = lambda what, done, total: None,  # noqa: ARG005
+    progress: Progress = says_nothing,
+    finish: Finish | None = None,
 ) -> None:
     """Compute what the store lacks.
 
@@ -82,6 +86,7 @@ def run_experiment(
         jobs: processes; with 1, everything happens in this one.
         store: where finished cells are, and are added.
         progress: called with (data set, finished work, all work), in units of estimated time.
+        finish: filled while the work goes on; None makes one.
 
     Raises:
         FailedRunsError: some runs failed; all others are finished and kept.
@@ -95,19 +100,18 @@ def run_experiment(
             EXPERIMENTS[experiment].networks(setup),
         )
     ]
-    total = sum(_work(chunk) for chunk in chunks)
-    done = 0.0
-    progress("", done, total)
     # The dearest first, so that no process is left with a long one at the end.
-    failures = []
-    for chunk, computed in computed_by(compute, sorted(chunks, key=_work, reverse=True), jobs):
-        for cell in computed.cells:
-            store.add(cell)
-        failures += [f"run {run} of {chunk.dataset}: {why}" for run, why in sorted(computed.failures.items())]
-        done += _work(chunk)
-        progress(chunk.dataset, done, total)
-    if failures:
-        raise FailedRunsError(failures)
+    chunks.sort(key=_work, reverse=True)
+    finish = run_tasks(
+        chunks,
+        compute,
+        lambda _chunk, cell: store.add(cell),
+        jobs=jobs,
+        work=_work,
+        progress=progress,
+        finish=finish,
+    )
+    finish.check()
 
 
 def _parts(runs: Sequence[int], setup: Setup, networks: int) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ from scipy.stats import wilcoxon
 from experiments.paper.experiments import CURVES, PLAN_LENGTHS, Setup, curve_epsilon
 from experiments.paper.finished import Finished
 from experiments.paper.model import COLUMNS, Cell, Closure, Curve, Noise, Point, Wilcoxon
-from experiments.paper.problems import PAPER_DATASETS
+from experiments.problems import PAPER_DATASETS
 
 PAIRS: tuple[tuple[Noise, str], ...] = (("none", ""), ("printed", "1DP-"), ("valid", "valid-1DP-"))
 

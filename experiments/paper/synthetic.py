@@ -8,6 +8,7 @@ and are the same to the last bit, labels and test records too; the others have s
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -56,8 +57,8 @@ def _labelled_clusters(
     dimensions: int,
     clusters: int,
     size: int,
-    source_size: int | None,
-    oracle_size: int | None,
+    source_size: int | None = None,
+    oracle_size: int | None = None,
 ) -> Draw:
     """Uniform records, clusters of the target labelled by halves, a diagonal band flipped.
 
@@ -104,20 +105,6 @@ def _labelled_clusters(
     )
 
 
-def draw_a(seed: int, *, source_size: int | None = None, oracle_size: int | None = None) -> Draw:
-    """A: the unit square, 15 clusters; 2500 records each for source, oracle and test."""
-    return _labelled_clusters(
-        "A", seed, dimensions=2, clusters=15, size=2500, source_size=source_size, oracle_size=oracle_size
-    )
-
-
-def draw_b(seed: int, *, source_size: int | None = None, oracle_size: int | None = None) -> Draw:
-    """B: the unit cube of 4 dimensions, 64 clusters; 2500 records each for source, oracle and test."""
-    return _labelled_clusters(
-        "B", seed, dimensions=4, clusters=64, size=2500, source_size=source_size, oracle_size=oracle_size
-    )
-
-
 def _random_network(rng: np.random.Generator, sizes: tuple[int, ...], gain: float) -> Callable[[Records], Records]:
     """A tanh network (linear at its end) with Gaussian weights of variance ``gain**2 / inputs``."""
     layers = [
@@ -143,8 +130,8 @@ def _latent_mixtures(
     dimensions: int,
     label_gain: float,
     size: int,
-    source_size: int | None,
-    oracle_size: int | None,
+    source_size: int | None = None,
+    oracle_size: int | None = None,
 ) -> Draw:
     """Two overlapping mixtures of Gaussians through one random network; labels threshold another one.
 
@@ -195,43 +182,13 @@ def _latent_mixtures(
     )
 
 
-def draw_c(seed: int, *, source_size: int | None = None, oracle_size: int | None = None) -> Draw:
-    """C: 3 latent dimensions to 10; 5000 records each for source, oracle and test."""
-    return _latent_mixtures(
-        "C",
-        seed,
-        latent=3,
-        dimensions=10,
-        label_gain=1.6,
-        size=5000,
-        source_size=source_size,
-        oracle_size=oracle_size,
-    )
-
-
-def draw_d(seed: int, *, source_size: int | None = None, oracle_size: int | None = None) -> Draw:
-    """D: 5 latent dimensions to 15; 5000 records each for source, oracle and test."""
-    return _latent_mixtures(
-        "D",
-        seed,
-        latent=5,
-        dimensions=15,
-        label_gain=1.8,
-        size=5000,
-        source_size=source_size,
-        oracle_size=oracle_size,
-    )
-
-
-def draw_e(seed: int, *, source_size: int | None = None, oracle_size: int | None = None) -> Draw:
-    """E: 10 latent dimensions to 25; 5000 records each for source, oracle and test."""
-    return _latent_mixtures(
-        "E",
-        seed,
-        latent=10,
-        dimensions=25,
-        label_gain=5.5,
-        size=5000,
-        source_size=source_size,
-        oracle_size=oracle_size,
-    )
+draw_a = partial(_labelled_clusters, "A", dimensions=2, clusters=15, size=2500)
+"""A: the unit square, 15 clusters; 2500 records each for source, oracle and test."""
+draw_b = partial(_labelled_clusters, "B", dimensions=4, clusters=64, size=2500)
+"""B: the unit cube of 4 dimensions, 64 clusters; 2500 records each for source, oracle and test."""
+draw_c = partial(_latent_mixtures, "C", latent=3, dimensions=10, label_gain=1.6, size=5000)
+"""C: 3 latent dimensions to 10; 5000 records each for source, oracle and test."""
+draw_d = partial(_latent_mixtures, "D", latent=5, dimensions=15, label_gain=1.8, size=5000)
+"""D: 5 latent dimensions to 15; 5000 records each for source, oracle and test."""
+draw_e = partial(_latent_mixtures, "E", latent=10, dimensions=25, label_gain=5.5, size=5000)
+"""E: 10 latent dimensions to 25; 5000 records each for source, oracle and test."""

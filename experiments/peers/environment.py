@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.peers.task import ARRAYS, PeerFailedError, PeerResult, PeerTask, PeerUnavailableError, Vector
+from experiments.peers.task import (
+    ARRAYS,
+    GENERATED,
+    PROBABILITY,
+    Matrix,
+    PeerFailedError,
+    PeerResult,
+    PeerTask,
+    PeerUnavailableError,
+    Vector,
+)
 
 PYTHON_VARIABLE = "EXPRIL_PEERS"
 FOLDER = ".venv-peers"
@@ -28,7 +39,8 @@ HOW_TO_INSTALL = (
     f"`make peers` in ExPriL's checkout makes {FOLDER}; or install experiments/peers/requirements.txt into an "
     f"environment of its own and set {PYTHON_VARIABLE} to its python"
 )
-TIMEOUT_SECONDS = 900.0
+TIMEOUT_SECONDS = 1800.0
+"""For one answer; far above what any peer takes, so that only one that hangs is ended."""
 CLOSING_SECONDS = 5.0
 # Ours come last on the path: a scikit-learn beside ExPriL must not hide the older one of the peers.
 _START = "import sys; sys.path.append(sys.argv[1]); from experiments.peers.worker import main; main()"
@@ -84,6 +96,11 @@ class Worker:
             PeerUnavailableError: a library is missing.
             PeerFailedError: the peer failed, or its process ended or took too long; then it cannot be asked again.
         """
+        (probability,), seconds = self.arrays(family, task, (PROBABILITY,))
+        return PeerResult(checked(probability, len(task.test), task.peer), seconds)
+
+    def arrays(self, family: str, task: PeerTask, names: Sequence[str]) -> tuple[list[NDArray[np.float64]], float]:
+        """The named arrays of a peer's answer, unchecked, and the seconds that it took; else as `run`."""
         self._tasks += 1
         arrays, answer = (Path(self._folder.name) / f"{name}-{self._tasks}.npz" for name in ("task", "answer"))
         np.savez(arrays, **{name: getattr(task, name) for name in ARRAYS})
@@ -91,11 +108,11 @@ class Worker:
         request = {"family": family, "task": scalars, "arrays": str(arrays), "answer": str(answer)}
         try:
             reply = self._ask(request, task.peer)
-            probability = _read(answer, len(task.test), task.peer)
+            found = _read(answer, names, task.peer)
         finally:
             arrays.unlink(missing_ok=True)
             answer.unlink(missing_ok=True)
-        return PeerResult(probability, float(reply["seconds"]))
+        return found, float(reply["seconds"])
 
     def versions(self) -> dict[str, str]:
         """Library -> its version in the peers' environment."""
@@ -170,6 +187,17 @@ def run_in_environment(family: str, task: PeerTask) -> PeerResult:
         return _worker().run(family, task)
 
 
+def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
+    """Synthetic records of one generator, "aim" or "mst"; else as `run_in_environment`.
+
+    Returns:
+        (m, p) records and (m,) labels, 0 or 1.
+    """
+    with _LOCK:
+        (matrix, labels), _ = _worker().arrays("generators", task, GENERATED)
+    return matrix, labels
+
+
 def environment_versions() -> dict[str, str]:
     """Library -> its version in the peers' environment.
 
@@ -196,13 +224,12 @@ def _close_all() -> None:
             worker.close()
 
 
-def _read(path: Path, records: int, peer: str) -> Vector:
+def _read(path: Path, names: Sequence[str], peer: str) -> list[NDArray[np.float64]]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            probability = np.asarray(arrays["probability"], dtype=np.float64)
+            return [np.asarray(arrays[name], dtype=np.float64) for name in names]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         raise PeerFailedError(f"{peer}: its answer cannot be read") from None
-    return checked(probability, records, peer)
 
 
 def checked(probability: Vector, records: int, peer: str) -> Vector:

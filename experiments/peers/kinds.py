@@ -32,11 +32,6 @@ class PeerKind:
     run: Callable[[PeerTask], Vector] | None = None
     family: str = ""
 
-    @property
-    def needs_delta(self) -> bool:
-        """Whether it must have a delta above 0."""
-        return self.delta == "positive"
-
     def allows(self, epsilon: float | None) -> bool:
         """Whether it can be run at that epsilon; None stands for no privacy."""
         if epsilon is None or not self.private:

@@ -5,32 +5,25 @@ MST is McKenna, Miklau and Sheldon, "Winning the NIST contest" (2021); AIM is Mc
 Gaussian (delta > 0, accounted by zero-concentrated differential privacy, "zCDP") or Laplace (delta = 0), over
 neighbours that differ by one added or removed record.
 
-This file runs in the peers' own environment (numpy, opendp, mbi) and imports nothing of ExPriL. OpenDP ships both
-mechanisms, too, but 0.16 searches every scale numerically, and its MST is refused by its own budget through a rounding
-error at 10 attributes; here scales are closed forms whose cost OpenDP's own maps confirm.
+OpenDP ships both mechanisms, too, but 0.16 searches every scale numerically, and its MST is refused by its own budget
+through a rounding error at 10 attributes; here scales are closed forms whose cost OpenDP's own maps confirm.
 """
 
 import math
-import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
-Clique = tuple[int, ...]
+from experiments.peers.ceilings import logistic_regression
+from experiments.peers.discrete import Attribute, Clique, Codes, attributes_of, discretise, marginal, restore
+from experiments.peers.graphical import Measured, Model, components, fits
+from experiments.peers.odometer import Odometer
+from experiments.peers.task import Labels, Matrix, PeerTask, Vector
 
-BINS = 8
-"""Even bins of a numeric attribute over its public range."""
-FIT_STEPS = 300
-"""Of mirror descent, per fit."""
 MOST_MEGABYTES = 1.0
 """Of AIM's graphical model; the authors' default of 80 takes hours."""
 MOST_ROUNDS = 15
@@ -39,275 +32,6 @@ MOST_CANDIDATE_CELLS = 2000
 """Marginals with more cells are no candidates of AIM: their noise would exceed their counts."""
 SAMPLED = 20_000
 """Rows drawn from a model to read its marginals off; the error is far below the noise of what is measured."""
-SAFETY = 1 - 1e-9
-"""Share of the budget that is planned with, so that rounded sums stay below it."""
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """A discrete attribute and the matrix columns that it stands for.
-
-    Attributes:
-        columns: one column of numbers, or one 0/1 column a level.
-        edges: (k + 1,) ascending bounds of a numeric attribute's bins; empty for levels.
-    """
-
-    columns: tuple[int, ...]
-    edges: tuple[float, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of codes; levels have one more, for records with none of them."""
-        return len(self.edges) - 1 if self.edges else len(self.columns) + 1
-
-
-def attributes_of(columns: Sequence[str], lower: Vector, upper: Vector, bins: int = BINS) -> list[Attribute]:
-    """Even bins for numbers; columns named "attribute=level" become one attribute again.
-
-    Args:
-        columns: (p,) names.
-        lower: (p,) public lower bounds.
-        upper: (p,) public upper bounds, above `lower`.
-        bins: per numeric attribute, at least 2.
-
-    Raises:
-        ValueError: bounds that are not in order.
-    """
-    if not np.all(lower < upper):
-        raise ValueError("every lower bound must be below its upper bound")
-    levels: dict[str, list[int]] = {}
-    found: list[Attribute | str] = []
-    for place, name in enumerate(columns):
-        attribute, is_level, _ = name.partition("=")
-        if not is_level:
-            found.append(Attribute((place,), tuple(np.linspace(lower[place], upper[place], bins + 1).tolist())))
-            continue
-        if attribute not in levels:
-            levels[attribute] = []
-            found.append(attribute)
-        levels[attribute].append(place)
-    return [Attribute(tuple(levels[each])) if isinstance(each, str) else each for each in found]
-
-
-def discretise(matrix: Matrix, attributes: Sequence[Attribute]) -> Codes:
-    """(n, p) numbers as (n, a) codes; values outside the bounds go to the end bins."""
-    codes = []
-    for attribute in attributes:
-        held = matrix[:, attribute.columns]
-        if attribute.edges:
-            codes.append(np.searchsorted(np.array(attribute.edges[1:-1]), held[:, 0], side="right"))
-        else:
-            codes.append(np.where(held.any(axis=1), held.argmax(axis=1), len(attribute.columns)))
-    return np.stack(codes, axis=1).astype(np.int64)
-
-
-def restore(codes: Codes, attributes: Sequence[Attribute], rng: np.random.Generator) -> Matrix:
-    """(n, a) codes as (n, p) numbers: uniform within a bin; 0/1 columns for levels."""
-    matrix = np.zeros((len(codes), sum(len(attribute.columns) for attribute in attributes)))
-    for code, attribute in zip(codes.T, attributes, strict=True):
-        if attribute.edges:
-            edges = np.array(attribute.edges)
-            matrix[:, attribute.columns[0]] = edges[code] + rng.random(len(code)) * (edges[code + 1] - edges[code])
-        else:
-            known = code < len(attribute.columns)
-            matrix[np.flatnonzero(known), np.array(attribute.columns)[code[known]]] = 1.0
-    return matrix
-
-
-class Odometer:
-    """Noise, and what it cost so far.
-
-    Args:
-        epsilon: > 0.
-        delta: 0 for pure epsilon with Laplace noise; else in (0, 1), with Gaussian noise under zCDP.
-
-    Attributes:
-        total: to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta).
-        spent: by OpenDP's maps, at most `total`.
-
-    Raises:
-        ValueError: epsilon or delta out of range.
-    """
-
-    def __init__(self, epsilon: float, delta: float) -> None:
-        if not epsilon > 0 or not 0 <= delta < 1:
-            raise ValueError(f"epsilon {epsilon} must be positive and delta {delta} in [0, 1)")
-        self.pure = delta == 0
-        self.total = epsilon if self.pure else rho_for(epsilon, delta)
-        self.spent = 0.0
-
-    @property
-    def left(self) -> float:
-        """What may still be planned with."""
-        return max(self.total * SAFETY - self.spent, 0.0)
-
-    @property
-    def mean_noise(self) -> float:
-        """E|noise| over its standard deviation."""
-        return math.sqrt(0.5) if self.pure else math.sqrt(2 / math.pi)
-
-    def deviation(self, cost: float) -> float:
-        """Standard deviation of counts that cost so much."""
-        return math.sqrt(2) / cost if self.pure else 1 / math.sqrt(2 * cost)
-
-    def counts(self, exact: NDArray[np.int64], cost: float) -> Vector:
-        """Noisy counts of disjoint cells: (k,) -> (k,) float64 whole numbers."""
-        dp = _opendp()
-        domain = dp.vector_domain(dp.atom_domain(T="i32"))
-        if self.pure:
-            mechanism = dp.m.make_laplace(domain, dp.l1_distance(T="u32"), scale=1 / cost)
-        else:
-            mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="u32"), scale=self.deviation(cost))
-        self._charge(mechanism.map(1))
-        return np.array(mechanism([int(value) for value in exact]), np.float64)
-
-    def choose(self, scores: Vector, sensitivity: float, cost: float) -> int:
-        """The exponential mechanism: index of a high score; one record moves a score by at most `sensitivity`."""
-        dp = _opendp()
-        measure = dp.max_divergence() if self.pure else dp.zero_concentrated_divergence()
-        strength = cost if self.pure else math.sqrt(8 * cost)
-        mechanism = dp.m.make_noisy_max(
-            dp.vector_domain(dp.atom_domain(T="f64", nan=False)),
-            dp.linf_distance(T="f64"),
-            output_measure=measure,
-            scale=2 * sensitivity / strength,
-        )
-        self._charge(mechanism.map(sensitivity))
-        return int(mechanism([float(score) for score in scores]))
-
-    def _charge(self, cost: float) -> None:
-        if self.spent + cost > self.total:
-            raise ArithmeticError(f"{self.spent} are spent of {self.total}: {cost} more is too much")
-        self.spent += cost
-
-
-def rho_for(epsilon: float, delta: float) -> float:
-    """The largest rho (to 1e-9 of it, from below) whose zCDP guarantee implies (epsilon, delta), by OpenDP."""
-    dp = _opendp()
-
-    def implied(rho: float) -> float:
-        domain = dp.vector_domain(dp.atom_domain(T="i32"))
-        gaussian = dp.m.make_gaussian(domain, dp.l2_distance(T="u32"), scale=1 / math.sqrt(2 * rho))
-        return float(dp.c.make_zCDP_to_approxDP(gaussian).map(1).epsilon(delta))
-
-    low, high = 0.0, epsilon  # rho + 2 sqrt(rho ln(1 / delta)) >= epsilon already at rho = epsilon
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if implied(middle) <= epsilon else (low, middle)
-    return low
-
-
-def _mbi() -> Any:
-    # Read when jax loads: a model is compiled anew for every set of marginals, and runs for less time than that takes.
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import mbi  # noqa: PLC0415 - see _opendp
-
-    return mbi
-
-
-def _opendp() -> Any:
-    import opendp.prelude as dp  # noqa: PLC0415 - only the peers' environment has the generators' libraries
-
-    dp.enable_features("contrib")
-    return dp
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Noisy counts of a marginal, row-major over the clique's attributes."""
-
-    clique: Clique
-    counts: Vector
-    deviation: float
-
-
-@dataclass
-class Model:
-    """A distribution over codes that fits noisy marginals: independent components, each a graphical model of `mbi`.
-
-    Attributes that no measured marginal connects are independent given the fixed total, so each component is fitted
-    alone, and only again when a marginal of its own is added.
-
-    Attributes:
-        sizes: (a,) codes per attribute.
-        total: records, estimated.
-        rng: of the drawn rows.
-    """
-
-    sizes: Sequence[int]
-    total: float
-    rng: np.random.Generator
-    _drawn: dict[tuple[int, ...], tuple[int, dict[int, Codes]]] = field(default_factory=dict)
-
-    def draw(self, measured: Sequence[Measured], rows: int) -> Codes:
-        """Rows of the model that fits the measurements best: (rows, a) codes."""
-        drawn = {}
-        fresh = {}
-        for members in components(len(self.sizes), [each.clique for each in measured]):
-            own = [each for each in measured if set(each.clique) <= set(members)]
-            version, columns = self._drawn.get(members, (-1, {}))
-            if version != len(own) or len(columns[members[0]]) != rows:
-                columns = self._alone(members[0], own, rows) if len(members) == 1 else self._joint(members, own, rows)
-            fresh[members] = (len(own), columns)
-            drawn.update(columns)
-        self._drawn = fresh
-        return np.stack([drawn[place] for place in range(len(self.sizes))], axis=1)
-
-    def _alone(self, place: int, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
-        """One attribute: the nearest counts that are not negative and add up to the total."""
-        size = self.sizes[place]
-        counts = np.full(size, self.total / size)
-        if measured:
-            weights = [each.deviation**-2 for each in measured]
-            counts = onto_simplex(np.average([each.counts for each in measured], axis=0, weights=weights), self.total)
-        return {place: self.rng.choice(size, rows, p=counts / counts.sum())}
-
-    def _joint(self, members: Clique, measured: Sequence[Measured], rows: int) -> dict[int, Codes]:
-        mbi = _mbi()
-        from mbi.estimation import mirror_descent  # noqa: PLC0415
-        from mbi.marginal_oracles import message_passing_stable  # noqa: PLC0415
-
-        found = mirror_descent(
-            _domain(self.sizes, members),
-            [
-                mbi.LinearMeasurement(each.counts, tuple(map(str, each.clique)), stddev=each.deviation)
-                for each in measured
-            ],
-            known_total=self.total,
-            iters=FIT_STEPS,
-            marginal_oracle=message_passing_stable,
-        )
-        # mbi draws from numpy's global generator, and row i of one component must not meet row i of another.
-        np.random.seed(self.rng.integers(2**32))  # noqa: NPY002
-        columns = found.synthetic_data(rows).to_dict()
-        order = self.rng.permutation(rows)
-        return {place: np.asarray(columns[str(place)], np.int64)[order] for place in members}
-
-
-def components(attributes: int, cliques: Sequence[Clique]) -> list[tuple[int, ...]]:
-    """Attributes that cliques connect, each group ascending, in the order of their first members."""
-    group = list(range(attributes))
-    for clique in cliques:
-        joined = {group[place] for place in clique}
-        group = [min(joined) if each in joined else each for each in group]
-    return [tuple(np.flatnonzero(np.array(group) == first).tolist()) for first in sorted(set(group))]
-
-
-def onto_simplex(values: Vector, total: float) -> Vector:
-    """The nearest vector (L2) that is not negative and adds up to `total` > 0."""
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    kept = np.flatnonzero(ordered - excess > 0)[-1]
-    nearest: Vector = np.maximum(values - excess[kept], 0.0)
-    return nearest
-
-
-def marginal(codes: Codes, sizes: Sequence[int], clique: Clique) -> NDArray[np.int64]:
-    """Counts of a marginal, row-major over the clique's attributes."""
-    shape = tuple(sizes[place] for place in clique)
-    cells = np.ravel_multi_index(tuple(codes[:, place] for place in clique), shape)
-    return np.bincount(cells, minlength=math.prod(shape))
 
 
 def mst(
@@ -348,7 +72,7 @@ def aim(
         deviation = odometer.deviation(0.9 * step)
         room = MOST_MEGABYTES * min(1.0, (odometer.spent + step) / budget)
         known = [each.clique for each in measured]
-        candidates = [clique for clique in weights if _fits(known, clique, sizes, room)]
+        candidates = [clique for clique in weights if fits(known, clique, sizes, room)]
         distances = _distances(codes, model, measured, candidates)
         penalty = odometer.mean_noise * deviation
         scores = [
@@ -373,8 +97,8 @@ ALGORITHMS: dict[str, Callable[..., tuple[Model, list[Measured]]]] = {"aim": aim
 
 
 def synthesise(
-    algorithm: str, train: Matrix, labels: NDArray[np.int64], attributes: Sequence[Attribute], **budget: Any
-) -> tuple[Matrix, NDArray[np.int64]]:
+    algorithm: str, train: Matrix, labels: Labels, attributes: Sequence[Attribute], **budget: Any
+) -> tuple[Matrix, Labels]:
     """Private synthetic records.
 
     Args:
@@ -402,46 +126,22 @@ def synthesise(
     return restore(drawn[:, :-1], attributes, rng), drawn[:, -1]
 
 
-def predict(
-    algorithm: str,
-    train: Matrix,
-    labels: NDArray[np.int64],
-    test: Matrix,
-    attributes: Sequence[Attribute],
-    **budget: Any,
-) -> Vector:
-    """P(class 1) of test records, (m,), by logistic regression on private synthetic records; else as `synthesise`."""
-    matrix, classes = synthesise(algorithm, train, labels, attributes, **budget)
-    if len(set(classes.tolist())) < 2:
-        return np.full(len(test), float(classes[0]))
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - see _opendp
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - see _opendp
+def generate(task: PeerTask, seed: int | None = None) -> tuple[Matrix, Labels]:
+    """As `synthesise`, of a task's private records; `seed` is of the drawn rows, None takes the task's."""
+    attributes = attributes_of(task.columns, task.lower, task.upper)
+    budget = {"epsilon": task.private_epsilon(), "delta": task.delta, "seed": task.seed if seed is None else seed}
+    return synthesise(task.peer, task.train, task.labels, attributes, **budget)
 
-    scaler = StandardScaler().fit(matrix)
-    model = LogisticRegression(max_iter=2000).fit(scaler.transform(matrix), classes)
-    probability: Vector = model.predict_proba(scaler.transform(test))[:, 1]
-    return probability
+
+def predict(task: PeerTask) -> Vector:
+    """P(class 1) of test records, (m,), by logistic regression on private synthetic records; else as `synthesise`."""
+    matrix, classes = generate(task, task.entropy())
+    return logistic_regression(replace(task, train=matrix, labels=classes))
 
 
 def versions() -> dict[str, str]:
     """Of the libraries; ImportError where one is missing."""
     return {name: version(name) for name in ("jax", "mbi", "opendp")}
-
-
-def main(request: str, reply: str) -> None:
-    """Read one call of `synthesise` from a file, write its records to another; both are npz archives of arrays."""
-    with np.load(request, allow_pickle=False) as asked:
-        attributes = attributes_of([str(name) for name in asked["columns"]], asked["lower"], asked["upper"])
-        matrix, labels = synthesise(
-            str(asked["algorithm"]),
-            asked["train"],
-            asked["labels"],
-            attributes,
-            epsilon=float(asked["epsilon"]),
-            delta=float(asked["delta"]),
-            seed=int(asked["seed"]),
-        )
-    np.savez(reply, matrix=matrix, labels=labels)
 
 
 def _measure(codes: Codes, sizes: Sequence[int], clique: Clique, cost: float, odometer: Odometer) -> Measured:
@@ -476,25 +176,3 @@ def _weights(workload: Sequence[Clique], sizes: Sequence[int]) -> dict[Clique, f
     parts = {part for query in workload for size in range(1, len(query) + 1) for part in combinations(query, size)}
     small = sorted(part for part in parts if math.prod(sizes[place] for place in part) <= MOST_CANDIDATE_CELLS)
     return {part: float(sum(len(set(part) & set(query)) for query in workload)) for part in small}
-
-
-def _fits(known: Sequence[Clique], clique: Clique, sizes: Sequence[int], megabytes: float) -> bool:
-    """Whether the component that a marginal makes stays small; what adds no edge always fits."""
-    if any(set(clique) <= set(each) for each in known):
-        return True
-    mbi = _mbi()
-
-    members = next(group for group in components(len(sizes), [*known, clique]) if clique[0] in group)
-    cliques = [each for each in [*known, clique] if set(each) <= set(members)]
-    names = [tuple(map(str, each)) for each in cliques]
-    return bool(mbi.junction_tree.hypothetical_model_size(_domain(sizes, members), names) <= megabytes)
-
-
-def _domain(sizes: Sequence[int], members: Clique) -> Any:
-    mbi = _mbi()
-
-    return mbi.Domain([str(place) for place in members], [sizes[place] for place in members])
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

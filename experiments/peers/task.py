@@ -17,6 +17,10 @@ Labels = NDArray[np.int64]
 
 ARRAYS = ("train", "labels", "test", "lower", "upper", "source")
 """The fields of a task that travel as arrays; the others travel as JSON."""
+PROBABILITY = "probability"
+"""The array that a peer answers with."""
+GENERATED = ("matrix", "labels")
+"""The arrays that a generator answers with: (m, p) records, and (m,) 0 or 1."""
 
 
 class PeerUnavailableError(ConfigurationError):

@@ -10,16 +10,17 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.peers.task import ARRAYS, PeerTask, Vector
+from experiments.peers.task import ARRAYS, GENERATED, PROBABILITY, PeerTask
 
-Models = Mapping[str, Callable[[PeerTask], Vector]]
+Arrays = Mapping[str, NDArray[np.generic]]
+Models = Mapping[str, Callable[[PeerTask], NDArray[np.generic] | Arrays]]
+"""A task -> probabilities of class 1, or arrays by name."""
 
 
 def _diffprivlib() -> tuple[Models, dict[str, str]]:
@@ -37,27 +38,23 @@ def _opacus() -> tuple[Models, dict[str, str]]:
 def _marginals() -> tuple[Models, dict[str, str]]:
     from experiments.peers import marginals  # noqa: PLC0415 - as above
 
-    return {name: partial(_synthesise_and_train, marginals) for name in marginals.ALGORITHMS}, marginals.versions()
+    return dict.fromkeys(marginals.ALGORITHMS, marginals.predict), marginals.versions()
 
 
-def _synthesise_and_train(marginals: ModuleType, task: PeerTask) -> Vector:
-    probability: Vector = marginals.predict(
-        task.peer,
-        task.train,
-        task.labels,
-        task.test,
-        marginals.attributes_of(task.columns, task.lower, task.upper),
-        epsilon=task.private_epsilon(),
-        delta=task.delta,
-        seed=task.entropy(),
-    )
-    return probability
+def _generators() -> tuple[Models, dict[str, str]]:
+    from experiments.peers import marginals  # noqa: PLC0415 - as above
+
+    def generate(task: PeerTask) -> Arrays:
+        return dict(zip(GENERATED, marginals.generate(task), strict=True))
+
+    return dict.fromkeys(marginals.ALGORITHMS, generate), marginals.versions()
 
 
 FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
     "diffprivlib": _diffprivlib,
     "opacus": _opacus,
     "marginals": _marginals,
+    "generators": _generators,
 }
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 
@@ -74,9 +71,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 **{name: arrays[name] for name in ARRAYS},
             )
         start = time.perf_counter()
-        probability = models[task.peer](task)
+        found = models[task.peer](task)
         seconds = time.perf_counter() - start
-        np.savez(Path(request["answer"]), probability=np.asarray(probability, dtype=np.float64))
+        named: Arrays = found if isinstance(found, Mapping) else {PROBABILITY: found}
+        as_floats: dict[str, Any] = {name: np.asarray(each, np.float64) for name, each in named.items()}
+        np.savez(Path(request["answer"]), **as_floats)
     except ImportError as error:
         return {"missing": str(error.name)}
     except Exception as error:  # noqa: BLE001 - whatever a library raises is the peer's failure, not the worker's

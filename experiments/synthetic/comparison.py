@@ -1,50 +1,30 @@
 """`expril compare-synthetic`: synthetic data sets for the same records at the same epsilon, and what each is worth."""
 
 import time
-import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import msgspec
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from curator_node.dataset import StewardWarning
-from experiments.campaign import markdown
-from experiments.campaign.files import csv_text, points, write_texts
-from experiments.campaign.provenance import (
-    Provenance,
-    commit_of,
-    cores,
-    note_provenance,
-    now,
-    read_provenance,
-    versions,
-)
-from experiments.campaign.store import Store, read_cells
-from experiments.campaign.workers import FailedRunsError, Progress, computed_by
+from experiments.campaign.provenance import read_provenance
+from experiments.campaign.runner import Campaign
+from experiments.campaign.store import Task, read_cells
+from experiments.campaign.workers import Progress
 from experiments.learning.outcome import INFINITE, epsilon_order
-from experiments.learning.problems import PROBLEMS, load_split
-from experiments.peers import marginals, peer_versions
+from experiments.peers import discrete, graphical, marginals, peer_versions
 from experiments.peers.environment import peers_python
+from experiments.problems import PROBLEMS, load_split
+from experiments.publish.files import write_texts
 from experiments.synthetic.generators import DELTA, GENERATORS
+from experiments.synthetic.tables import SECONDS, SyntheticRow, build_page, rows_csv
 from experiments.synthetic.utility import BINS, MEASURES, Columns, WeightedRecords, utility
-from protocol.errors import ExprilError
 from protocol.rationals import parse_rational
 
 NAME, TABLE, PAGE, CELLS = "synthetic", "synthetic.csv", "synthetic.md", "cells-synthetic.jsonl"
-HEADER = ("dataset", "generator", "epsilon", "measure", "mean", "std", "runs")
 DISTANCES = ("marginal-tv", "wasserstein", "pair-tv", "label-gap")
-READING = (
-    "Mean ± standard deviation over the runs. Accuracies and areas (higher is better) are those of a classifier "
-    "trained on the data set and tested on real records; distances (lower is better) are to the private records. "
-    f"AIM and MST spend (epsilon, {DELTA:g}) and see the private records; ours spends pure epsilon at each curator and "
-    "never sees one."
-)
-SECONDS = "seconds"
-"""Of generating; in the table beside the measures."""
 
 
 class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,39 +47,9 @@ class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> Task:
         """Which cell it is."""
-        return self.problem, self.generator, self.epsilon, self.seed
-
-
-class SyntheticRow(msgspec.Struct, frozen=True):
-    """One line of the table: mean and sample standard deviation (0 for one run) over the runs."""
-
-    dataset: str
-    generator: str
-    epsilon: str
-    measure: str
-    mean: float
-    std: float
-    runs: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """One cell that is wanted."""
-
-    problem: str
-    generator: str
-    epsilon: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class Computed:
-    """A cell, or why there is none; errors travel as text."""
-
-    cell: Finished | None = None
-    failure: str = ""
+        return Task(self.problem, self.generator, self.epsilon, self.seed)
 
 
 @dataclass(frozen=True)
@@ -142,27 +92,19 @@ class Request:
         ]
 
 
-def compute(task: Task) -> Computed:
+def compute(task: Task) -> Finished:
     """Generate one data set and measure it."""
-    generator = GENERATORS[task.generator]
-    try:
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", StewardWarning)
-            split = load_split(task.problem, task.seed)
-            matrices = split.matrices
-            start = time.monotonic()
-            epsilon = Fraction(0) if task.epsilon == INFINITE else parse_rational(task.epsilon)
-            made = generator.generate(split, epsilon)
-            seconds = time.monotonic() - start
-            private = WeightedRecords.of(matrices.train, matrices.labels)
-            test = WeightedRecords.of(matrices.test, matrices.test_labels)
-            values = utility(made, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
-    except Exception as error:  # noqa: BLE001 - one generator that fails must not cost the others their runs
-        text = str(error) if isinstance(error, ExprilError) else ""
-        return Computed(failure=f"{type(error).__name__}: {text}".removesuffix(": "))
-    kept = MEASURES if generator.trains else DISTANCES
-    rounded = {name: round(values[name], 6) for name in kept}
-    return Computed(Finished(task.problem, task.generator, task.epsilon, task.seed, rounded, round(seconds, 3)))
+    generator = GENERATORS[task.maker]
+    split = load_split(task.problem, task.seed)
+    matrices = split.matrices
+    start = time.monotonic()
+    made = generator.generate(split, Fraction(0) if task.epsilon == INFINITE else parse_rational(task.epsilon))
+    seconds = time.monotonic() - start
+    private = WeightedRecords.of(matrices.train, matrices.labels)
+    test = WeightedRecords.of(matrices.test, matrices.test_labels)
+    values = utility(made, private, test, Columns.of(matrices.columns, matrices.lower, matrices.upper))
+    rounded = {name: round(values[name], 6) for name in (MEASURES if generator.trains else DISTANCES)}
+    return Finished(task.problem, task.maker, task.epsilon, task.seed, rounded, round(seconds, 3))
 
 
 def synthetic_rows(cells: Iterable[Finished]) -> list[SyntheticRow]:
@@ -194,28 +136,19 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         peers_python()
     for problem in request.problems:
         load_split(problem, request.seed)  # records that are not to be had stop the command before any work
-    start, failures, count = time.monotonic(), [], 0
+    path = request.out / CELLS
+    campaign = Campaign(
+        NAME,
+        request.out,
+        request.seed,
+        request.jobs,
+        request.command,
+        read_versions=peer_versions if request.needs_environment else dict,
+    )
     try:
-        with Store(request.out / CELLS, _settings(request.seed), Finished) as store:
-            tasks = [
-                task
-                for task in request.tasks()
-                if (task.problem, task.generator, task.epsilon, task.seed) not in store.finished
-            ]
-            progress("", 0, len(tasks))
-            for done, (task, computed) in enumerate(computed_by(compute, tasks, request.jobs), 1):
-                if computed.cell is None:
-                    failures.append(f"{task.generator} on {task.problem}, seed {task.seed}: {computed.failure}")
-                else:
-                    store.add(computed.cell)
-                    count += 1
-                progress(f"{task.generator} on {task.problem}", done, len(tasks))
+        campaign.run_file(path, request.tasks(), compute, Finished, progress, **_settings(request.seed))
     finally:
-        if count:
-            _note(request, time.monotonic() - start)
-        rows = write_results(request.out) if (request.out / CELLS).exists() else []
-    if failures:
-        raise FailedRunsError(failures)
+        rows = write_results(request.out) if path.exists() else []
     return rows
 
 
@@ -226,67 +159,11 @@ def write_results(out: Path) -> list[SyntheticRow]:
     return rows
 
 
-def rows_csv(rows: Sequence[SyntheticRow]) -> str:
-    """The table: percent, percentage points or seconds with two decimals."""
-    return csv_text(
-        HEADER,
-        ((r.dataset, r.generator, r.epsilon, r.measure, points(r.mean), points(r.std), r.runs) for r in rows),
-    )
-
-
-def build_page(rows: Sequence[SyntheticRow], where: Provenance | None) -> str:
-    """The table as Markdown: a section a data set, a line a generator and epsilon."""
-    parts = [
-        "# Synthetic data sets: what they are worth",
-        markdown.plain(READING),
-        markdown.table(["measure", "what it is"], [[name, markdown.plain(what)] for name, what in MEASURES.items()]),
-        markdown.table(
-            ["generator", "what it is"], [[name, markdown.plain(each.title)] for name, each in GENERATORS.items()]
-        ),
-    ]
-    known = {(row.dataset, row.generator, row.epsilon, row.measure): row for row in rows}
-    measures = [name for name in (*MEASURES, SECONDS) if any(row.measure == name for row in rows)]
-    for dataset in dict.fromkeys(row.dataset for row in rows):
-        lines = dict.fromkeys((row.generator, row.epsilon) for row in rows if row.dataset == dataset)
-        body = [
-            [generator, epsilon, *(_cell(known.get((dataset, generator, epsilon, name))) for name in measures), runs]
-            for generator, epsilon in lines
-            for runs in [str(known[dataset, generator, epsilon, SECONDS].runs)]
-        ]
-        parts += [
-            f"## {markdown.plain(dataset)}",
-            markdown.table(["generator", "epsilon", *measures, "runs"], body),
-        ]
-    if where is not None:
-        parts += ["## Where the numbers come from", *markdown.provenance("Synthetic data", where)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _cell(row: SyntheticRow | None) -> str:
-    return "–" if row is None else f"{row.mean:.1f} ± {row.std:.1f}"
-
-
 def _settings(seed: int) -> Mapping[str, object]:
     return {
-        "experiment": NAME,
         "seed": seed,
         "delta": DELTA,
-        "bins": [marginals.BINS, BINS],
-        "fit_steps": marginals.FIT_STEPS,
+        "bins": [discrete.BINS, BINS],
+        "fit_steps": graphical.FIT_STEPS,
         "aim": [marginals.MOST_ROUNDS, marginals.MOST_MEGABYTES, marginals.MOST_CANDIDATE_CELLS],
     }
-
-
-def _note(request: Request, seconds: float) -> None:
-    session = Provenance(
-        command=request.command,
-        created=now(),
-        seed=request.seed,
-        seconds=seconds,
-        jobs=request.jobs,
-        versions=versions(peer_versions() if request.needs_environment else None),
-        noise="OpenDP",
-        commit=commit_of(Path(__file__).resolve().parents[2]),
-        cores=cores(),
-    )
-    note_provenance(request.out, NAME, session)

@@ -1,31 +1,22 @@
 """The data sets that are compared, all for the same private records: ours, trivial bounds, AIM and MST."""
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
-from experiments.learning.problems import Split
 from experiments.learning.studies import make_study
-from experiments.peers import marginals
-from experiments.peers.environment import peers_python
+from experiments.learning.trained import peer_task
+from experiments.peers.environment import generate_in_environment
+from experiments.problems import Split
 from experiments.synthetic.utility import WeightedRecords
 from learner_node.learn import POOLED
-from learner_node.strategies import DEFAULT_STRATEGY, SourceEstimate
-from protocol.errors import ExprilError
+from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.strategies.base import SourceEstimate
 
 DELTA = 1e-6
 """Of AIM and MST, whose guarantee is (epsilon, delta); ours is pure."""
-MOST_SECONDS = 1800
-
-
-class GeneratorFailedError(ExprilError):
-    """A generator's process ended without records. The text names the kind of error, never a value."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +76,7 @@ def generated(algorithm: str) -> Callable[[Split, Fraction], WeightedRecords]:
     """AIM or MST at (epsilon, `DELTA`), with bounds and levels from the source, in the peers' environment."""
 
     def generate(split: Split, epsilon: Fraction) -> WeightedRecords:
-        return _in_environment(algorithm, split, epsilon)
+        return WeightedRecords.of(*generate_in_environment(peer_task(split, algorithm, epsilon, DELTA)))
 
     return generate
 
@@ -102,36 +93,3 @@ GENERATORS: dict[str, Generator] = {
     )
 }
 """By name, in the order of the tables."""
-
-
-def _in_environment(algorithm: str, split: Split, epsilon: Fraction) -> WeightedRecords:
-    python = peers_python()
-    matrices = split.matrices
-    with tempfile.TemporaryDirectory() as folder:
-        request, reply = Path(folder, "request.npz"), Path(folder, "reply.npz")
-        np.savez(
-            request,
-            algorithm=np.array(algorithm),
-            train=matrices.train,
-            labels=matrices.labels,
-            lower=matrices.lower,
-            upper=matrices.upper,
-            columns=np.array(matrices.columns),
-            epsilon=np.array(float(epsilon)),
-            delta=np.array(DELTA),
-            seed=np.array(split.seed),
-        )
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        settings = {**os.environ, **threads}
-        command = [str(python), str(Path(marginals.__file__)), str(request), str(reply)]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own file, by the environment that the user named
-                command, env=settings, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise GeneratorFailedError(f"{algorithm} took more than {MOST_SECONDS} s on {split.problem}") from None
-        if done.returncode:
-            kind = (done.stderr.strip().splitlines() or [""])[-1].partition(":")[0]
-            raise GeneratorFailedError(f"{algorithm} failed on {split.problem}: {kind or f'status {done.returncode}'}")
-        with np.load(reply, allow_pickle=False) as found:
-            return WeightedRecords.of(found["matrix"], found["labels"])

@@ -10,12 +10,13 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import wasserstein_distance
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from experiments.peers.marginals import Attribute, attributes_of, discretise
+from experiments.learning.measures import scores
+from experiments.peers.discrete import Attribute, attributes_of, discretise
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -153,13 +154,6 @@ def gradient_boosting(data: WeightedRecords, test: Matrix) -> Vector:
     return probability
 
 
-def scores(probability: Vector, labels: Labels) -> tuple[float, float]:
-    """Accuracy and area under the ROC curve, in percent; the area is 50 where only one class occurs."""
-    accuracy = float(100 * np.mean((probability > 0.5) == labels))
-    both = bool(labels.any() and not labels.all())
-    return accuracy, float(100 * roc_auc_score(labels, probability)) if both else 50.0
-
-
 def variation(left: WeightedRecords, right: WeightedRecords, attributes: Sequence[Attribute]) -> tuple[float, float]:
     """Total-variation distances, 1/2 sum |p - q|, in [0, 1].
 
@@ -191,15 +185,6 @@ def variation(left: WeightedRecords, right: WeightedRecords, attributes: Sequenc
     return float(np.mean([distance((place,)) for place in everyone])), float(np.mean(pairs + labelled))
 
 
-def wasserstein(left: Vector, right: Vector, left_weights: Vector, right_weights: Vector) -> float:
-    """1-Wasserstein distance of two weighted samples on a line: the area between their distribution functions."""
-    values = np.concatenate([left, right])
-    order = np.argsort(values, kind="stable")
-    steps = np.concatenate([left_weights / left_weights.sum(), -right_weights / right_weights.sum()])
-    gap = np.cumsum(steps[order])[:-1]
-    return float(np.abs(gap) @ np.diff(values[order]))
-
-
 def range_wasserstein(left: WeightedRecords, right: WeightedRecords, columns: Columns) -> float:
     """Mean 1-Wasserstein distance over the attributes, each in units of its range; values outside count as its ends.
 
@@ -213,5 +198,5 @@ def range_wasserstein(left: WeightedRecords, right: WeightedRecords, columns: Co
         place = attribute.columns[0]
         low, high = columns.lower[place], columns.upper[place]
         ends = [np.clip(data.matrix[:, place], low, high) for data in (left, right)]
-        found.append(wasserstein(ends[0], ends[1], left.weights, right.weights) / (high - low))
+        found.append(wasserstein_distance(*ends, left.weights, right.weights) / (high - low))
     return float(np.mean(found))

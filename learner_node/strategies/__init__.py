@@ -1,44 +1,40 @@
-"""Strategies by name: one line each. `cells` is the default."""
+"""Strategies by name: one line each. `cells` is the default.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+The table says where a strategy lives and loads nothing: whoever only reads names, such as a scenario's file, waits for
+no torch.
+"""
 
-from learner_node.strategies.base import (
-    AnyEstimate,
-    AnyModel,
-    ClassesEstimate,
-    ClassesModel,
-    ErrorEstimate,
-    Model,
-    NumberEstimate,
-    NumberModel,
-    Problem,
-    SourceEstimate,
-    Strategy,
-    class_probabilities,
-)
-from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
-from learner_node.strategies.cells_by_label import BY_LABEL, CellsByLabel
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
 from learner_node.strategies.options import names_of
-from learner_node.strategies.paper import PaperOptions, PaperStrategy
-from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
 
-STRATEGIES: dict[str, Callable[..., Strategy]] = {
-    "adaptive-cells": AdaptiveCellsStrategy,
-    "cells": CellsByLabel,
-    "informative": InformativeStrategy,
-    "new-features": NewFeaturesStrategy,
-    "paper-c": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=True),
-    "paper-i": lambda **options: PaperStrategy(PaperOptions(**options), cumulative=False),
-    "random-subsets": RandomSubsetsStrategy,
-    "varying-bins": VaryingBinsStrategy,
+if TYPE_CHECKING:
+    from learner_node.strategies.base import Strategy
+
+HERE = "learner_node.strategies"
+STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
+    "adaptive-cells": f"{HERE}.refined:AdaptiveCellsStrategy",
+    "cells": f"{HERE}.cells_by_label:CellsByLabel",
+    "informative": f"{HERE}.bins:InformativeStrategy",
+    "new-features": f"{HERE}.refined:NewFeaturesStrategy",
+    "paper-c": f"{HERE}.paper:cumulative",
+    "paper-i": f"{HERE}.paper:independent",
+    "random-subsets": f"{HERE}.bins:RandomSubsetsStrategy",
+    "varying-bins": f"{HERE}.bins:VaryingBinsStrategy",
 }
-OPTIONS: dict[str, Sequence[Callable[..., object]]] = {
-    "cells": tuple(BY_LABEL.values()),
-    "paper-c": (PaperOptions,),
-    "paper-i": (PaperOptions,),
+"""Name -> what makes one, as "module:name", or itself."""
+OPTIONS = {
+    "cells": (
+        f"{HERE}.cells:CellsStrategy",
+        f"{HERE}.cells_classes:CellsClassesStrategy",
+        f"{HERE}.cells_number:CellsNumberStrategy",
+    ),
+    "paper-c": (f"{HERE}.paper:PaperOptions",),
+    "paper-i": (f"{HERE}.paper:PaperOptions",),
 }
 """What names the options of a strategy where it does not do so itself."""
 DEFAULT_STRATEGY = "cells"
@@ -46,41 +42,37 @@ ANY_LABEL = frozenset({"cells"})
 """Those that take any label; the others take two classes."""
 
 
-def make_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
+def check_name(name: str) -> None:
+    """Raise ConfigurationError, with a suggestion, where no strategy has that name."""
+    if name not in STRATEGIES:
+        raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+
+
+def option_names(name: str) -> list[str]:
+    """The options that a strategy takes; "**" among them where it takes any. ConfigurationError: no such strategy."""
+    check_name(name)
+    return [option for maker in OPTIONS.get(name, (STRATEGIES[name],)) for option in names_of(_load(maker))]
+
+
+def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     """A fresh strategy.
 
     Raises:
         ConfigurationError: no such strategy (with a suggestion), or an option that it does not take.
     """
-    if name not in STRATEGIES:
-        raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+    known = option_names(name)
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
-    known = [option for maker in OPTIONS.get(name, (STRATEGIES[name],)) for option in names_of(maker)]
     for option in map(str, options):
         if option not in known and "**" not in known:
             raise ConfigurationError(f"strategy {name!r} takes no option {option!r}{suggest(option, known)}")
+    maker: Callable[..., Strategy] = _load(STRATEGIES[name])
     try:
-        return STRATEGIES[name](**options)
+        return maker(**options)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"strategy {name!r}: {error}") from None
 
 
-__all__ = [
-    "ANY_LABEL",
-    "DEFAULT_STRATEGY",
-    "STRATEGIES",
-    "AnyEstimate",
-    "AnyModel",
-    "ClassesEstimate",
-    "ClassesModel",
-    "ErrorEstimate",
-    "Model",
-    "NumberEstimate",
-    "NumberModel",
-    "Problem",
-    "SourceEstimate",
-    "Strategy",
-    "class_probabilities",
-    "make_strategy",
-]
+def _load(maker: str | Callable[..., Any]) -> Callable[..., Any]:
+    found: Callable[..., Any] = pkgutil.resolve_name(maker) if isinstance(maker, str) else maker
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -278,6 +279,16 @@ def _system(
         wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
     predicted = hypothesis.predict(problem.source).astype(np.float64)
     return label_system(workload.R, weights, predicted, np.clip(wrong, 0, 1))
+
+
+def cumulative(**options: Any) -> PaperStrategy:
+    """C-ExPriL; options as `PaperOptions`."""
+    return PaperStrategy(PaperOptions(**options), cumulative=True)
+
+
+def independent(**options: Any) -> PaperStrategy:
+    """I-ExPriL; options as `PaperOptions`."""
+    return PaperStrategy(PaperOptions(**options), cumulative=False)
 
 
 def _consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:

@@ -1,19 +1,19 @@
 """The smallest carrier: calls each curator's `handle` in this thread. For tests, and as the measure of others."""
 
 import secrets
-import time
 from collections.abc import Callable, Mapping
 
-from curator_node.curator import Curator
-from learner_node.study import Federation
+from curator_node.site import Site, now
+from learner_node.study import Carrier, Federation
 from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
+from simulations.carriers import Handle
 
 
 class DirectCarrier:
     """Curator's public key -> its `handle`; a ConnectionError of a handle means that nothing came back."""
 
-    def __init__(self, handles: Mapping[bytes, Callable[[bytes], bytes]]) -> None:
+    def __init__(self, handles: Mapping[bytes, Handle]) -> None:
         self._handles = dict(handles)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -28,18 +28,18 @@ class DirectCarrier:
         return replies
 
 
-def direct_federation(curators: Mapping[str, Curator], learner: SigningKey) -> Federation:
-    """A learner's view of these curators, called directly; those that sign as not private are accepted, too."""
+def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
+    """See `simulations.carriers.Carry`."""
+    work(DirectCarrier(handles))
+
+
+def direct_federation(sites: Mapping[str, Site], learner: SigningKey) -> Federation:
+    """A learner's view of these sites, called directly; those that sign as not private are accepted, too."""
     return Federation(
-        curators={name: curator.identity for name, curator in curators.items()},
+        curators={name: site.identity for name, site in sites.items()},
         key=learner,
-        carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
+        carrier=DirectCarrier({site.identity: site.handle for site in sites.values()}),
         clock=now,
         entropy=secrets.token_bytes,
-        allow_not_private=any(curator.label != PRODUCTION for curator in curators.values()),
+        allow_not_private=any(site.label != PRODUCTION for site in sites.values()),
     )
-
-
-def now() -> int:
-    """Seconds since 1970."""
-    return int(time.time())

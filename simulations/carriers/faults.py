@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from curator_node.ledger import Ledger
 from protocol.envelopes import open_envelope
 from protocol.messages import CardRequest
+from simulations.carriers import Handle
 from simulations.scenario import Fault
 
 
@@ -18,17 +18,13 @@ class FaultyCurator:
     Args:
         handle: the curator's.
         faults: those of this curator.
-        ledger: halted where the script says "refuse".
-        clock: of the curator.
+        halt: its steward's stop, with a note, where the script says "refuse".
     """
 
-    def __init__(
-        self, handle: Callable[[bytes], bytes], faults: list[Fault], ledger: Ledger, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, handle: Handle, faults: list[Fault], halt: Callable[[str], None]) -> None:
         self._handle = handle
         self._faults = faults
-        self._ledger = ledger
-        self._clock = clock
+        self._halt = halt
         self._late: set[tuple[bytes, int]] = set()
 
     def handle(self, data: bytes) -> bytes:
@@ -42,7 +38,7 @@ class FaultyCurator:
             if fault.kind == "vanish":
                 raise NoReplyError
             if fault.kind == "refuse":
-                self._ledger.halt(self._clock(), "the scenario's steward said stop")
+                self._halt("the scenario's steward said stop")
             elif message.sequence == fault.round and (message.study, message.sequence) not in self._late:
                 self._late.add((message.study, message.sequence))
                 self._handle(data)

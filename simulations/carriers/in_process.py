@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
@@ -19,6 +19,11 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
+from curator_node.client_app import make_client_app
+from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.study import Carrier
+from simulations.carriers import Handle
+
 log = logging.getLogger(__name__)
 
 UNKNOWN_NODE = 5
@@ -26,6 +31,7 @@ UNKNOWN_NODE = 5
 APP_FAILED = 2
 """Flower's error code for a ClientApp that raised; unlike Flower's, ours comes without the exception's text."""
 SERVER_NODE = 1
+FIRST_NODE = 100
 
 
 class InProcessGrid(Grid):
@@ -126,6 +132,18 @@ def run_in_process(server: ServerApp, nodes: Mapping[int, ClientApp], *, workers
     with InProcessGrid(nodes, workers=workers) as grid:
         context = Context(run_id=1, node_id=SERVER_NODE, node_config={}, state=RecordDict(), run_config={})
         server(grid=grid, context=context)
+
+
+def flower_nodes(handles: Mapping[bytes, Handle]) -> tuple[dict[int, ClientApp], dict[bytes, int]]:
+    """Handles, told by their curators' public keys, as Flower nodes; and the node of each key."""
+    addresses = {identity: FIRST_NODE + number for number, identity in enumerate(handles)}
+    return {addresses[identity]: make_client_app(handle) for identity, handle in handles.items()}, addresses
+
+
+def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
+    """See `simulations.carriers.Carry`."""
+    nodes, addresses = flower_nodes(handles)
+    run_in_process(make_server_app(lambda grid, _context: work(FlowerCarrier(grid, addresses))), nodes)
 
 
 def _copy(message: Message) -> Message:

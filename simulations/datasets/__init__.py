@@ -4,24 +4,20 @@ What is out: splitting over curators and parts (``simulations.datasets.splits``)
 does.
 """
 
-from collections.abc import Callable
+import pkgutil
 from typing import Any
 
-from simulations.datasets.ctg import load_ctg, load_ctg3, load_ctg_astv
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.files import DataFile, DataUnavailableError
-from simulations.datasets.heart import load_heart
-from simulations.datasets.wdbc import load_wdbc
 
-__all__ = ["DATASETS", "DataFile", "DataUnavailableError", "Dataset", "load_dataset"]
-
-DATASETS: dict[str, Callable[..., Dataset]] = {
-    "wdbc": load_wdbc,
-    "heart": load_heart,
-    "ctg": load_ctg,
-    "ctg3": load_ctg3,
-    "ctg-astv": load_ctg_astv,
+HERE = "simulations.datasets"
+DATASETS = {
+    "wdbc": f"{HERE}.wdbc:load_wdbc",
+    "heart": f"{HERE}.heart:load_heart",
+    "ctg": f"{HERE}.ctg:load_ctg",
+    "ctg3": f"{HERE}.ctg:load_ctg3",
+    "ctg-astv": f"{HERE}.ctg:load_ctg_astv",
 }
+"""Name -> what loads it, as "module:name": whoever only reads names waits for no library that reads files."""
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:
@@ -34,4 +30,5 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     """
     if name not in DATASETS:
         raise ValueError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
-    return DATASETS[name](**options)
+    loaded: Dataset = pkgutil.resolve_name(DATASETS[name])(**options)
+    return loaded

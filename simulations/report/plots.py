@@ -1,9 +1,4 @@
-"""Where each mark of a plot goes. The template draws them; no text of a report passes through here unescaped.
-
-Plots are SVG whose horizontal coordinates are percentages, so that a plot fills any width while its text and marks keep
-their size, and whose colours are CSS variables, so that they follow the reader's theme. Curves, which SVG cannot state
-in percentages, live in a 100 x 100 box that is stretched to the plot (`Figure.path`).
-"""
+"""Where each mark of a run's plots goes. The template draws them; no text of a report passes through here unescaped."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,83 +6,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from simulations.report.model import CuratorReport, CurvePoint, LearnerReport, Score, SiteScore, exact
-
-COLOURS = 6
-"""How many learner colours the style sheet defines; together with the shapes, 12 learners can be told apart."""
-
-SHAPES = (
-    "M5.5 0A5.5 5.5 0 1 1-5.5 0A5.5 5.5 0 1 1 5.5 0Z",
-    "M-4.8-4.8H4.8V4.8H-4.8Z",
-    "M0-6.8L6.8 0L0 6.8L-6.8 0Z",
-    "M0-6.2L6.2 4.8H-6.2Z",
-)
-"""Circle, square, diamond and triangle about the origin, in pixels: learners differ in shape as well as in colour."""
+from simulations.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
+from simulations.report.words import WORDS, Words, plain
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
-_MOST_TICKS = 6
 _LEAST_SPAN = 0.1
-_INSET = 2.5
-"""Percent of the width kept free at each end of an axis, so that a mark at the end is not cut."""
-
 _NEAR = 65.0
-
-
-def percent(value: float) -> str:
-    """Return a coordinate or length as a short CSS percentage."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") + "%"
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A labelled place on an axis; `at` is a CSS percentage."""
-
-    label: str
-    at: str
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A linear axis from `low` to `high`, inset by `inset` percent at each end."""
-
-    low: float
-    high: float
-    ticks: tuple[Tick, ...]
-    inset: float = _INSET
-
-    def place(self, value: float) -> float:
-        """Return where a value lies, in percent of the width; values outside are drawn at the end."""
-        share = (value - self.low) / (self.high - self.low)
-        return self.inset + (100 - 2 * self.inset) * min(1.0, max(0.0, share))
-
-    def at(self, value: float) -> str:
-        """Return where a value lies as a CSS percentage."""
-        return percent(self.place(value))
-
-    def between(self, first: float, second: float) -> str:
-        """Return the distance of two values as a CSS percentage."""
-        return percent(abs(self.place(second) - self.place(first)))
-
-
-def make_axis(low: float, high: float, steps: Iterable[float], inset: float = _INSET) -> Axis:
-    """Return an axis over whole steps that covers both values, with the first step that needs few ticks."""
-    step = 1.0
-    for candidate in steps:
-        step = candidate
-        if math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9) < _MOST_TICKS:
-            break
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    last = max(last, first + 1)
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    bare = Axis(first * step, last * step, (), inset)
-    ticks = tuple(Tick(f"{n * step:.{digits}f}", bare.at(n * step)) for n in range(first, last + 1))
-    return Axis(bare.low, bare.high, ticks, inset)
+_RANKS_HEIGHT, _CURVES_HEIGHT = 300, 340
 
 
 def accuracy_axis(scores: Iterable[Score | CurvePoint]) -> Axis:
     """Return the axis that holds these scores (at least one) with their errors, majorities and ceilings."""
     values: list[float] = []
     for score in scores:
-        values += interval(score)
+        if score.accuracy is not None:
+            values += interval(score.accuracy, score.accuracy_se)
         if isinstance(score, Score):
             values += [v for v in (score.majority, score.ceiling) if v is not None]
     low, high = min(values), max(values)
@@ -96,25 +29,21 @@ def accuracy_axis(scores: Iterable[Score | CurvePoint]) -> Axis:
     return make_axis(low, high, _STEPS)
 
 
-def interval(score: Score | CurvePoint) -> tuple[float, ...]:
-    """Return accuracy minus and plus one standard error, within 0 and 1; nothing where there is no accuracy."""
-    if score.accuracy is None:
-        return ()
-    se = score.accuracy_se or 0.0
-    low = score.accuracy - se
-    return low if score.accuracy < 0 else max(0.0, low), min(1.0, score.accuracy + se)
+def interval(accuracy: float, se: float | None) -> tuple[float, float]:
+    """Return a score minus and plus one standard error, at most 1; what is not below 0 stays so."""
+    low = accuracy - (se or 0.0)
+    return low if accuracy < 0 else max(0.0, low), min(1.0, accuracy + (se or 0.0))
 
 
 @dataclass(frozen=True)
 class Strip:
-    """One row of a dot plot; every field is a CSS percentage, or None when there is nothing to draw.
+    """One row of a dot plot; a place is a CSS percentage, or None when there is nothing to draw.
 
     The track runs from majority to ceiling: the room that there is to learn. The labels of the two are `near` when they
     need a line each.
     """
 
-    dot: str | None
-    bar: tuple[str, str] | None
+    dot: Dot | None
     majority: str
     ceiling: str | None
     track: tuple[str, str] | None
@@ -125,8 +54,6 @@ class Strip:
 
 def strip(score: Score, axis: Axis) -> Strip:
     """Return the places of one score on an axis."""
-    ends = interval(score)
-    has_bar = bool(ends) and ends[1] > ends[0]
     track = None
     if score.ceiling is not None:
         track = (
@@ -134,8 +61,7 @@ def strip(score: Score, axis: Axis) -> Strip:
             axis.between(score.majority, score.ceiling),
         )
     return Strip(
-        dot=None if score.accuracy is None else axis.at(score.accuracy),
-        bar=(axis.at(ends[0]), axis.at(ends[1])) if has_bar else None,
+        dot=None if score.accuracy is None else axis.dot(score.accuracy, interval(score.accuracy, score.accuracy_se)),
         majority=axis.at(score.majority),
         ceiling=None if score.ceiling is None else axis.at(score.ceiling),
         track=track,
@@ -159,171 +85,83 @@ class Rank:
     y: float
     bar: tuple[float, float]
     track: tuple[float, float] | None
-    majority: float
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A horizontal line of a plot: its label and its height in pixels from the top."""
-
-    label: str
-    y: float
 
 
 @dataclass(frozen=True)
 class RankPlot:
     """All curators of one learner from the worst to the best."""
 
-    height: int
-    grid: tuple[Grid, ...]
+    stage: Stage
     ranks: tuple[Rank, ...]
 
 
-_TOP, _BOTTOM = 18, 30
-
-
-def _heights(axis: Axis, height: int) -> tuple[Grid, ...]:
-    return tuple(Grid(tick.label, _y(float(tick.label), axis, height)) for tick in axis.ticks)
-
-
-def _y(value: float, axis: Axis, height: int) -> float:
-    share = min(1.0, max(0.0, (value - axis.low) / (axis.high - axis.low)))
-    return round(_TOP + (height - _TOP - _BOTTOM) * (1 - share), 1)
-
-
-def rank_plot(sites: Sequence[SiteScore], axis: Axis, height: int = 300) -> RankPlot:
+def rank_plot(sites: Sequence[SiteScore], axis: Axis) -> RankPlot:
     """Return the sorted plot of the curators that have an accuracy."""
-    scored = sorted(
-        (site for site in sites if site.accuracy is not None),
-        key=lambda site: (site.accuracy, site.curator),
-    )
-    left, right = 7.0, 99.0
-    step = (right - left) / max(1, len(scored))
+    scored = sorted((site.accuracy, site.curator, site) for site in sites if site.accuracy is not None)
+    stage = Stage(axis, _RANKS_HEIGHT)
+    across = Axis(0, max(1, len(scored)), (), 7.0, 99.0)
     ranks = []
-    for n, site in enumerate(scored):
-        low, high = interval(site)
+    for n, (accuracy, curator, site) in enumerate(scored):
+        low, high = interval(accuracy, site.accuracy_se)
         track = None
         if site.ceiling is not None:
-            ends = sorted((_y(site.majority, axis, height), _y(site.ceiling, axis, height)))
+            ends = sorted((stage.y(site.majority), stage.y(site.ceiling)))
             track = (ends[0], round(ends[1] - ends[0], 1))
         ranks.append(
             Rank(
-                curator=site.curator,
-                text=f"{site.accuracy:.3f}",
-                x=percent(left + step * (n + 0.5)),
-                y=_y(site.accuracy or 0.0, axis, height),
-                bar=(_y(low, axis, height), _y(high, axis, height)),
+                curator=curator,
+                text=f"{accuracy:.3f}",
+                x=across.at(n + 0.5),
+                y=stage.y(accuracy),
+                bar=(stage.y(low), stage.y(high)),
                 track=track,
-                majority=_y(site.majority, axis, height),
             )
         )
-    return RankPlot(height, _heights(axis, height), tuple(ranks))
+    return RankPlot(stage, tuple(ranks))
 
 
-@dataclass(frozen=True)
-class CurveMark:
-    """One point of a learning curve: `x` is a percentage, heights are pixels from the top."""
-
-    text: str
-    x: str
-    y: float
-    bar: tuple[float, float] | None
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One learner's curve: marks, and the two paths in the 100 x 100 box (empty for a single point)."""
-
-    learner: str
-    index: int
-    marks: tuple[CurveMark, ...]
-    line: str
-    band: str
-    last: str
-    alone: bool
-
-
-@dataclass(frozen=True)
-class CurvePlot:
-    """The learning curves of all learners, with majority and ceiling as levels."""
-
-    height: int
-    box: tuple[int, int]
-    grid: tuple[Grid, ...]
-    rounds: tuple[Tick, ...]
-    curves: tuple[Curve, ...]
-    majorities: tuple[Grid, ...]
-    ceilings: tuple[Grid, ...]
-
-
-def _levels(values: Iterable[float | None], axis: Axis, height: int) -> tuple[Grid, ...]:
-    known = sorted({round(value, 3) for value in values if value is not None})
-    return tuple(Grid(f"{value:.3f}", _y(value, axis, height)) for value in known)
-
-
-def _path(places: Sequence[tuple[float, float]], height: int) -> str:
-    box = height - _TOP - _BOTTOM
-    return "M" + "L".join(f"{x:.2f} {100 * (y - _TOP) / box:.2f}" for x, y in places)
-
-
-def curve_plot(learners: Sequence[LearnerReport], height: int = 340) -> CurvePlot | None:
+def curve_plot(learners: Sequence[LearnerReport], words: Words = WORDS["accuracy"]) -> Figure | None:
     """Return the learning curves, or None when no learner has two points: a point alone is no curve."""
     if all(len(learner.curve) < 2 for learner in learners):
         return None
     drawn = [(n, learner) for n, learner in enumerate(learners) if learner.curve]
     points: list[Score | CurvePoint] = [point for _, learner in drawn for point in learner.curve]
-    axis = accuracy_axis([*points, *(learner.pooled for _, learner in drawn)])
-    rounds = sorted({point.round for _, learner in drawn for point in learner.curve})
-    first, last = rounds[0], rounds[-1]
-    left, right = 9.0, 97.0
-
-    def x(number: int) -> float:
-        return left + (right - left) * (number - first) / (last - first)
-
-    curves = []
-    for index, learner in drawn:
-        marks, middle, upper, lower = [], [], [], []
-        for point in learner.curve:
-            place = x(point.round)
-            low, high = interval(point)
-            y, y_low, y_high = (_y(v, axis, height) for v in (point.accuracy, low, high))
-            middle.append((place, y))
-            lower.append((place, y_low))
-            upper.append((place, y_high))
-            text = f"{learner.learner}, round {point.round}: {plain(point)}"
-            marks.append(CurveMark(text, percent(place), y, (y_low, y_high) if high > low else None))
-        alone = len(marks) == 1
-        curves.append(
-            Curve(
-                learner=learner.learner,
-                index=index,
-                marks=tuple(marks),
-                line="" if alone else _path(middle, height),
-                band="" if alone else _path([*upper, *reversed(lower)], height) + "Z",
-                last=plain(learner.curve[-1]),
-                alone=alone,
-            )
+    stage = Stage(accuracy_axis([*points, *(learner.pooled for _, learner in drawn)]), _CURVES_HEIGHT)
+    rounds = count_axis((point.round for _, learner in drawn for point in learner.curve), left=9.0, right=97.0)
+    lines = [
+        stage.line(
+            index,
+            False,
+            learner.learner,
+            [
+                Place(
+                    rounds.place(point.round),
+                    point.accuracy,
+                    interval(point.accuracy, point.accuracy_se),
+                    f"{plain(point)}, round {point.round}",
+                )
+                for point in learner.curve
+            ],
         )
-    every = max(1, math.ceil((last - first + 1) / 12))
-    ticks = [n for n in range(first, last + 1) if (n - first) % every == 0]
-    return CurvePlot(
-        height=height,
-        box=(_TOP, height - _TOP - _BOTTOM),
-        grid=_heights(axis, height),
-        rounds=tuple(Tick(str(n), percent(x(n))) for n in ticks),
-        curves=tuple(curves),
-        majorities=_levels((learner.pooled.majority for _, learner in drawn), axis, height),
-        ceilings=_levels((learner.pooled.ceiling for _, learner in drawn), axis, height),
+        for index, learner in drawn
+    ]
+    pooled = [learner.pooled for _, learner in drawn]
+    return Figure(
+        stage,
+        f"Pooled {words.score} by round",
+        rounds.ticks,
+        tuple(lines),
+        " ".join(f"{learner.learner} ends at {plain(learner.curve[-1])}." for _, learner in drawn),
+        rules=(
+            *_rules("majority", words.constant, (score.majority for score in pooled), stage),
+            *_rules("ceiling", "ceiling", (score.ceiling for score in pooled), stage),
+        ),
     )
 
 
-def plain(score: Score | CurvePoint) -> str:
-    """Return an accuracy with its standard error in words."""
-    if score.accuracy is None:
-        return "no score"
-    if score.accuracy_se is None:
-        return f"{score.accuracy:.3f}"
-    return f"{score.accuracy:.3f} ± {score.accuracy_se:.3f}"
+def _rules(style: str, name: str, values: Iterable[float | None], stage: Stage) -> Iterable[Rule]:
+    known = sorted({round(value, 3) for value in values if value is not None})
+    return (Rule(style, stage.y(value), f"{name} {value:.3f}") for value in known)
 
 
 @dataclass(frozen=True)
@@ -354,7 +192,7 @@ def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
     """Return one axis for the budgets of all curators, from nothing to the largest cap."""
     high = max((float(max(exact(c.cap), total_spent(c))) for c in curators), default=1.0) or 1.0
     scale = 10.0 ** math.floor(math.log10(high))
-    return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)], inset=1.0)
+    return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)], left=1.0, right=99.0)
 
 
 def last_spent(curator: CuratorReport) -> dict[str, Fraction]:

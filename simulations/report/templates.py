@@ -8,7 +8,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from simulations.report.svg import COLOURS, SHAPES
+from simulations.report.words import count, moment
+
 Template = jinja2.Template
+SHARED = "simulations.report"
 
 
 @cache
@@ -17,24 +21,26 @@ def asset(package: str, name: str) -> str:
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def sheet(package: str) -> Markup:
-    """The style of a page with wide tables and curves: what all such pages share, and the package's `page.css`."""
-    shared = asset("simulations.report", "page.css") + asset("simulations.report", "tables.css")
-    return Markup(shared + asset(package, "page.css"))  # noqa: S704 - our own files, not a report's text
+def style(*packages: str) -> Markup:
+    """The style of a page: what all pages share, and the `page.css` of each package."""
+    sheets = (asset(SHARED, "shared.css"), *(asset(package, "page.css") for package in packages))
+    return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
 
 
-def page_template(package: str, filters: Mapping[str, Callable[..., Any]]) -> Template:
+def page_template(package: str, filters: Mapping[str, Callable[..., Any]] = {}) -> Template:
     """The package's `template.html.j2`; every value is escaped, and a name that is not given is an error.
 
-    It may import `macros.html.j2`, which all pages share.
+    It may extend and import templates of any package by "package/name"; `simulations.report/frame.html.j2` is what all
+    pages share, `simulations.report/macros.html.j2` draws plots.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: asset("simulations.report", name)),
+        loader=jinja2.FunctionLoader(lambda name: asset(*name.split("/", 1))),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= filters
-    return environment.from_string(asset(package, "template.html.j2"))
+    environment.filters |= {"count": count, "moment": moment, **filters}
+    environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
+    return environment.get_template(f"{package}/template.html.j2")

@@ -5,6 +5,7 @@
 * `transcripts`: each replayed by itself
 * `ledgers`: each held against the transcripts, and they against it
 * `reports`: report and policies against what transcripts and ledgers prove
+* `tables`: verdicts for the terminal
 """
 
 from pathlib import Path

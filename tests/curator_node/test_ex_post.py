@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curator_fakes import key
+from curator_fakes import hold, key
 from curator_node.answerers import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.steward import StewardFile
@@ -35,7 +35,7 @@ from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
-from served import Served, held, releases_of, rules
+from served import Served, releases_of, rules
 
 PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
@@ -111,7 +111,7 @@ class Pair:
     """
 
     def __init__(self, frame, other, steward, *, cap, learners, seed=0, worst=False):
-        self.other, self.noise, self.losses = held(other, steward), Drawn(seed, worst=worst), {}
+        self.other, self.noise, self.losses = hold(other, steward, 10**5), Drawn(seed, worst=worst), {}
         self.served = Served(frame, steward, self.noise, rules(cap=cap, learners=learners, studies=50, open_studies=9))
         self.cap = Fraction(cap)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
-from curator_node.curator import Curator
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
+from curator_node.site import assemble_site
 from noise_laws import (
     FALSE_ALARM,
     MISSED_ALARM,
@@ -187,10 +187,10 @@ def test_map_of_the_nearest_float_is_caught():
 
 
 def test_seeded_noise_is_refused_outside_a_simulation():
-    parts = {"dataset": dataset(), "ledger": memory_ledger(key("basel")), "key": key("basel"), "clock": Clock()}
+    parts = {"ledger": memory_ledger(key("basel")), "key": key("basel"), "clock": Clock()}
     with pytest.raises(ConfigurationError, match="simulation = true"):
-        Curator(**parts, policy=policy(), noise=SeededNoise(1, "basel"))
-    Curator(**parts, policy=policy(simulation=True), noise=SeededNoise(1, "basel"))
+        assemble_site(dataset(), policy(), **parts, noise=SeededNoise(1, "basel"))
+    assemble_site(dataset(), policy(simulation=True), **parts, noise=SeededNoise(1, "basel"))
 
 
 def test_seeded_noise_signs_under_another_label():

@@ -14,7 +14,7 @@ from curator_node.answerers.counts import answer
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from generators import bodies, partitions_of, schemas
 from learner_node.source import standardising_map
-from learner_node.strategies import Problem
+from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError

@@ -1,5 +1,6 @@
 """What bounds an accuracy: the learner is the strategy's, exact labels are exact regression, the page adds up."""
 
+import csv
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,16 +23,16 @@ from experiments.bounds import (
     load,
     measure,
     noisy_counts,
-    read_runs,
     wanted,
 )
 from experiments.bounds_page import CONCLUSIONS, DIFFERENCES, IDEALS, OURS, Amount, difference, grouped, needed, page
+from experiments.campaign.store import read_cells
 from experiments.learning.bars import LEAST
-from experiments.paper.problems import draw
+from experiments.problems import draw
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import kmeans_cells, standardising_map
-from learner_node.strategies import STRATEGIES
+from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem
 
 RESULTS = Path(__file__).parents[2] / "docs" / "learning"
@@ -66,8 +67,7 @@ def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     setting = SETTINGS[name]
     epsilon = Fraction(setting.epsilon)
     problem = Problem(source=tiny.source, epsilon=epsilon, sites=1, target_size=240, most_records_per_unit=1, seed=7)
-    strategy = STRATEGIES["cells"](networks=setting.networks)
-    conversation = Conversation(strategy, problem)
+    conversation = Conversation(make_strategy("cells", {"networks": setting.networks}), problem)
     (partition,) = conversation.body.partitions
     counts = noisy_counts(tiny, partition, setting.epsilon, 7)
     conversation.hear([CountsAnswer(counts, (cells,), "error_correct", 1 / epsilon)])
@@ -168,6 +168,15 @@ def test_exact_labels_are_gaussian_process_regression(monkeypatch):
 # --- the file of runs -------------------------------------------------------------------------------------
 
 
+def read_runs(path):
+    """The runs of a CSV file, in its order."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            Run(row["dataset"], row["setting"], int(row["cells"]), int(row["seed"]), float(row["accuracy"]))
+            for row in csv.DictReader(file)
+        ]
+
+
 def test_runs_that_the_file_holds_are_not_made_again(tmp_path, monkeypatch):
     made = []
 
@@ -185,6 +194,9 @@ def test_runs_that_the_file_holds_are_not_made_again(tmp_path, monkeypatch):
         (run.dataset, run.setting, run.cells, run.seed) for run in both
     ]
     assert read_runs(path)[-1].accuracy == pytest.approx(70 + 2 / 3, abs=1e-3)
+    with path.with_suffix(".jsonl").open("ab") as file:
+        file.write(b'{"dataset": "B", "sett')  # a kill tore this line
+    assert add_runs(path, range(3)) == both
 
 
 def test_a_run_is_a_percentage(monkeypatch, tiny):
@@ -258,6 +270,7 @@ def test_conclusions_are_shown_with_the_runs_that_they_were_read_off(monkeypatch
 
 def test_the_page_in_the_documentation_is_that_of_its_runs():
     runs = read_runs(RESULTS / "bounds.csv")
+    assert runs == read_cells(RESULTS / "bounds.jsonl", Run)
     assert (RESULTS / "bounds.md").read_text(encoding="utf-8") == page(runs)
     seeds = {run.seed for run in runs}
     expected = {(d, setting.name, seed) for d, setting, seed in wanted(range(min(seeds), max(seeds) + 1))}

@@ -18,23 +18,22 @@ from typer.testing import CliRunner
 
 from comparison_fakes import fake_entry, guess, made_up
 from curator_node.steward import StewardFile
+from experiments import problems as problems_module
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import FailedRunsError
-from experiments.learning import problems as problems_module
 from experiments.learning.bars import LEAST, REFERENCE, averages, standings
 from experiments.learning.command import Request, compare, gather, parse_epsilons
 from experiments.learning.entries import DEFAULT, ENTRIES, paper_options
-from experiments.learning.files import DETAILS_HEADER, details_csv, results_csv
+from experiments.learning.files import DETAILS, details_csv, results_csv
 from experiments.learning.matrices import make_matrices
 from experiments.learning.measures import measure
 from experiments.learning.model import Claim
 from experiments.learning.outcome import Outcome, epsilon_text
-from experiments.learning.problems import PROBLEMS, Problem, Site, Split, load_split
 from experiments.learning.runner import Work, asked_epsilons, cells_path, run_all
 from experiments.learning.studies import Answer, WrongCostError, run_study
 from experiments.learning.summary import compare_outcomes, pool
-from experiments.paper.problems import draw
 from experiments.peers import PEERS, PeerFailedError, PeerUnavailableError
+from experiments.problems import PROBLEMS, Problem, Site, Split, draw, load_split
 from expril.command import app
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
@@ -547,7 +546,7 @@ def test_the_results_have_exactly_the_columns_that_were_asked_for():
         "dataset,strategy,epsilon,mean,std,runs\nA,majority,inf,55.00,0.00,1\nA,cells,1,90.50,0.71,2\n"
     )
     details = list(csv.DictReader(io.StringIO(details_csv(found))))
-    assert tuple(details[0]) == DETAILS_HEADER
+    assert tuple(details[0]) == tuple(column.heading for column in DETAILS)
     assert (details[1]["epsilon_spent"], details[1]["difference"], details[1]["coverage"]) == ("1", "", "")
 
 

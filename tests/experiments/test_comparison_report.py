@@ -8,14 +8,15 @@ import pytest
 
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from experiments.campaign.provenance import Provenance
+from experiments.learning.entries import GROUP_TITLES
 from experiments.learning.markdown import build_markdown
-from experiments.learning.page import build_page, epsilon_tables
+from experiments.learning.page import build_page
 from experiments.learning.plots import by_share, claim_figures, epsilon_figures, reliability_figures, strategy_keys
 from experiments.learning.summary import compare_outcomes
-from experiments.learning.tables import found_tables
+from experiments.learning.tables import accuracy_tables, found_tables
 from experiments.learning.words import best_private, headline, verdict
+from expril.terminal import wide_console
 from page_outline import Outline
-from simulations.tables import wide_console
 
 WHERE = Provenance(
     command="expril compare --runs 3",
@@ -86,12 +87,13 @@ def test_the_best_private_strategy_of_each_column_is_marked_and_no_ceiling_is(fo
 
 
 def test_ceilings_stand_below_the_private_ones_in_every_table(found):
-    tables = epsilon_tables(found)
+    tables = accuracy_tables(found)
 
-    assert [table.epsilon for table in tables] == ["1", "0.1"]
-    for table in tables:
-        assert [part.group for part in table.parts] == ["ours", "peer", "ceiling"]
-        assert [line.average.strategy.name for line in table.parts[-1].rows] == ["cells", "h*", "majority"]
+    assert list(tables) == ["1", "0.1"]
+    for table in tables.values():
+        titles = [GROUP_TITLES["ours"], GROUP_TITLES["peer"], "not private, for reference"]
+        assert [group.title for group in table.groups] == titles
+        assert [line.average.strategy.name for line in table.groups[-1].rows] == ["cells", "h*", "majority"]
 
 
 def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
@@ -105,8 +107,8 @@ def test_every_strategy_has_its_own_mark_and_every_data_set_its_panel(found):
         assert [tick.label for tick in figure.ticks] == ["0.1", "1"]
         assert {line.title for line in figure.lines} == {key.name for key in keys}
         assert figure.lines[-1].title == "cells"
-        assert [rule.style for rule in figure.rules] == ["in-site", "majority"]
-        top, height = figure.box
+        assert [rule.style for rule in figure.rules] == ["ceiling", "majority"]
+        top, height = figure.stage.box
         for line in figure.lines:
             assert all(top <= mark.y <= top + height for mark in line.marks)
     higher, lower = (mark.y for mark in reversed(figures[0].lines[-1].marks))

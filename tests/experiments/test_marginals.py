@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.peers.marginals import (
-    Odometer,
-    attributes_of,
-    components,
-    discretise,
-    marginal,
-    onto_simplex,
-    restore,
-    rho_for,
-    synthesise,
-)
+from experiments.peers.discrete import attributes_of, discretise, marginal, restore
+from experiments.peers.graphical import components, onto_simplex
+from experiments.peers.marginals import synthesise
+from experiments.peers.odometer import Odometer, rho_for
 
 pytestmark = pytest.mark.numerical
 

@@ -108,7 +108,7 @@ def test_a_peer_with_any_delta_takes_none_and_some():
 def test_every_peer_runs_in_exactly_one_place():
     for name, kind in PEERS.items():
         assert (kind.run is None) == (kind.family in FAMILIES), name
-        assert kind.needs_delta == name.startswith("opacus")
+        assert (kind.delta == "positive") == name.startswith("opacus")
         assert kind.allows(None) != kind.private
 
 

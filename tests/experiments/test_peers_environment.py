@@ -43,7 +43,7 @@ def real_peer(peer: str, **changes):
         peers_python()
     except PeerUnavailableError as error:
         pytest.skip(str(error))
-    return make_task(peer, delta=1e-6 if PEERS[peer].needs_delta else 0.0, **changes)
+    return make_task(peer, delta=1e-6 if PEERS[peer].delta == "positive" else 0.0, **changes)
 
 
 # -- fakes ---------------------------------------------------------------------------------------------------------

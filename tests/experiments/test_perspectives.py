@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
 from learner_node.learn import learn
 from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
-from learner_node.strategies import Problem, make_strategy
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import Problem
 from learner_node.strategies.bins import asked_attributes, information
 from learner_node.strategies.options import exact_shares
 from learner_node.strategies.refined import gradient_directions

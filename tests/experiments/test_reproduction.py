@@ -35,9 +35,9 @@ from experiments.paper.finished import Finished
 from experiments.paper.laboratory import Laboratory, StudySettings
 from experiments.paper.lockstep import Lockstep, StoppedError, run_together
 from experiments.paper.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
-from experiments.paper.problems import PAPER_DATASETS
 from experiments.paper.runner import Chunk, run_experiment
 from experiments.paper.summary import table_cells, wilcoxon_tests
+from experiments.problems import PAPER_DATASETS, split_of
 from expril.command import app
 from learner_node.networks import TrainingOptions, TrainingSet, train_network
 from learner_node.strategies.base import train_alone
@@ -306,8 +306,8 @@ EASY = {"hidden": (8,), "epochs": 60, "batch_size": 32, "learning_rate": 1e-2, "
 
 def laboratory(*, reweight=True, noise_seed=None, train=train_alone):
     draw = easy_draw()
-    size = len(draw.oracle)
-    return Laboratory(draw, declared=size, reweight=reweight, options=EASY, seed=0, train=train, noise_seed=noise_seed)
+    split = split_of(draw, 0, replace(PAPER_DATASETS["C"], target_size=len(draw.oracle)))
+    return Laboratory(split, reweight=reweight, options=EASY, train=train, noise_seed=noise_seed)
 
 
 @pytest.mark.parametrize("reweight", [False, True])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.paper import cardiotocography, synthetic
 from experiments.paper.draws import STREAMS
-from experiments.paper.problems import PAPER_DATASETS, draw
+from experiments.problems import PAPER_DATASETS, draw
 from learner_node.networks import train_network
 from simulations.datasets.ctg import WORKBOOK, load_ctg
 from simulations.datasets.files import DATA_DIRECTORY_VARIABLE

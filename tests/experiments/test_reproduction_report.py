@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.paper import findings, plots
+from experiments.paper import findings, plots, words
 from experiments.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
-from experiments.paper.markdown import build_markdown, plain
+from experiments.paper.markdown import build_markdown
 from experiments.paper.model import (
     COLUMNS,
     Cell,
@@ -28,6 +28,8 @@ from experiments.paper.model import (
 )
 from experiments.paper.page import build_page
 from experiments.paper.published import NOT_SIGNIFICANT, TABLE_2
+from experiments.publish import numbers
+from experiments.publish.markdown import plain
 from page_outline import Outline
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }} | `` ```` & <b>"
@@ -237,9 +239,9 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
     assert (counts.compared, counts.above, counts.below) == (len(distances), len(above), len(below))
     assert counts.within == len(distances) - len(above) - len(below)
     assert (counts.above_closed, counts.below_closed) == (len(above & shut), len(below & shut))
-    text = " ".join(findings.verdict(found))
+    text = " ".join(words.verdict(found))
     if distances:
-        assert findings.headline(found).startswith(
+        assert words.headline(found).startswith(
             f"Of {counts.compared} published accuracies of the method, {counts.within} "
         )
         assert f"{counts.within} of ours lie within two standard errors" in text
@@ -252,14 +254,14 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
 
 
 def test_the_verdict_says_what_it_finds():
-    text = " ".join(findings.verdict(FULL))
+    text = " ".join(words.verdict(FULL))
     assert "Table 2 (100 runs, 7 data sets) and Figure 1 (100 runs, 7 data sets) of the paper were run again" in text
     assert "about 1 would lie outside by chance alone" in text
     assert "its worst case is infinite" in text
     valid, printed = ([c.mean for c in FULL.table if c.column.startswith(start)] for start in ("valid", "1DP"))
     assert f"{sum(printed) / 14 - sum(valid) / 14:.1f} percentage points less" in text
-    assert findings.verdict(EMPTY) == ()
-    assert findings.headline(EMPTY) == "Nothing has been run yet"
+    assert words.verdict(EMPTY) == ()
+    assert words.headline(EMPTY) == "Nothing has been run yet"
 
 
 @pytest.mark.parametrize(
@@ -282,31 +284,31 @@ def test_signed_rank_tests_are_compared_with_the_papers_claim(row, ours, paper, 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (findings.decimal(-0.04), "0.0"),
-        (findings.decimal(-1.25, 2), "−1.25"),
-        (findings.decimal(math.inf), "infinite"),
-        (findings.decimal(math.nan), "–"),
-        (findings.signed(0.04), "0.0"),
-        (findings.signed(0.06), "+0.1"),
-        (findings.signed(-0.06), "−0.1"),
-        (findings.epsilon(1.0), "1"),
-        (findings.epsilon(11 / 3), "3.67"),
-        (findings.epsilon(12345.6), "12,346"),
-        (findings.epsilon(math.inf), "infinite"),
-        (findings.probability(3e-9), "< 0.0001"),
-        (findings.probability(0.0412), "0.041"),
-        (findings.epsilon_summary(None), "–"),
-        (findings.epsilon_summary(make_cell("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
+        (numbers.decimal(-0.04), "0.0"),
+        (numbers.decimal(-1.25, 2), "−1.25"),
+        (numbers.decimal(math.inf), "infinite"),
+        (numbers.decimal(math.nan), "–"),
+        (numbers.signed(0.04), "0.0"),
+        (numbers.signed(0.06), "+0.1"),
+        (numbers.signed(-0.06), "−0.1"),
+        (words.epsilon(1.0), "1"),
+        (words.epsilon(11 / 3), "3.67"),
+        (words.epsilon(12345.6), "12,346"),
+        (words.epsilon(math.inf), "infinite"),
+        (words.probability(3e-9), "< 0.0001"),
+        (words.probability(0.0412), "0.041"),
+        (words.epsilon_summary(None), "–"),
+        (words.epsilon_summary(make_cell("A", "epsilon_printed_masses", 0.0, 0.0)), "not asked"),
         (
-            findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0, infinite_runs=100)),
+            words.epsilon_summary(make_cell("A", "x", math.inf, 0.0, infinite_runs=100)),
             "infinite in 100 of 100 runs",
         ),
         (
-            findings.epsilon_summary(make_cell("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
+            words.epsilon_summary(make_cell("A", "x", math.inf, 0.0, median=2, infinite_runs=3)),
             "median 2, infinite in 3 of 100 runs",
         ),
-        (findings.epsilon_summary(make_cell("A", "epsilon_printed_worst", math.inf, 0.0)), "infinite"),
-        (findings.epsilon_summary(make_cell("A", "x", 3.0, 0.0, median=2)), "median 2, mean 3"),
+        (words.epsilon_summary(make_cell("A", "epsilon_printed_worst", math.inf, 0.0)), "infinite"),
+        (words.epsilon_summary(make_cell("A", "x", 3.0, 0.0, median=2)), "median 2, mean 3"),
         (findings.in_order(["heart", "CTG-A", "A", "A"]), ("A", "CTG-A", "heart")),
     ],
 )
@@ -339,7 +341,7 @@ def test_every_number_is_there(build):
             digits = 3 if cell.column == "ratio" else 1
             assert f"{cell.mean:.{digits}f} ± {cell.std:.{digits}f}" in shown
     for test in FULL.wilcoxon:
-        assert findings.signed(test.difference) in shown
+        assert numbers.signed(test.difference) in shown
     for closure in FULL.closures:
         assert f"{closure.mean:.1f} ± {closure.std:.1f}" in shown
         assert closure.setting in shown
@@ -349,7 +351,7 @@ def test_every_number_is_there(build):
     for where in (FULL.table_provenance, FULL.curves_provenance):
         assert where.command in shown
         assert f"{where.seconds / 60:.1f} minutes" in shown
-    for sentence in (findings.headline(FULL), *findings.verdict(FULL), findings.WHY_NOT_PRIVATE):
+    for sentence in (words.headline(FULL), *words.verdict(FULL), words.WHY_NOT_PRIVATE):
         assert sentence in shown
     assert "2026-05-09 12:30 UTC" in shown
     assert "torch 2.9.0" in shown
@@ -364,8 +366,8 @@ def test_the_fixed_scale_shows_its_cost():
     private, public = figure.panels
     assert [tick.label for tick in private.costs] == [f"{t / 3:.2f}" for t in range(2, 12)]
     assert public.costs == ()
-    assert (len(private.lines), len(public.lines)) == (6, 2)
-    assert len({(line.index, line.hollow) for line in private.lines}) == 6
+    assert (len(private.plot.lines), len(public.plot.lines)) == (6, 2)
+    assert len({(line.index, line.hollow) for line in private.plot.lines}) == 6
 
 
 def test_standing_is_told_without_colour():
@@ -396,7 +398,7 @@ def test_dots_lie_on_one_axis_and_bars_around_them():
 def test_missing_parts_leave_a_whole_page(name):
     found = PARTIAL[name]
     outline = Outline(build_page(found))
-    assert findings.headline(found) in outline.text
+    assert words.headline(found) in outline.text
     headings = sum(tag == "h2" for tag, _ in outline.elements)
     assert headings == sum(tag == "section" for tag, _ in outline.elements)
     assert ("figure" in dict(outline.elements)) == any(
@@ -405,7 +407,7 @@ def test_missing_parts_leave_a_whole_page(name):
     for word in ("None", "nan", "inf ", "Cell("):
         assert not re.search(rf"\b{re.escape(word)}", outline.text)
     text = build_markdown(found)
-    assert text.startswith(f"# ExPriL reproduced: {findings.headline(found)}\n")
+    assert text.startswith(f"# ExPriL reproduced: {words.headline(found)}\n")
     assert not re.search(r"\b(None|nan)\b", text)
     if name == "nothing":
         assert headings == 0
@@ -508,4 +510,4 @@ def test_page_lives_in_a_real_browser(tmp_path):
     command = [browser, *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, check=True, timeout=90)
     assert b"CONSOLE" not in done.stderr
-    assert findings.headline(FULL) in Outline(done.stdout.decode()).text
+    assert words.headline(FULL) in Outline(done.stdout.decode()).text

@@ -7,21 +7,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from experiments.learning.problems import load_split
+from experiments.campaign.store import Task
 from experiments.peers.environment import PYTHON_VARIABLE, peers_python
+from experiments.problems import load_split
 from experiments.synthetic import comparison as module
 from experiments.synthetic.comparison import (
     DISTANCES,
     Finished,
     Request,
-    Task,
-    build_page,
     compare_synthetic,
     compute,
-    rows_csv,
     synthetic_rows,
 )
 from experiments.synthetic.generators import GENERATORS
+from experiments.synthetic.tables import build_page, rows_csv
 from experiments.synthetic.utility import MEASURES
 from expril.command import app
 from protocol.errors import ConfigurationError
@@ -71,7 +70,7 @@ def test_rows_are_means_over_seeds_in_the_order_of_the_tables():
 
 def test_what_is_not_private_is_made_once(tmp_path):
     tasks = request(tmp_path, runs=2).tasks()
-    assert [(t.generator, t.epsilon) for t in tasks if t.seed == SEED] == [
+    assert [(t.maker, t.epsilon) for t in tasks if t.seed == SEED] == [
         (OURS, "1"),
         (OURS, "0.1"),
         ("source", "inf"),
@@ -91,7 +90,7 @@ def test_our_rows_are_the_sources_own_and_stand_for_the_private_records():
 
 
 def test_the_source_knows_the_majority_and_nothing_else():
-    found = compute(Task("wdbc", "source", "inf", SEED)).cell.values
+    found = compute(Task("wdbc", "source", "inf", SEED)).values
     assert found["auc-logistic"] == found["auc-boosting"] == 50
     share = load_split("wdbc", SEED).private_labels.mean()
     assert found["label-gap"] == pytest.approx(100 * min(share, 1 - share), abs=1e-4)
@@ -99,8 +98,8 @@ def test_the_source_knows_the_majority_and_nothing_else():
 
 
 def test_no_classifier_is_trained_on_the_test_records():
-    assert compute(Task("wdbc", "fresh", "inf", SEED)).cell.values.keys() == set(DISTANCES)
-    real = compute(Task("wdbc", "real", "inf", SEED)).cell.values
+    assert compute(Task("wdbc", "fresh", "inf", SEED)).values.keys() == set(DISTANCES)
+    real = compute(Task("wdbc", "real", "inf", SEED)).values
     assert real.keys() == MEASURES.keys()
     assert all(real[name] == 0 for name in DISTANCES)
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from absent import OF_EXTRAS, in_one_process
 from curator_node.key_files import read_key
 from expril.command import app
 
@@ -208,3 +209,14 @@ def test_missing_data_files_are_a_clear_message(tmp_path, monkeypatch):
 def test_scenarios_lists_the_built_in_ones():
     output = run("scenarios").output
     assert all(name in output for name in ("wdbc", "heart", "ctg"))
+
+
+def test_an_auditor_needs_no_extra(finished):
+    """No library of a learner or of a report can be imported, and all is said as before."""
+    run_ = finished["run"]
+    calls = [["verify", run_], ["transcript", "show", run_], ["ledger", "show", f"{run_}/ledgers/north.ledger"]]
+    told, loaded = in_one_process(*calls, blocked=OF_EXTRAS)
+    assert not set(loaded) & set(OF_EXTRAS)
+    for call, (code, out, err) in zip(calls, told, strict=True):
+        done = run(*call)
+        assert (code, out, err) == (0, done.stdout, done.stderr)

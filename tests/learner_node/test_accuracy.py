@@ -9,8 +9,8 @@ import os
 import msgspec
 import pytest
 
-from simulations.federation import load_records
-from simulations.harness import run_scenario
+from simulations.records import load_records
+from simulations.run import run_scenario
 from simulations.scenario import load_scenario
 
 

@@ -17,7 +17,7 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.learn import learn
 from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausible_answer, implausible_cards
 from learner_node.readers.counts import CountsAnswer
-from learner_node.strategies import Problem
+from learner_node.strategies.base import Problem
 from learner_node.study import NoCuratorError
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt

@@ -9,9 +9,9 @@ import pytest
 from learner_fakes import NoNoise, federate, open_curator, ring, steward
 from learner_node.learn import learn
 from learner_node.source import even_bins
-from learner_node.strategies import STRATEGIES, Problem, make_strategy
+from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies import paper as paper_module
-from learner_node.strategies.base import Conversation
+from learner_node.strategies.base import Conversation, Problem
 from learner_node.study import NoCuratorError
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp

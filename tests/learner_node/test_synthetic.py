@@ -6,7 +6,7 @@ import pytest
 
 from learner_fakes import NoNoise, federate, open_curator, ring
 from learner_node.estimator import ExPriLClassifier
-from learner_node.strategies import SourceEstimate
+from learner_node.strategies.base import SourceEstimate
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from protocol.errors import ConfigurationError
 from protocol.records import encode_frame

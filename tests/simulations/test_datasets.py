@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from simulations.datasets import DATASETS, DataFile, DataUnavailableError, load_dataset
+from simulations.datasets import DATASETS, load_dataset
 from simulations.datasets.ctg import ATTRIBUTES, WORKBOOK, read_records, workbook_digest
-from simulations.datasets.files import DATA_DIRECTORY_VARIABLE, data_file, text_digest
+from simulations.datasets.files import DATA_DIRECTORY_VARIABLE, DataFile, DataUnavailableError, data_file, text_digest
 from simulations.datasets.heart import COLUMNS, FILES
 
 ROOT = Path(__file__).parents[2]

@@ -11,15 +11,14 @@ import polars as pl
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger, StudyKey, create_ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import encode
@@ -88,14 +87,8 @@ class World:
 
     def restart(self):
         self.ledger = Ledger(self.store, key=self.key, mark=self.mark)
-        self.curator = Curator(
-            dataset=self.dataset,
-            ledger=self.ledger,
-            key=self.key,
-            policy=self.policy,
-            clock=lambda: self.now,
-            noise=OpenDPNoise(),
-        )
+        site = assemble_site(self.dataset, self.policy, key=self.key, ledger=self.ledger, clock=lambda: self.now)
+        self.curator = site.curator
 
     def deliver(self, data):
         before = self.ledger.account.next_index

@@ -16,8 +16,8 @@ from learner_node.label_model.one_against_rest import fit_classes_label_model
 from learner_node.readers.counts import CountsAnswer
 from learner_node.regressor import ExPriLRegressor
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import NumberModel, make_strategy
-from learner_node.strategies.base import NumberEstimate, SourceEstimate, class_probabilities
+from learner_node.strategies import make_strategy
+from learner_node.strategies.base import NumberEstimate, NumberModel, SourceEstimate, class_probabilities
 from learner_node.strategies.cells_number import mean_squared_error, sums_of_labels
 from learner_node.synthetic import pooled_estimate
 from protocol.errors import ConfigurationError

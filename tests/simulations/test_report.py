@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from page_outline import Outline
-from simulations.report import (
+from simulations.report import plots, words
+from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,
@@ -22,16 +23,13 @@ from simulations.report import (
     Score,
     SiteAnswers,
     SiteScore,
-    build_page,
     decode_report,
     encode_report,
+    exact,
     load_report,
-    page,
-    plots,
     save_report,
-    write_page,
 )
-from simulations.report.model import exact
+from simulations.report.page import build_page, write_page
 from simulations.tables import result_table
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>{{ 7*7 }}"
@@ -146,7 +144,7 @@ def test_every_learner_curator_and_number_is_on_the_page(make):
     def shown(value):
         return re.sub(r"\s+", " ", value) in text
 
-    assert shown(page.headline(report))
+    assert shown(words.headline(report))
     for learner in report.learners:
         assert shown(learner.learner)
         assert shown(learner.strategy)
@@ -211,17 +209,17 @@ def test_seeded_noise_shows_a_banner_first():
 
 
 def test_headline_and_summary():
-    assert page.headline(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
-    assert page.summary(one_round()) == (
+    assert words.headline(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
+    assert words.summary(one_round()) == (
         "Majority 0.630; in-site ceiling 0.978.",
         "The learner came 88 % of the way from majority to ceiling.",
     )
-    assert page.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
-    assert page.headline(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"
+    assert words.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
+    assert words.headline(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "ceiling", "words"),
+    ("accuracy", "ceiling", "said"),
     [
         (None, 0.9, "learned nothing"),
         (0.5, 0.9, "did no better than the majority class"),
@@ -231,21 +229,21 @@ def test_headline_and_summary():
         (0.91, 0.9, "reached the ceiling"),
     ],
 )
-def test_verdict(accuracy, ceiling, words):
+def test_verdict(accuracy, ceiling, said):
     score = Score(accuracy=accuracy, accuracy_se=None, majority=0.5, ceiling=ceiling)
-    assert page.verdict(score) == words
+    assert words.verdict(score) == said
 
 
 def test_one_round_has_no_curve_and_ten_rounds_have_one():
     assert plots.curve_plot(one_round().learners) is None
     assert "so there is no learning curve" in build_page(one_round())
     curve = plots.curve_plot(three_learners().learners)
-    assert [(line.alone, bool(line.line), bool(line.band)) for line in curve.curves] == [
+    assert [(line.alone, bool(line.line), bool(line.band)) for line in curve.lines] == [
         (True, False, False),
         (False, True, True),
         (False, True, True),
     ]
-    assert [tick.label for tick in curve.rounds] == [str(n) for n in range(1, 11)]
+    assert [tick.label for tick in curve.ticks] == [str(n) for n in range(1, 11)]
 
 
 def test_many_curators_are_drawn_sorted_and_not_named_one_by_one():
@@ -325,7 +323,7 @@ def test_many_different_ledgers_show_the_fullest_and_say_so():
     [("1", "1"), ("0.10", "0.1"), ("1/3", "1/3"), ("29/15", "≈ 1.933"), ("1234567/7654321", "≈ 0.1613"), ("0", "0")],
 )
 def test_budgets_are_shown_exactly_or_marked(text, shown):
-    assert page.number(exact(text)) == shown
+    assert words.number(exact(text)) == shown
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.5, 0.978), (0.93, 0.931), (0.0, 0.0), (1.0, 1.0)])
@@ -462,7 +460,7 @@ def test_page_lives_in_a_real_browser(make, browser, tmp_path):
     seen = look_at(browser, build_page(make()), tmp_path)
     assert "CONSOLE" not in seen.log
     outline = Outline(seen.dom)
-    assert page.headline(make()) in outline.text
+    assert words.headline(make()) in outline.text
     assert outline.count("svg") > 50
     assert outline.count("script") == 1
     assert outline.count("img") == 0
@@ -496,10 +494,10 @@ def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
-    assert "expected 0.921 (95 % interval 0.874 to 0.953)" in page.summary(report)[-1]
+    assert "expected 0.921 (95 % interval 0.874 to 0.953)" in words.summary(report)[-1]
     text = Outline(build_page(report)).text
-    for words in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
-        assert words in text
+    for phrase in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
+        assert phrase in text
     assert list(first_row(report).items()) == [
         ("learner", "cells (one k-means partition)"),
         ("site", "all"),
@@ -528,9 +526,9 @@ def first_row(report):
 def test_a_regression_is_worded_as_one():
     score = Score(accuracy=-0.2, accuracy_se=0.3, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
-    assert page.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
-    assert page.verdict(score, page.WORDS["R²"]) == "did no better than the mean"
+    assert words.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
+    assert words.verdict(score, words.WORDS["R²"]) == "did no better than the mean"
     text = Outline(build_page(report)).text
-    for words in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
-        assert words in text
+    for phrase in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
+        assert phrase in text
     assert "ccuracy" not in text

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.federation import build_sites, load_records
+from simulations.federation import simulate_site
+from simulations.records import load_records, split_records
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
 
 CANARY = "canary-7f3a"
@@ -60,6 +61,12 @@ def load(folder, text):
     return load_scenario(str(path))[0]
 
 
+def build(scenario, folder):
+    """The split records of the first repeat, and their sites."""
+    parts = split_records(scenario, load_records(scenario, folder), 0)
+    return parts, {name: simulate_site(scenario, part, 0, {}) for name, part in parts.items()}
+
+
 def test_built_in_scenarios_all_load():
     names = builtin_scenarios()
     assert {"wdbc", "heart", "ctg"} <= names.keys()
@@ -71,13 +78,12 @@ def test_built_in_scenarios_all_load():
 
 def test_own_records_are_split_by_their_site_column(own):
     scenario, _, folder = load_scenario(str(own / "own.toml"))
-    records = load_records(scenario, folder)
-    sites = build_sites(scenario, records, 0, {}, None)
-    assert {name: site.private.height + site.source.height + site.test.height for name, site in sites.items()} == {
+    parts, sites = build(scenario, folder)
+    assert {name: site.private.height + site.source.height + site.test.height for name, site in parts.items()} == {
         "north": 30,
         "south": 30,
     }
-    assert all(site.cap == Fraction(2) for site in sites.values())
+    assert all(site.policy.total_cap == Fraction(2) for site in sites.values())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_an_unknown_scenario_suggests_the_nearest():
 def test_a_curator_without_a_site_is_an_error(own, addition, message):
     scenario = load(own, GOOD + addition)
     with pytest.raises(ConfigurationError, match=message):
-        build_sites(scenario, load_records(scenario, own), 0, {}, None)
+        build(scenario, own)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_records_that_do_not_fit_their_schema_are_a_clear_error(own, breaks, mes
     breaks(pl.read_csv(own / "records.csv")).write_csv(own / "records.csv")
     scenario = load(own, GOOD)
     with pytest.raises(ConfigurationError, match=message):
-        build_sites(scenario, load_records(scenario, own), 0, {}, None)
+        build(scenario, own)
 
 
 ROW = 47
@@ -208,7 +214,7 @@ def test_what_a_steward_is_warned_of_stays_with_its_site(own):
         age=pl.when(north).then("age").otherwise(pl.col("age") * 365),
     ).write_csv(own / "records.csv")
     scenario = load(own, GOOD)
-    sites = build_sites(scenario, load_records(scenario, own), 0, {}, None)  # an escaping warning would be an error
+    _, sites = build(scenario, own)  # an escaping warning would be an error
     (about_sex,), (about_age,) = sites["north"].warnings, sites["south"].warnings
     assert about_sex.startswith("more than a tenth of the values of 'sex' are no declared level")
     assert about_age.startswith("more than a tenth of the values of 'age' lie outside the declared bounds")
@@ -216,15 +222,15 @@ def test_what_a_steward_is_warned_of_stays_with_its_site(own):
 
 def test_a_site_without_doubts_has_no_warnings(own):
     scenario = load(own, GOOD)
-    assert all(not site.warnings for site in build_sites(scenario, load_records(scenario, own), 0, {}, None).values())
+    assert all(not site.warnings for site in build(scenario, own)[1].values())
 
 
 @pytest.mark.skipif("EXPRIL_DATA_DIR" not in os.environ, reason="needs the UCI files in EXPRIL_DATA_DIR")
 @pytest.mark.parametrize("name", ["wdbc", "heart", "ctg"])
 def test_built_in_schemas_fit_their_records(name):
     scenario, _, folder = load_scenario(name)
-    sites = build_sites(scenario, load_records(scenario, folder), 0, {}, None)
-    told = [(site.name, text) for site in sites.values() for text in site.warnings]
+    _, sites = build(scenario, folder)
+    told = [(name, text) for name, site in sites.items() for text in site.warnings]
     assert not any("more than a tenth" in text for _, text in told)
     # heart: one hospital measured no cholesterol, the other hardly ever counted vessels
     assert {name for name, _ in told} <= {"switzerland", "long-beach"}
@@ -233,6 +239,6 @@ def test_built_in_schemas_fit_their_records(name):
 def test_own_csv_can_be_split_by_a_shifted_attribute(own):
     text = GOOD.replace('how = "site"\ncolumn = "ward"', 'how = "shift"\nattribute = "age"\nnames = ["old", "young"]')
     scenario = load(own, text)
-    sites = build_sites(scenario, load_records(scenario, own), 0, {}, None)
-    assert set(sites) == {"old", "young"}
-    assert sites["old"].private["age"].mean() > sites["young"].private["age"].mean()
+    parts, _ = build(scenario, own)
+    assert set(parts) == {"old", "young"}
+    assert parts["old"].private["age"].mean() > parts["young"].private["age"].mean()

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from simulations.datasets import Dataset, load_dataset
-from simulations.datasets.dataset import SCHEMAS
+from simulations.datasets import load_dataset
+from simulations.datasets.dataset import SCHEMAS, Dataset
 from simulations.datasets.splits import SITE_SPLITS, split_parts, split_sites
 
 SEEDS = st.integers(0, 2**32 - 1)

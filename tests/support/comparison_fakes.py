@@ -6,8 +6,8 @@ from experiments.learning import entries
 from experiments.learning.entries import Entry
 from experiments.learning.measures import measure
 from experiments.learning.outcome import Outcome
-from experiments.learning.problems import PROBLEMS
 from experiments.learning.studies import Answer
+from experiments.problems import PROBLEMS
 
 FAKE_PEERS = ("naive-bayes", "boosting-dp", "regression-dp")
 

@@ -18,6 +18,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import decode, encode
@@ -170,13 +171,16 @@ def frame_of(rows) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
-def dataset(rows=ROWS, *, most=1, unit=False, cache_bytes=10**6) -> PrivateDataset:
-    """The rows as a curator holds them; unwarned, for in five records one undeclared level is more than a tenth."""
+def hold(frame, steward, cache_bytes=10**6) -> PrivateDataset:
+    """Records as a curator holds them, with the tests' key of units; what only the steward is told is left unsaid."""
     with catch_warnings():
         simplefilter("ignore", StewardWarning)
-        return PrivateDataset(
-            frame_of(rows), steward_file(most=most, unit=unit), unit_key=UNIT_KEY, cache_bytes=cache_bytes
-        )
+        return PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=cache_bytes)
+
+
+def dataset(rows=ROWS, *, most=1, unit=False, cache_bytes=10**6) -> PrivateDataset:
+    """The rows as a curator holds them; in five records one undeclared level is more than a tenth."""
+    return hold(frame_of(rows), steward_file(most=most, unit=unit), cache_bytes)
 
 
 def policy(learners=("ann", "bob"), *, cap=1, learner_cap=None, **options) -> Policy:
@@ -189,15 +193,15 @@ def open_curator(
     store=None, *, rules=None, clock=None, noise=None, records=None, name="basel", entropy=secrets.token_bytes
 ) -> Curator:
     """A curator over any store; calling it again with the same store is a restart."""
-    return Curator(
-        dataset=records or dataset(),
-        ledger=ledger_over(store, name, entropy),
+    return assemble_site(
+        records or dataset(),
+        rules or policy(),
         key=key(name),
-        policy=rules or policy(),
+        ledger=ledger_over(store, name, entropy),
         clock=clock or Clock(),
-        noise=noise or OpenDPNoise(),
+        noise=noise,
         entropy=entropy,
-    )
+    ).curator
 
 
 def planned(scale=30, *, m=1, release="mass", kind="counts") -> PlannedQuery:

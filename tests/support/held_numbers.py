@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from unittest import mock
-from warnings import catch_warnings, simplefilter
 
 import msgspec
 import numpy as np
@@ -21,10 +20,9 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 import learner_fakes
-from curator_fakes import UNIT_KEY, Clock, CountingEntropy, key, ledger_over, policy, steward_file
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
-from experiments.learning.runner import Task
+from curator_fakes import Clock, CountingEntropy, hold, key, ledger_over, policy, steward_file
+from curator_node.site import assemble_site
+from experiments.campaign.store import Task
 from experiments.learning.runner import compute as compute_comparison
 from experiments.paper.experiments import Setup
 from experiments.paper.runner import Chunk
@@ -49,9 +47,9 @@ from protocol.records import encode_frame
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
-from simulations.federation import load_records
-from simulations.harness import run_scenario, summary
 from simulations.local import SimulatedExPriLClassifier
+from simulations.records import load_records
+from simulations.run import run_scenario, summary
 from simulations.scenario import builtin_scenarios, load_scenario
 from simulations.seeded_noise import SeededNoise
 
@@ -145,15 +143,12 @@ def run_study(name):
     """One study over direct calls: every key, clock, nonce and noise is told."""
     asked = STUDIES[name]
     steward, frame = held_records(name)
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
-        records = PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=10**6)
     limits = EVERY_RELEASE_KIND if name == "paper ratio" else Limits()
-    curator = Curator(
-        dataset=records,
-        ledger=ledger_over(entropy=CountingEntropy()),
+    curator = assemble_site(
+        hold(frame, steward),
+        policy(("ann",), cap=8, simulation=True, limits=limits),
         key=key("basel"),
-        policy=policy(("ann",), cap=8, simulation=True, limits=limits),
+        ledger=ledger_over(entropy=CountingEntropy()),
         clock=Clock(),
         noise=SeededNoise(NOISE_SEED, "basel"),
         entropy=CountingEntropy(),
@@ -363,7 +358,7 @@ def table2():
 
 def comparison():
     """A cell of the comparison. Its noise has no seed, but at its "inf" no draw differs from 0."""
-    outcome = compute_comparison(Task("wdbc", "cells-smooth", "inf", 5000)).outcome
+    outcome = compute_comparison(Task("wdbc", "cells-smooth", "inf", 5000))
     return {"measures": msgspec.to_builtins(outcome.measures), "spent": outcome.spent, "extras": outcome.extras}
 
 

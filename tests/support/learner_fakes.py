@@ -4,17 +4,13 @@ The curators are real: their own keys, ledgers in memory and datasets. Only what
 """
 
 from fractions import Fraction
-from warnings import catch_warnings, filterwarnings
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
-from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey, open_envelope, seal
@@ -108,18 +104,11 @@ def open_curator(
         limits=limits or Limits(),
         simulation=simulation,
     )
-    with catch_warnings():
-        # These stewards declare one round size, whatever the test gives them.
-        filterwarnings("ignore", "the declared round_size", StewardWarning)
-        dataset = PrivateDataset(frame, steward(most=most, **options), unit_key=b"u" * 32, cache_bytes=10**6)
-    return Curator(
-        dataset=dataset,
-        ledger=memory_ledger(key(name)),
-        key=key(name),
-        policy=policy,
-        clock=clock or Clock(),
-        noise=noise or OpenDPNoise(),
-    )
+    declared = steward(most=most, **options)
+    site = temporary_site(frame, declared, policy, key=key(name), clock=clock or Clock(), noise=noise)
+    # These stewards declare one round size, whatever the test gives them.
+    assert all("the declared round_size" in warning for warning in site.warnings)
+    return site.curator
 
 
 class Scripted:

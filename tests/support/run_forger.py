@@ -9,8 +9,8 @@ import msgspec
 
 from protocol.envelopes import SigningKey
 from protocol.transcript import Transcript, replay
-from simulations.federation import load_records
-from simulations.harness import Run, run_scenario
+from simulations.records import load_records
+from simulations.run import Run, run_scenario
 from simulations.run_folder import NewFolder, save_run
 from simulations.run_index import (
     INDEX,

@@ -7,18 +7,16 @@ and comes out is kept, in order.
 import logging
 import sqlite3
 from fractions import Fraction
-from warnings import catch_warnings, simplefilter
 
 import msgspec
 
-from curator_fakes import NOW, UNIT_KEY, Clock, CountingEntropy, FlakyStore, key
-from curator_node.curator import Curator
-from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_fakes import NOW, Clock, CountingEntropy, FlakyStore, hold, key
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
 from protocol.envelopes import digest, open_envelope, seal
 from protocol.messages import (
     NO_DIGEST,
@@ -54,13 +52,6 @@ TIGHT = {
     "reply_bytes": 2**20,
     "reservation_seconds": 300,
 }
-
-
-def held(frame, steward) -> PrivateDataset:
-    """Records as a curator holds them; what only the steward is told is left unsaid."""
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
-        return PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=10**5)
 
 
 class Told(logging.Handler):
@@ -99,15 +90,15 @@ class Served:
             self.faults.inner.close()
             self.faults.inner = DatabaseStore(sqlite_url(self.path))
         self.ledger = Ledger(self.faults, key=key("basel"), mark=self.mark, entropy=self.entropy)
-        self.curator = Curator(
-            dataset=held(self.frame, self.steward),
-            ledger=self.ledger,
+        self.curator = assemble_site(
+            hold(self.frame, self.steward, 10**5),
+            self.policy,
             key=key("basel"),
-            policy=self.policy,
+            ledger=self.ledger,
             clock=self.clock,
             noise=self.noise,
             entropy=self.entropy,
-        )
+        ).curator
 
     def send(self, data):
         """One request; the reply."""

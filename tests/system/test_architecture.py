@@ -23,7 +23,7 @@ ALLOWED = {
 }
 PINNED = {
     "sqlalchemy": {"curator_node/ledger/store.py"},
-    "opendp": {"curator_node/mechanisms.py", "experiments/peers/marginals.py"},
+    "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
@@ -38,13 +38,44 @@ PINNED = {
         "simulations/carriers/in_process.py",
     },
     "pooch": {"simulations/datasets/files.py"},
+    "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py"},
-    "mbi": {"experiments/peers/marginals.py"},
+    "mbi": {"experiments/peers/graphical.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
+PATH = (
+    "datasets",
+    "scenario",
+    "records",
+    "seeded_noise",
+    "carriers",
+    "federation",
+    "harness",
+    "scoring",
+    "report",
+    "expectations",
+    "notes",
+    "run",
+    "run_index",
+    "run_page",
+    "run_folder",
+)
+"""A scenario's way from its file to its report; each of these imports only earlier ones."""
 IMPURE = {"time", "datetime", "os", "random", "secrets", "socket", "pathlib", "subprocess", "requests", "uuid"}
 NEVER = {"pickle", "dill", "cloudpickle", "marshal", "shelve"}
 FILES = sorted(path for package in ALLOWED for path in (ROOT / package).rglob("*.py"))
+
+
+def modules(path: Path) -> set[str]:
+    """Full names of what a file imports, or imports from: "a.b" for `import a.b`, "a.b" and "a.b.c" for `from a.b
+    import c`."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def imports(path: Path) -> set[str]:
@@ -63,6 +94,34 @@ def test_imports_point_the_right_way(path):
     package = path.relative_to(ROOT).parts[0]
     inside = imports(path) & ALLOWED.keys()
     assert inside <= ALLOWED[package]
+
+
+def test_a_scenario_s_way_to_its_report_never_turns_back():
+    for path in FILES:
+        package, *inside = path.relative_to(ROOT).with_suffix("").parts
+        if package == "simulations" and inside[0] in PATH:
+            used = {name.split(".")[1] for name in modules(path) if name.startswith("simulations.")} & set(PATH)
+            assert all(PATH.index(name) <= PATH.index(inside[0]) for name in used), (path, used)
+
+
+def test_what_is_reported_comes_from_outside_of_curators():
+    """Deployed curators can be put under the harness: it imports nothing that is inside of one, or opens one."""
+    inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
+    for name in ("harness", "scoring", "expectations", "notes", "run", "run_folder"):
+        assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
+
+
+def test_curators_are_put_together_in_one_place():
+    makers = {
+        str(path.relative_to(ROOT))
+        for folder in (*ALLOWED, "benchmarks", "docs", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if any(
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Curator"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    }
+    assert makers == {"curator_node/site.py"}
 
 
 @pytest.mark.parametrize("library", PINNED)

@@ -8,7 +8,6 @@ import threading
 import types
 from collections import Counter
 from fractions import Fraction
-from warnings import catch_warnings, simplefilter
 
 import msgspec
 import numpy as np
@@ -18,7 +17,6 @@ from curator_fakes import (
     MARKS,
     NOW,
     ROWS,
-    UNIT_KEY,
     Clock,
     CountingEntropy,
     CountingNoise,
@@ -28,6 +26,7 @@ from curator_fakes import (
     dataset,
     error_body,
     frame_of,
+    hold,
     key,
     ledger_over,
     mass_body,
@@ -41,7 +40,6 @@ from curator_fakes import (
     primes_from,
     steward_file,
 )
-from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.entries import decode_entry
@@ -847,9 +845,7 @@ def test_a_unit_column_called_record_is_not_the_record():
     open_curator(store)
     frame = frame_of(ROWS).rename({"patient": "record"})
     steward = msgspec.structs.replace(steward_file(), unit="record", most_records_per_unit=3)
-    with catch_warnings():
-        simplefilter("ignore", StewardWarning)
-        records = PrivateDataset(frame, steward, unit_key=UNIT_KEY, cache_bytes=0)
+    records = hold(frame, steward)
     with pytest.raises(ConfigurationError, match="other terms"):
         open_curator(store, records=records)
     assert Learner(open_curator(records=records)).card().unit == "record"
@@ -1121,7 +1117,7 @@ def test_no_private_value_or_exception_text_leaves_the_curator(part, caplog, cap
     if part == "noise":
         noise = Bomb()
     if part == "records":
-        records = types.SimpleNamespace(steward=records.steward, count=Bomb()._explode)
+        records = types.SimpleNamespace(steward=records.steward, warnings=(), count=Bomb()._explode)
     if part == "counting":
         records._cache = Bomb()
     if part == "predictions":

@@ -20,9 +20,11 @@ from protocol.partitions import PARTITION_KINDS
 from protocol.queries.limits import Limits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
+from simulations.carriers import direct
 from simulations.datasets import DATASETS
 from simulations.datasets.splits import SITE_SPLITS
-from simulations.federation import load_records, run_repeat
+from simulations.federation import run_repeat
+from simulations.records import load_records
 from simulations.scenario import (
     FAULTS,
     CuratorScenario,
@@ -177,7 +179,7 @@ def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
     path = tmp_path / "wards.toml"
     path.write_text(whole(SCENARIOS, "title", "data", "learners"), encoding="utf-8")
     scenario, _, _ = load_scenario(str(path))
-    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, carrier="direct")
+    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, carry=direct.carry)
     found = {outcome.learner.name: outcome for outcome in repeat.outcomes}
     assert {name: list(outcome.learned.models) for name, outcome in found.items()} == {
         "ada": [""],

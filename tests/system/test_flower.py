@@ -8,7 +8,9 @@ from protocol.errors import RemoteProtocolError
 from protocol.messages import Release
 from protocol.transcript import replay
 from protocol.transitions import State
-from simulations.federation import load_records, run_repeat
+from simulations.carriers import direct, in_process
+from simulations.federation import run_repeat
+from simulations.records import load_records
 from simulations.scenario import load_scenario
 
 
@@ -29,24 +31,24 @@ def release_bodies(repeat):
 
 def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
     scenario, records = prepared(noise_seed=7)
-    flower = run_repeat(scenario, records, 0, carrier="flower")
-    direct = run_repeat(scenario, records, 0, carrier="direct")
+    flower = run_repeat(scenario, records, 0, carry=in_process.carry)
+    called = run_repeat(scenario, records, 0, carry=direct.carry)
     bodies = release_bodies(flower)
-    assert bodies == release_bodies(direct)
+    assert bodies == release_bodies(called)
     assert sum(map(len, bodies.values())) >= 4
 
 
 def test_another_noise_seed_gives_other_releases():
     scenario, records = prepared(noise_seed=7)
     other = msgspec.structs.replace(scenario, noise_seed=8)
-    first = release_bodies(run_repeat(scenario, records, 0, carrier="direct"))
-    second = release_bodies(run_repeat(other, records, 0, carrier="direct"))
+    first = release_bodies(run_repeat(scenario, records, 0, carry=direct.carry))
+    second = release_bodies(run_repeat(other, records, 0, carry=direct.carry))
     assert first["ada", "north"] != second["ada", "north"]
 
 
 def test_real_noise_differs_between_two_runs():
     scenario, records = prepared(faults=())
-    runs = [release_bodies(run_repeat(scenario, records, 0, carrier="direct")) for _ in range(2)]
+    runs = [release_bodies(run_repeat(scenario, records, 0, carry=direct.carry)) for _ in range(2)]
     assert runs[0]["ada", "north"] != runs[1]["ada", "north"]
 
 
@@ -74,6 +76,6 @@ def test_faults_over_flower_leave_a_provable_transcript_and_a_true_ledger():
             assert proof.epsilon_spent == outcome.study.spent(name)
             if name in ("north", "south"):
                 assert proof.state is State.CLOSED
-                account = repeat.sites[name].ledger.account
+                account = repeat.ledgers[name].account
                 assert account.spent[outcome.key] == proof.epsilon_spent
                 assert account.reserved[outcome.key] == 0

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulations.federation import load_records, run_repeat
+from simulations.federation import run_repeat
+from simulations.records import load_records
 from simulations.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]

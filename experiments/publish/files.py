@@ -9,19 +9,16 @@ from typing import Any
 
 import msgspec
 
+from experiments.publish.table import Column, Item
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:
+
+def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
     """One header line and one line a row."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerow(column.heading for column in columns)
+    writer.writerows([column.text(row).text for column in columns] for row in rows)
     return out.getvalue()
-
-
-def points(value: float) -> str:
-    """Percentages and percentage points: two decimals; infinities as "inf", which `float` reads."""
-    return f"{value:z.2f}"
 
 
 def write_texts(out: Path, files: Mapping[str, str]) -> None:

@@ -1,0 +1,296 @@
+"""A curator opens here, and nowhere else: from its folder, or from parts in memory.
+
+A site's folder holds what its steward wrote and made:
+
+    policy.toml      who may ask, and how much
+    schema.toml      what is public about the records
+    records.csv      the private records; or records.parquet
+    curator.pem      the signing key: expril keys curator.pem
+    curator.ledger   what was charged: expril ledger create curator.ledger --key curator.pem
+    curator.mark     made with the ledger
+
+The ledger may be in another database, and the mark, best on another disk, elsewhere. Opening never makes a ledger: one
+that is absent was lost.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from warnings import catch_warnings, simplefilter
+
+import polars as pl
+
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.key_files import read_key, write_key
+from curator_node.ledger import Ledger, memory_ledger
+from curator_node.ledger.checks import CheckedLedger, check
+from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.policy import Policy, read_policy
+from curator_node.record_files import read_records
+from curator_node.steward import StewardFile, read_steward_file
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+
+POLICY, SCHEMA, KEY, LEDGER = "policy.toml", "schema.toml", "curator.pem", "curator.ledger"
+RECORDS = ("records.csv", "records.parquet", "records.pq")
+"""One of these."""
+
+
+def now() -> int:
+    """Seconds since 1970, by this machine's clock."""
+    return int(time.time())
+
+
+@dataclass(frozen=True)
+class Site:
+    """A curator that serves, and what its steward may do with it.
+
+    Attributes:
+        curator: it answers.
+        ledger: its budget.
+        warnings: what the steward should check about the records; for nobody else.
+    """
+
+    curator: Curator
+    ledger: Ledger = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    _clock: Callable[[], int] = field(default=now, repr=False)
+
+    @property
+    def identity(self) -> bytes:
+        """The curator's public key."""
+        return self.curator.identity
+
+    @property
+    def label(self) -> str:
+        """Under which it signs."""
+        return self.curator.label
+
+    @property
+    def policy(self) -> Policy:
+        """Its steward's."""
+        return self.curator.policy
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer one envelope with one envelope; see `Curator.handle`."""
+        return self.curator.handle(data)
+
+    def halt(self, note: str) -> None:
+        """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
+        self.ledger.halt(self._clock(), note)
+
+    def export(self) -> CheckedLedger:
+        """The ledger as an auditor reads it: every entry, checked anew.
+
+        Raises:
+            LedgerCorruptError, LedgerUnavailableError: it cannot be read at all.
+        """
+        return check(self.ledger.store, self.identity)
+
+    def close(self) -> None:
+        """Release the ledger and its mark."""
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_site(
+    folder: Path,
+    *,
+    ledger: Path | str | None = None,
+    mark: Path | None = None,
+    records: Path | None = None,
+    clock: Callable[[], int] = now,
+    noise: NoiseSource | None = None,
+) -> Site:
+    """Open the curator of a folder, ready to serve.
+
+    Args:
+        folder: what it holds is told above.
+        ledger: another SQLite file, or a database's URL; None takes the folder's.
+        mark: this process's mark; None takes the one beside the ledger.
+        records: another CSV or Parquet file; None takes the folder's.
+        clock: seconds since 1970 as an int.
+        noise: None takes OpenDP's, from the operating system's randomness.
+
+    Raises:
+        ConfigurationError: a file is absent or wrong, or files do not belong together; the text names them, and what
+            makes one.
+        LedgerCorruptError: the ledger's chain does not fit together.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
+    policy = read_policy(_text(folder / POLICY, "policy file"), where=str(folder / POLICY))
+    steward = read_steward_file(_text(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+    with _about(folder / KEY):
+        key = read_key(folder / KEY)
+    path = records or _records(folder)
+    with _about(path):
+        dataset = hold_records(read_records(path), steward, policy, key)
+    where = ledger or folder / LEDGER
+    if isinstance(where, Path) and not where.is_file():
+        raise ConfigurationError(
+            f"no ledger {where}: it was lost, unless this site is new; a new site's is made by: "
+            f"expril ledger create {where} --key {folder / KEY}{f' --mark {mark}' if mark else ''}"
+        )
+    with ExitStack() as stack, _about(where):
+        opened = open_ledger_file(where, key, mark=mark)
+        stack.callback(opened.close)
+        site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise)
+        stack.pop_all()
+    return site
+
+
+def create_site(
+    folder: Path,
+    *,
+    policy: str,
+    schema: str,
+    records: pl.DataFrame,
+    clock: Callable[[], int] = now,
+    note: str = "",
+) -> bytes:
+    """Prepare the folder of a new site: once, for a ledger that is absent later was lost.
+
+    Args:
+        folder: made where there is none.
+        policy: text of the policy file.
+        schema: text of the schema file.
+        records: the private records; kept as Parquet.
+        clock: seconds since 1970 as an int.
+        note: kept in the ledger.
+
+    Returns:
+        The curator's public key.
+
+    Raises:
+        ConfigurationError: the folder holds a key or a ledger already, a text is wrong, or a file cannot be written.
+    """
+    read_policy(policy, where=POLICY)
+    read_steward_file(schema, where=SCHEMA)
+    identity = bytes.fromhex(write_key(folder / KEY))
+    create_ledger_file(folder / LEDGER, read_key(folder / KEY), now=clock(), note=note)
+    (folder / POLICY).write_text(policy, encoding="utf-8")
+    (folder / SCHEMA).write_text(schema, encoding="utf-8")
+    records.write_parquet(folder / "records.parquet")
+    return identity
+
+
+def hold_records(frame: pl.DataFrame, steward: StewardFile, policy: Policy, key: SigningKey) -> PrivateDataset:
+    """The private records of the curator with this key; which records of a unit are kept follows from the key.
+
+    What the steward is warned of is an attribute of the result, and no Python warning.
+
+    Raises:
+        ConfigurationError: the records do not fit the schema; see `PrivateDataset`.
+    """
+    with catch_warnings():
+        simplefilter("ignore", StewardWarning)
+        return PrivateDataset(frame, steward, unit_key=key.derive("unit selection"), cache_bytes=policy.cache_bytes)
+
+
+def assemble_site(
+    dataset: PrivateDataset,
+    policy: Policy,
+    *,
+    key: SigningKey,
+    ledger: Ledger,
+    clock: Callable[[], int] = now,
+    noise: NoiseSource | None = None,
+    entropy: Callable[[int], bytes] = secrets.token_bytes,
+) -> Site:
+    """Put the parts of a curator together; every curator is made here.
+
+    Args:
+        dataset: its private records.
+        policy: its steward's.
+        key: its signing key; the ledger's.
+        ledger: its durable budget.
+        clock: seconds since 1970 as an int.
+        noise: None takes OpenDP's, from the operating system's randomness.
+        entropy: n -> n random bytes, for nonces; never for noise.
+
+    Raises:
+        ConfigurationError: noise from a seed without `simulation = true` in the policy, or a ledger that was kept
+            for another privacy unit, or for releases that were not private.
+    """
+    curator = Curator(
+        dataset=dataset,
+        ledger=ledger,
+        key=key,
+        policy=policy,
+        clock=clock,
+        noise=OpenDPNoise() if noise is None else noise,
+        entropy=entropy,
+    )
+    return Site(curator, ledger, dataset.warnings, clock)
+
+
+def temporary_site(
+    frame: pl.DataFrame,
+    steward: StewardFile,
+    policy: Policy,
+    *,
+    key: SigningKey | None = None,
+    clock: Callable[[], int] = now,
+    noise: NoiseSource | None = None,
+) -> Site:
+    """A site whose ledger is gone with the process; for simulations and tests.
+
+    Args:
+        frame: its private records.
+        steward: its schema file.
+        policy: its steward's.
+        key: its signing key; None makes one.
+        clock: seconds since 1970 as an int.
+        noise: None takes OpenDP's.
+
+    Raises:
+        ConfigurationError: as `hold_records` and `assemble_site`.
+    """
+    own = SigningKey.generate() if key is None else key
+    dataset = hold_records(frame, steward, policy, own)
+    return assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise)
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigurationError(f"no {what} {path}; its steward writes it, as docs/policy.md says") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the {what} {path}: {type(error).__name__}") from None
+
+
+def _records(folder: Path) -> Path:
+    there = [folder / name for name in RECORDS if (folder / name).is_file()]
+    if not there:
+        raise ConfigurationError(f"no records in {folder}; put {' or '.join(RECORDS)} there, or say where they are")
+    if len(there) > 1:
+        raise ConfigurationError(f"{folder} holds {' and '.join(path.name for path in there)}; keep one of them")
+    return there[0]
+
+
+@contextmanager
+def _about(where: Path | str) -> Iterator[None]:
+    """Errors within name the file; a database's URL, which may hold a password, is never told."""
+    name = str(where) if isinstance(where, Path) else "the ledger"
+    try:
+        yield
+    except (ConfigurationError, LedgerCorruptError) as error:
+        text = str(error)
+        raise type(error)(text if name in text else f"{name}: {text}") from None

@@ -1,0 +1,1 @@
+"""Found numbers as CSV, Markdown, terminal tables and web pages: one description of a table serves all four."""

@@ -1,0 +1,133 @@
+"""What a table holds, said once; `files`, `markdown`, `terminal` and `page` write it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import Any, Generic, Literal, Self, TypeVar
+
+Item = TypeVar("Item")
+Tone = Literal["", "within", "above", "below", "apart", "best"]
+MARKS: dict[Tone, str] = {"within": "=", "above": "▲", "below": "▼", "apart": "≠", "best": "★"}
+"""So that a reader who sees no colour can tell tones apart."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One place of a table.
+
+    Attributes:
+        text: as it is; each writer escapes it.
+        strong: bold in all forms but CSV.
+        tone: on a page, a colour and a mark before the text.
+        title: what a tone means, for who hears the page.
+        under: on a page, a second line.
+    """
+
+    text: str
+    strong: bool = False
+    tone: Tone = ""
+    title: str = ""
+    under: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Of the tone."""
+        return MARKS.get(self.tone, "")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Item]):
+    """What all rows show in one column.
+
+    Attributes:
+        heading: of the column.
+        show: a row's item -> what stands there: a `Text`, or anything whose `str` does.
+        number: aligned to the right.
+        names: it says which row it is, as the row's heading on a page.
+        quiet: Markdown leaves its heading out.
+        title: of the heading, for who points at it on a page.
+    """
+
+    heading: str
+    show: Callable[[Item], object]
+    number: bool = False
+    names: bool = False
+    quiet: bool = False
+    title: str = ""
+
+    def text(self, item: Item) -> Text:
+        """What stands in a row."""
+        shown = self.show(item)
+        return shown if isinstance(shown, Text) else Text(str(shown))
+
+
+def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any], ...]:
+    """Columns that show the attributes of these names, apart by spaces, in one form; "" for None."""
+
+    def show(name: str, item: Any) -> str:
+        value = getattr(item, name)
+        return "" if value is None else form(value)
+
+    return tuple(Column(name, partial(show, name)) for name in names.split())
+
+
+@dataclass(frozen=True)
+class Group(Generic[Item]):
+    """Rows that belong together, under a title."""
+
+    rows: Sequence[Item]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Table(Generic[Item]):
+    """A table.
+
+    Attributes:
+        caption: what it is.
+        columns: from the left.
+        groups: its rows.
+        style: its class in a page's style sheet.
+        row_style: a row's, by its item.
+    """
+
+    caption: str
+    columns: Sequence[Column[Item]]
+    groups: Sequence[Group[Item]]
+    style: str = ""
+    row_style: Callable[[Item], str] = lambda _item: ""
+
+    @classmethod
+    def of(cls, caption: str, columns: Sequence[Column[Item]], rows: Sequence[Item], style: str = "") -> Self:
+        """A table of rows in one group."""
+        return cls(caption, columns, (Group(rows),) if rows else (), style)
+
+    def __bool__(self) -> bool:
+        """Whether there is a row."""
+        return any(group.rows for group in self.groups)
+
+    def without(self, heading: str) -> Self:
+        """The table but for a column."""
+        return replace(self, columns=[column for column in self.columns if column.heading != heading])
+
+
+Written = Table[Sequence[object]]
+"""A table whose rows are written out."""
+
+
+def text_table(
+    caption: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    numbers: bool = False,
+    quiet: bool = False,
+    style: str = "",
+) -> Written:
+    """A table of rows written out. Their first say which row it is and may be `quiet`; the others may be `numbers`."""
+    columns = [
+        Column[Sequence[object]](heading, itemgetter(n), number=numbers and n > 0, names=n == 0, quiet=quiet and n == 0)
+        for n, heading in enumerate(headings)
+    ]
+    return Table.of(caption, columns, rows, style)

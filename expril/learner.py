@@ -1,0 +1,44 @@
+"""The command of a learner, who holds unlabelled records: `expril quote`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from expril.terminal import Json, bars, plain_errors, print_json, wide_console
+
+
+def quote(  # noqa: PLR0913, PLR0917 - one argument an option
+    source: Annotated[
+        str, typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), or a scenario: its name or TOML file.")
+    ] = "wdbc",
+    schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
+    learner: Annotated[str, typer.Option(help="Which learner of the scenario. [its first]")] = "",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Curators whose answers are summed. [1, or the scenario's]")
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
+    contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
+    strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
+    problems: Annotated[int, typer.Option(min=3, help="Simulated problems per row.")] = 9,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulated problems and their noise.")] = 0,
+    json_: Json = False,
+) -> None:
+    """Say what a study would cost and bring, before anything is asked: noise, cells, expected accuracy."""
+    with plain_errors(part="learner"):
+        from threadpoolctl import threadpool_limits
+
+        from simulations import quoting
+
+        request = quoting.read_request(source, schema=schema, learner=learner)
+        request = request.changed(
+            sites=sites, target_size=size, most_records_per_unit=contribution, strategy=strategy, options=option or []
+        )
+        with bars(json_) as tick, threadpool_limits(1):
+            rows = quoting.run(request, quoting.parse_epsilons(epsilons), problems=problems, seed=seed, tick=tick)
+        if json_:
+            print_json(quoting.as_object(request, rows))
+            return
+        wide_console().print(quoting.quote_table(request, rows))

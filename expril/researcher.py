@@ -1,0 +1,262 @@
+"""The commands of a researcher, who simulates studies on public records and publishes what they show."""
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.markup import escape
+
+from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, wide_console, work_bar
+
+Request = TypeVar("Request")
+Found = TypeVar("Found")
+
+
+class Experiment(StrEnum):
+    """What of the paper can be made again."""
+
+    table2 = "table2"
+    figure1 = "figure1"
+
+
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
+Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
+KEPT = "finished cells are kept in {}; the same command goes on"
+
+
+def simulate(
+    scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
+    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    json_: Json = False,
+) -> None:
+    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
+    with plain_errors(part="simulations"):
+        from importlib.metadata import version
+
+        import msgspec
+        from threadpoolctl import threadpool_limits
+
+        from simulations.records import load_records
+        from simulations.run import run_scenario, summary
+        from simulations.run_folder import NewFolder, save_run
+        from simulations.run_index import LEDGERS, PAGE
+        from simulations.scenario import load_scenario
+        from simulations.tables import result_table
+
+        chosen, text, base = load_scenario(scenario)
+        changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
+        chosen = msgspec.structs.replace(chosen, **changes)
+        records = load_records(chosen, base)
+        # Several BLAS threads on matrices this small cost more than they give.
+        with NewFolder(out, chosen.title) as folder, bars(json_) as tick, threadpool_limits(1):
+            run = run_scenario(
+                chosen,
+                records,
+                text=text,
+                command=f"expril simulate {scenario}{_typed(changes)}",
+                version=version("expril"),
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                ledgers=folder.path / LEDGERS,
+                tick=tick,
+            )
+            save_run(run, folder.path)
+        if json_:
+            print_json(summary(run, str(folder.path)))
+            return
+        console = wide_console()
+        console.print(result_table(run.report))
+        for note in run.report.notes:
+            console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
+        console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
+
+
+def reproduce(
+    experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
+    datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
+    jobs: Jobs = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
+    setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
+    noise_seed: Annotated[
+        int | None, typer.Option(min=0, help="Noise from a seed, to debug; every file then says so.")
+    ] = None,
+    out: Out = Path("runs/reproduction"),
+    json_: Json = False,
+) -> None:
+    """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
+    with plain_errors(part="experiments", kept=KEPT.format(out)):
+        from experiments.campaign.names import parse_names
+        from experiments.campaign.provenance import cores
+        from experiments.paper.command import PAGE, Request
+        from experiments.paper.command import reproduce as run
+        from experiments.paper.model import Reproduction
+        from experiments.paper.tables import found_table
+        from experiments.problems import PAPER_DATASETS
+        from experiments.publish.terminal import LEAST_WIDTH
+
+        given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
+        request = Request(
+            experiment=experiment.value,
+            datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
+            runs=runs,
+            jobs=jobs or cores(),
+            seed=seed,
+            setting=setting,
+            noise_seed=noise_seed,
+            out=out,
+            command=f"expril reproduce {experiment.value}{_typed(given)}",
+        )
+
+        def show(found: Reproduction) -> None:
+            wide_console(LEAST_WIDTH).print(found_table(found, request.experiment, request.setting))
+            _say(f"report: {out / PAGE}")
+
+        _conduct(run, request, json_, show)
+
+
+def compare(
+    strategies: Annotated[
+        str, typer.Option(help="Comma-separated, or all: ours, peers and what is trained in site.")
+    ] = "all",
+    datasets: Annotated[
+        str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
+    ] = "all",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
+    jobs: Jobs = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
+    ] = 1000,
+    out: Out = Path("runs/comparison"),
+    json_: Json = False,
+) -> None:
+    """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
+    with plain_errors(part="experiments", kept=KEPT.format(out)):
+        from experiments.campaign.names import parse_names
+        from experiments.campaign.provenance import cores
+        from experiments.learning.command import PAGE, Request, parse_epsilons
+        from experiments.learning.command import compare as run
+        from experiments.learning.entries import ENTRIES
+        from experiments.learning.model import Comparison
+        from experiments.learning.runner import Work
+        from experiments.learning.tables import found_tables
+        from experiments.problems import PROBLEMS
+        from experiments.publish.terminal import LEAST_WIDTH
+
+        given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
+        request = Request(
+            work=Work(
+                problems=parse_names(datasets, PROBLEMS, "data set"),
+                strategies=parse_names(strategies, ENTRIES, "strategy"),
+                epsilons=parse_epsilons(epsilons),
+                runs=runs,
+                seed=seed,
+                jobs=jobs or cores(),
+            ),
+            out=out,
+            command=f"expril compare{_typed(given)}",
+        )
+
+        def show(found: Comparison) -> None:
+            console = wide_console(LEAST_WIDTH)
+            for table in found_tables(found):
+                console.print(table)
+            _print_skipped(found.provenance.skipped if found.provenance else {})
+            _say(f"report: {out / PAGE}")
+
+        _conduct(run, request, json_, show)
+
+
+def compare_synthetic(
+    generators: Annotated[
+        str, typer.Option(help="Comma-separated: cells, aim, mst, source, real, fresh, or all.")
+    ] = "all",
+    datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
+    epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
+    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
+    jobs: Jobs = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
+    ] = 1000,
+    out: Out = Path("runs/comparison"),
+    json_: Json = False,
+) -> None:
+    """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
+    with plain_errors(part="experiments", kept=KEPT.format(out)):
+        from experiments.campaign.names import parse_names
+        from experiments.campaign.provenance import cores
+        from experiments.learning.command import parse_epsilons
+        from experiments.problems import PROBLEMS
+        from experiments.synthetic.comparison import PAGE, Request
+        from experiments.synthetic.comparison import compare_synthetic as run
+        from experiments.synthetic.generators import GENERATORS
+
+        given = {"generators": generators, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
+        request = Request(
+            problems=parse_names(datasets, PROBLEMS, "data set"),
+            generators=parse_names(generators, GENERATORS, "generator"),
+            epsilons=parse_epsilons(epsilons),
+            runs=runs,
+            seed=seed,
+            jobs=jobs or cores(),
+            out=out,
+            command=f"expril compare-synthetic{_typed(given)}",
+        )
+        _conduct(run, request, json_, lambda _rows: _say(f"table: {out / PAGE}"))
+
+
+def scenarios(
+    name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
+) -> None:
+    """List the built-in scenarios, or print one."""
+    with plain_errors():
+        from simulations.scenario import builtin_scenarios, read_scenario
+        from simulations.tables import scenario_table
+
+        if name is not None:
+            sys.stdout.write(read_scenario(name)[1])
+            return
+        wide_console().print(scenario_table({name: read_scenario(name)[0] for name in builtin_scenarios()}))
+
+
+def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:
+    """Write the HTML report of runs anew and print its path."""
+    with plain_errors(part="simulations"):
+        from simulations.run_page import rewrite_page
+
+        for run in runs:
+            _say(str(rewrite_page(run)))
+
+
+def _conduct(
+    run: Callable[[Request, WorkTick], Found], request: Request, silent: bool, show: Callable[[Found], None]
+) -> None:
+    """Run what is asked for under a bar; print what was found as JSON, or show it."""
+    from experiments.publish.files import as_object
+
+    with work_bar(silent) as tick:
+        found = run(request, tick)
+    if silent:
+        print_json(as_object(found))
+    else:
+        show(found)
+
+
+def _typed(options: Mapping[str, object]) -> str:
+    """The options that were given, as they are typed."""
+    return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _print_skipped(skipped: Mapping[str, str]) -> None:
+    for name, why in skipped.items():
+        err.print(f"[yellow]note[/] {escape(name)} was left out: {escape(why)}", highlight=False, soft_wrap=True)

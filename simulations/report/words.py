@@ -1,0 +1,165 @@
+"""Words for the numbers of a run: what its page says in sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from itertools import groupby
+
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score, exact
+
+
+def number(value: Fraction) -> str:
+    """Return a budget as a reader wants it: exact as a decimal or as 1/n, else rounded and marked with ≈."""
+    decimal = f"{float(value):.6g}"
+    if "e" not in decimal and Fraction(decimal) == value:
+        return decimal
+    if value.numerator == 1 and value.denominator < 1000:
+        return f"1/{value.denominator}"
+    return f"≈ {float(value):.4g}"
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the page calls the score, the constant that it is held against, and what such a constant does."""
+
+    score: str
+    constant: str
+    constant_named: str
+    constant_means: str
+
+    @property
+    def score_title(self) -> str:
+        """The score at the start of a sentence."""
+        return self.score[0].upper() + self.score[1:]
+
+
+WORDS = {
+    "accuracy": Words(
+        "accuracy",
+        "majority",
+        "the majority class",
+        "The score of always answering the most frequent class: what one gets for asking nothing.",
+    ),
+    "R²": Words(
+        "R²",
+        "mean",
+        "the mean",
+        "The score of always answering the mean, which is 0: R² is the share of the variance that is explained.",
+    ),
+}
+
+
+def count(many: int, noun: str) -> str:
+    """Return "1 curator" or "3 curators"."""
+    return f"{many:,} {noun}" if many == 1 else f"{many:,} {noun}s"
+
+
+def share_learned(score: Score) -> float | None:
+    """Return how far accuracy came from majority (0) to ceiling (1); None where that has no meaning."""
+    if score.accuracy is None or score.ceiling is None or score.ceiling - score.majority < 0.005:
+        return None
+    return (score.accuracy - score.majority) / (score.ceiling - score.majority)
+
+
+def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
+    """Return what the score amounts to, as the rest of a sentence whose subject is the learner."""
+    if score.accuracy is None:
+        return "learned nothing"
+    if score.accuracy <= score.majority:
+        return f"did no better than {words.constant_named}"
+    share = share_learned(score)
+    if share is None:
+        return f"beat {words.constant_named}"
+    if share >= 1:
+        return "reached the ceiling"
+    return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
+
+
+def _epsilons(learners: Sequence[LearnerReport]) -> str:
+    claimed = sorted({exact(learner.epsilon_claimed) for learner in learners})
+    if len(claimed) == 1:
+        return number(claimed[0])
+    return f"{number(claimed[0])} to {number(claimed[-1])}"
+
+
+def headline(report: RunReport) -> str:
+    """Return the answer of the run in one line."""
+    learners = report.learners
+    epsilon = _epsilons(learners)
+    name = WORDS[report.measure].score
+    scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
+    if not scored and not any(map(released, learners)):
+        return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
+    if not scored:
+        return f"No {name} to report at epsilon {epsilon}"
+    if len(learners) == 1:
+        return f"Pooled {name} {plain(scored[0])} at epsilon {epsilon}"
+    accuracies = sorted(score.accuracy or 0.0 for score in scored)
+    low, high = f"{accuracies[0]:.3f}", f"{accuracies[-1]:.3f}"
+    reached = low if low == high else f"{low} to {high}"
+    return f"{count(len(learners), 'learner')}: pooled {name} {reached} at epsilon {epsilon}"
+
+
+def summary(report: RunReport) -> tuple[str, ...]:
+    """Return the sentences under the headline: the yardsticks, and how the accuracy compares."""
+    sentences = []
+    words = WORDS[report.measure]
+    majorities = {f"{learner.pooled.majority:.3f}" for learner in report.learners}
+    ceilings = {f"{x.pooled.ceiling:.3f}" for x in report.learners if x.pooled.ceiling is not None}
+    if len(majorities) == 1 and len(ceilings) <= 1:
+        yardstick = f"{words.constant.capitalize()} {majorities.pop()}"
+        sentences.append(yardstick + (f"; in-site ceiling {ceilings.pop()}." if ceilings else "."))
+    scored = [learner for learner in report.learners if learner.pooled.accuracy is not None]
+    if not scored:
+        pass  # the headline says it
+    elif len(report.learners) == 1:
+        sentences.append(f"The learner {verdict(scored[0].pooled, words)}.")
+        told = scored[0].pooled.expected
+        if told is not None:
+            interval = f"{told.low:.3f} to {told.high:.3f}"
+            sentences.append(f"From the answers alone it expected {told.accuracy:.3f} (95 % interval {interval}).")
+    else:
+        best = max(scored, key=lambda learner: learner.pooled.accuracy or 0.0)
+        sentences.append(f"The best, {best.learner}, {verdict(best.pooled, words)}.")
+    return tuple(sentences)
+
+
+def moment(created: str) -> str:
+    """Return an ISO 8601 time as a reader writes it; text that is no time is left as it is."""
+    try:
+        when = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    if len(created) <= len("2026-05-09"):
+        return f"{when:%Y-%m-%d}"
+    return f"{when:%Y-%m-%d %H:%M} {when.tzname() or ''}".rstrip()
+
+
+def released(learner: LearnerReport) -> int:
+    """Return how many of a learner's questions were answered with a release."""
+    return sum(outcome == RELEASE for site in learner.rounds_answered for outcome in site.outcomes)
+
+
+def answered(learner: LearnerReport) -> str:
+    """Return how many of the questions that were asked were answered with a release."""
+    asked = sum(outcome != LEFT_OUT for site in learner.rounds_answered for outcome in site.outcomes)
+    return f"{released(learner):,} of {asked:,}" if asked else "–"
+
+
+def runs(outcomes: Sequence[str]) -> str:
+    """Return the outcomes with repetitions counted: "release x3, late"."""
+    parts = []
+    for outcome, same in groupby(outcomes):
+        many = len(list(same))
+        parts.append(outcome if many == 1 else f"{outcome} ×{many}")
+    return ", ".join(parts)
+
+
+def plain(score: Score | CurvePoint) -> str:
+    """Return an accuracy with its standard error in words."""
+    if score.accuracy is None:
+        return "no score"
+    if score.accuracy_se is None:
+        return f"{score.accuracy:.3f}"
+    return f"{score.accuracy:.3f} ± {score.accuracy_se:.3f}"

@@ -1,0 +1,323 @@
+"""A curator opens from its folder in one call; what is absent or wrong is named, with what makes it."""
+
+import shutil
+
+import msgspec
+import polars as pl
+import pytest
+
+from curator_fakes import ROWS, Clock, Learner, ZeroNoise, frame_of, key, opened, plan_of, policy, steward_file
+from curator_node.key_files import write_key
+from curator_node.ledger import memory_ledger
+from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.ledger.files import create_ledger_file
+from curator_node.record_files import read_records
+from curator_node.site import (
+    KEY,
+    LEDGER,
+    POLICY,
+    SCHEMA,
+    assemble_site,
+    create_site,
+    hold_records,
+    open_site,
+    temporary_site,
+)
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.messages import Card, Release
+from simulations.seeded_noise import SeededNoise
+
+CANARY = "canary-7f3a"
+RECORDS, MARK = "records.parquet", "curator.mark"
+RULES, DECLARED = policy(), steward_file(round_size=None)
+
+
+def toml(value):
+    """A file's text; None is a key that is left out."""
+    told = msgspec.to_builtins(value)
+    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A new site's folder."""
+    made = tmp_path / "ward"
+    create_site(made, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS), clock=Clock())
+    return made
+
+
+def refused(folder, **options):
+    """The error of opening, which must leave nothing locked."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_site(folder, clock=Clock(), **options)
+    assert CANARY not in str(caught.value)
+    return str(caught.value)
+
+
+# --- a whole folder ---------------------------------------------------------------------------------------
+
+
+def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder):
+    clock = Clock()
+    with open_site(folder, clock=clock) as site:
+        assert site.identity == SigningKey.from_pem((folder / KEY).read_bytes()).public
+        learner = Learner(site, clock=clock)
+        card = learner.card()
+        assert isinstance(card, Card)
+        assert (card.name, card.schema) == (RULES.name, DECLARED.schema)
+        learner.propose(plan_of(30))
+        assert isinstance(learner.query(), Release)
+        sent, got = learner.session.transcript.envelopes[-2:]
+    with open_site(folder, clock=clock) as again:
+        assert again.handle(sent) == got
+        assert again.export().account.spent == {key("ann").public: 1 / learner.session.plan.queries[0].scale.fraction}
+
+
+def test_a_folder_holds_what_its_documentation_lists(folder):
+    assert {path.name for path in folder.iterdir()} == {POLICY, SCHEMA, KEY, LEDGER, MARK, RECORDS}
+    assert (folder / KEY).stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_may_be_made_by_hand(tmp_path):
+    (tmp_path / POLICY).write_text(toml(RULES))
+    (tmp_path / SCHEMA).write_text(toml(DECLARED))
+    frame_of(ROWS).write_csv(tmp_path / "records.csv")
+    public = write_key(tmp_path / KEY)
+    create_ledger_file(tmp_path / LEDGER, SigningKey.from_pem((tmp_path / KEY).read_bytes()), now=0)
+    with open_site(tmp_path, clock=Clock()) as site:
+        assert site.identity.hex() == public
+
+
+def test_the_ledger_its_mark_and_the_records_may_lie_elsewhere(folder, tmp_path):
+    moved = {name: shutil.move(folder / name, tmp_path / name) for name in (LEDGER, MARK, RECORDS)}
+    assert "no records" in refused(folder)
+    assert "no ledger" in refused(folder, records=moved[RECORDS])
+    url = f"sqlite:///{moved[LEDGER]}"
+    assert "say where the mark is kept" in refused(folder, records=moved[RECORDS], ledger=url)
+    for where in (url, moved[LEDGER]):
+        with open_site(folder, records=moved[RECORDS], ledger=where, mark=moved[MARK], clock=Clock()) as site:
+            assert not site.export().account.halted
+    assert not (folder / LEDGER).exists()
+
+
+def test_a_ledger_may_be_made_in_another_database(folder, tmp_path):
+    url, mark = f"sqlite:///{tmp_path / 'other'}", tmp_path / "mark"
+    own = SigningKey.from_pem((folder / KEY).read_bytes())
+    with pytest.raises(ConfigurationError, match="say where the mark is kept"):
+        create_ledger_file(url, own, now=0)
+    create_ledger_file(url, own, now=0, mark=mark)
+    mark.unlink()
+    with pytest.raises(ConfigurationError, match="never made anew"):
+        create_ledger_file(url, own, now=0, mark=mark)
+    with open_site(folder, ledger=url, mark=mark, clock=Clock()) as site:
+        assert site.export().entries[0].kind == "open"
+
+
+def test_the_steward_s_warnings_come_with_the_site_and_from_nowhere_else(folder, recwarn):
+    frame_of([(*row[:3], "?" if number else CANARY, row[4]) for number, row in enumerate(ROWS * 2)]).with_columns(
+        age=pl.lit(999.0)
+    ).write_parquet(folder / RECORDS)
+    with open_site(folder, clock=Clock()) as site:
+        age, sex = site.warnings
+    assert age.startswith("more than a tenth of the values of 'age' lie outside")
+    assert sex.startswith("more than a tenth of the values of 'sex' are no declared level")
+    assert CANARY not in age + sex
+    assert not recwarn.list
+
+
+def test_a_site_is_made_once(folder):
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for gone in ((), (KEY,), (KEY, LEDGER)):
+        for name in gone:
+            (folder / name).unlink(missing_ok=True)
+        with pytest.raises(ConfigurationError, match="exists"):
+            create_site(folder, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS[:1]))
+        (folder / KEY).write_bytes(kept[KEY])
+        (folder / LEDGER).write_bytes(kept[LEDGER])
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+
+
+@pytest.mark.parametrize("wrong", ["policy", "schema"])
+def test_no_site_is_made_of_a_wrong_text(tmp_path, wrong):
+    texts = {"policy": toml(RULES), "schema": toml(DECLARED)} | {wrong: "nmae = 1"}
+    with pytest.raises(ConfigurationError, match=wrong):
+        create_site(tmp_path / "new", **texts, records=frame_of(ROWS))
+    assert not (tmp_path / "new").exists()
+
+
+# --- what is absent ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "remedy"),
+    [
+        (POLICY, "no policy file", "docs/policy.md"),
+        (SCHEMA, "no schema file", "docs/policy.md"),
+        (KEY, "no key file", "expril keys"),
+        (LEDGER, "no ledger", "expril ledger create"),
+        (RECORDS, "no records", "records.csv or records.parquet"),
+    ],
+)
+def test_an_absent_file_is_named_with_what_makes_it(folder, name, what, remedy):
+    (folder / name).unlink()
+    before = sorted(folder.iterdir())
+    text = refused(folder)
+    assert what in text
+    assert remedy in text
+    assert str(folder if name == RECORDS else folder / name) in text
+    assert sorted(folder.iterdir()) == before, "opening makes nothing"
+
+
+def test_the_command_that_a_lost_ledger_s_error_names_is_whole(folder):
+    (folder / LEDGER).unlink()
+    command = f"expril ledger create {folder / LEDGER} --key {folder / KEY}"
+    assert refused(folder).endswith(command)
+    assert refused(folder, mark=folder / "x").endswith(f"{command} --mark {folder / 'x'}")
+
+
+def test_an_absent_folder_is_named(tmp_path):
+    assert f"no folder {tmp_path / 'x'}" in refused(tmp_path / "x")
+
+
+def test_an_absent_mark_halts_the_curator(folder):
+    (folder / MARK).unlink()
+    with open_site(folder, clock=Clock()) as site:
+        assert "mark" in site.export().entries[-1].note
+        assert Learner(site).propose().code == "halted"
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        (POLICY, b"nmae = 1", "did you mean 'name'"),
+        (POLICY, b"\xff", "UnicodeDecodeError"),
+        (SCHEMA, b"labl = 1", "did you mean 'label'"),
+        (SCHEMA, b"[", "not valid TOML"),
+        (KEY, b"no key", "make one: expril keys"),
+        (LEDGER, b"hello", "expril ledger create"),
+        (LEDGER, b"", "expril ledger create"),
+        (RECORDS, b"PAR1", "cannot be read as parquet"),
+        (RECORDS, b"", "is empty"),
+    ],
+)
+def test_a_wrong_file_is_named(folder, name, content, told):
+    (folder / name).write_bytes(content)
+    text = refused(folder)
+    assert str(folder / name) in text
+    assert told in text
+
+
+def test_records_that_do_not_fit_the_schema_are_named(folder):
+    frame = frame_of(ROWS)
+    for broken, told in (
+        (frame.drop("age"), "'age'"),
+        (frame.head(0), "no rows"),
+        (frame.with_columns(sick=pl.lit(CANARY)), "row 1"),
+    ):
+        broken.write_parquet(folder / RECORDS)
+        text = refused(folder)
+        assert str(folder / RECORDS) in text
+        assert told in text
+
+
+def test_two_files_of_records_are_a_question(folder):
+    frame_of(ROWS).write_csv(folder / "records.csv")
+    assert "records.csv and records.parquet; keep one" in refused(folder)
+    with open_site(folder, records=folder / RECORDS, clock=Clock()):
+        pass
+
+
+def test_another_key_never_carries_a_ledger_on(folder):
+    (folder / KEY).unlink()
+    write_key(folder / KEY)
+    assert f"{folder / LEDGER}: this ledger belongs to another curator's key" in refused(folder)
+
+
+def test_another_unit_needs_another_ledger(folder):
+    open_site(folder, clock=Clock()).close()
+    (folder / SCHEMA).write_text(toml(steward_file(unit=True)))
+    assert f"{folder / LEDGER}: this ledger was kept for other terms" in refused(folder)
+
+
+def test_a_ledger_that_was_edited_is_named(folder):
+    open_site(folder, clock=Clock()).close()
+    data = (folder / LEDGER).read_bytes()
+    (folder / LEDGER).write_bytes(data.replace(b"privacy unit: each", b"privacy unit: EACH"))
+    with pytest.raises(LedgerCorruptError, match=str(folder / LEDGER)):
+        open_site(folder, clock=Clock())
+
+
+def test_a_site_that_is_open_is_not_opened_again(folder):
+    with open_site(folder, clock=Clock()):
+        assert f"{folder / MARK} is held by another process" in refused(folder)
+    for wrong in (KEY, SCHEMA):  # an opening that failed holds nothing
+        kept = (folder / wrong).read_bytes()
+        (folder / wrong).write_text(key("zurich").to_pem().decode() if wrong == KEY else toml(steward_file(unit=True)))
+        assert str(folder / LEDGER) in refused(folder)
+        (folder / wrong).write_bytes(kept)
+    open_site(folder, clock=Clock()).close()
+
+
+def test_the_password_of_a_ledger_s_url_is_never_told(folder):
+    url = f"postgresql+psycopg://steward:{CANARY}@localhost:1/none"
+    assert "cannot be opened" in refused(folder, ledger=url, mark=folder / MARK)
+
+
+# --- the steward's acts -----------------------------------------------------------------------------------
+
+
+def test_a_steward_s_stop_is_kept(folder):
+    clock = Clock()
+    with open_site(folder, clock=clock) as site:
+        learner = opened(site, clock=clock)
+        site.halt("we stop here")
+        assert learner.query().code == "halted"
+    with open_site(folder, clock=clock) as learner.curator:
+        assert learner.ask().code == "halted"
+        told = learner.curator.export()
+    assert told.account.halted
+    assert [entry.note for entry in told.entries if entry.kind == "halt"] == ["we stop here"]
+
+
+def test_an_export_is_checked_anew(folder):
+    with open_site(folder, clock=Clock()) as site:
+        opened(site)
+        assert not site.export().findings
+        with site.ledger.store._engine.begin() as connection:
+            connection.exec_driver_sql("DELETE FROM replies")
+        (finding,) = site.export().findings
+    assert "missing" in finding.text
+
+
+# --- parts in memory --------------------------------------------------------------------------------------
+
+
+def test_parts_in_memory_give_the_site_that_the_folder_gives(folder):
+    own = SigningKey.from_pem((folder / KEY).read_bytes())
+    frame = read_records(folder / RECORDS)
+    clock, replies = Clock(), []
+    with open_site(folder, clock=clock, noise=ZeroNoise()) as site:
+        dataset = hold_records(frame, DECLARED, RULES, own)
+        ledger = memory_ledger(own)
+        for each in (
+            site,
+            assemble_site(dataset, RULES, key=own, ledger=ledger, clock=clock, noise=ZeroNoise()),
+            temporary_site(frame, DECLARED, RULES, key=own, clock=clock, noise=ZeroNoise()),
+        ):
+            assert each.identity == own.public
+            replies.append(opened(each, clock=clock).query().body)
+    assert replies[0] == replies[1] == replies[2]
+
+
+def test_a_temporary_site_has_a_key_of_its_own():
+    sites = [temporary_site(frame_of(ROWS), DECLARED, RULES, clock=Clock()) for _ in range(2)]
+    assert len({site.identity for site in sites}) == 2
+
+
+def test_noise_from_a_seed_needs_a_policy_that_says_simulation(folder):
+    assert "simulation = true" in refused(folder, noise=SeededNoise(1, "basel"))
+    open_site(folder, clock=Clock()).close()

@@ -1,0 +1,39 @@
+"""The command in a process in which some libraries are absent."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_EXTRAS = ("torch", "sklearn", "scipy", "jinja2", "fastexcel", "pooch")
+"""Libraries that a bare installation is without."""
+WITHOUT = """
+import json, sys
+from typer.testing import CliRunner
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+blocked, calls = json.loads(sys.stdin.read())
+sys.meta_path.insert(0, Blocked())
+from expril.command import app
+told = []
+for arguments in calls:
+    done = CliRunner().invoke(app, arguments)
+    told.append((done.exit_code, done.stdout, done.stderr))
+print(json.dumps([told, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+def in_one_process(*calls, blocked=()):
+    """Give commands to a new process in which some libraries are absent; exit status and output of each, and what was
+    loaded in the end."""
+    given = json.dumps([sorted(blocked), [[str(argument) for argument in call] for call in calls]])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], input=given, capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

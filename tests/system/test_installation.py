@@ -1,0 +1,212 @@
+"""What each installation holds: bare for stewards and auditors, extras for learners and researchers.
+
+The wheel itself is built, installed and used in `test_wheel`.
+"""
+
+import ast
+import re
+import tomllib
+from functools import lru_cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import typer
+
+from absent import OF_EXTRAS, in_one_process
+from expril.terminal import PARTS, plain_errors
+from learner_node.strategies import STRATEGIES, make_strategy
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
+HEAVY = {
+    "torch": ("learner_node", "experiments/peers/opacus_models.py"),
+    "sklearn": ("learner_node", "simulations", "experiments"),
+    "scipy": ("learner_node", "simulations", "experiments"),
+    "jinja2": ("simulations/report/templates.py",),
+    "fastexcel": ("simulations/datasets/ctg.py",),
+    "pooch": ("simulations/datasets/files.py",),
+}
+"""Library -> the packages and modules that may import it."""
+SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
+NEED_AN_EXTRA = {"expril/learner.py", "expril/researcher.py"}
+"""What these import inside their commands comes with an extra; what they import at once does not."""
+BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
+"""Entry points of a bare installation, beside all of protocol and curator_node."""
+
+
+@lru_cache
+def module_path(name):
+    base = ROOT.joinpath(*name.split("."))
+    found = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+    return found[0] if found else None
+
+
+def import_nodes(node, inside):
+    """Imports that run: those in functions only where `inside`, those for type checkers never."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif (isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not inside) or (
+            isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+        ):
+            continue
+        else:
+            yield from import_nodes(child, inside)
+
+
+@lru_cache
+def imported(path):
+    """Full names of all that a file imports, its own packages' modules as well as outside libraries."""
+    inside = str(path.relative_to(ROOT)) not in NEED_AN_EXTRA
+    names = set()
+    for node in import_nodes(ast.parse(path.read_text(encoding="utf-8")), inside):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        else:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def with_parents(name):
+    parts = name.split(".")
+    return [".".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def reached(entries):
+    """Module -> how it was reached, for all that these modules import, and what those import."""
+    ways = {name: (name,) for entry in entries for name in with_parents(entry)}
+    waiting = list(ways)
+    while waiting:
+        name = waiting.pop()
+        path = module_path(name) if name.split(".")[0] in PACKAGES else None
+        for other in {part for each in imported(path) for part in with_parents(each)} if path else ():
+            if other not in ways and (other.split(".")[0] not in PACKAGES or module_path(other)):
+                ways[other] = (*ways[name], other)
+                waiting.append(other)
+    return ways
+
+
+def modules_of(package):
+    for path in (ROOT / package).rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        yield name.removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_a_heavy_library_is_imported_only_where_its_part_is(library):
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            where = str(path.relative_to(ROOT))
+            if any(name.split(".")[0] == library for name in imported(path)):
+                assert any(where == place or where.startswith(f"{place}/") for place in HEAVY[library]), where
+
+
+def test_every_library_of_an_extra_is_pinned_to_its_place():
+    assert HEAVY.keys() == set(OF_EXTRAS)
+
+
+def test_the_bare_installation_reaches_no_heavy_library():
+    bare = [*BARE, *modules_of("protocol"), *modules_of("curator_node")]
+    ways = reached(bare)
+    assert "simulations.verification.ledgers" in ways  # the walk goes into what commands import
+    assert {name: ways[name] for name in HEAVY if name in ways} == {}
+
+
+def test_a_walk_from_a_learners_strategy_finds_what_it_needs():
+    assert {"torch", "scipy", "sklearn"} <= reached(["learner_node.strategies.cells"]).keys()
+
+
+def extra(name):
+    """Distributions of an extra, with those of the extras that it names; and the extras."""
+    found, named = set(), {name}
+    for requirement in PROJECT["optional-dependencies"][name]:
+        inner = re.fullmatch(r"expril\[(\w+)\]", requirement)
+        if inner:
+            more, further = extra(inner[1])
+            found, named = found | more, named | further
+        else:
+            found.add(re.match(r"[\w-]+", requirement)[0].lower())
+    return found, named
+
+
+def test_the_modules_of_each_extra_are_those_of_its_distributions():
+    modules = {}
+    for module, distributions in packages_distributions().items():
+        for distribution in distributions:
+            modules.setdefault(distribution.lower().replace("_", "-"), set()).add(module)
+    before = set()
+    for part, own in PARTS.items():
+        distributions, named = extra(part)
+        added = distributions - {name for other in before for name in extra(other)[0]}
+        before |= {part}
+        assert named == before
+        assert all(modules[name] & own for name in added), part
+        assert own <= {module for name in added for module in modules[name]}, part
+
+
+def test_a_bare_installation_asks_for_nothing_heavy_and_a_developers_for_everything():
+    bare = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
+    assert not bare & {"torch", "scikit-learn", "scipy", "jinja2", "fastexcel", "pooch"}
+    assert {"experiments", "simulations", "learner"} <= extra("dev")[1]
+
+
+def test_every_strategy_of_the_table_is_where_it_says():
+    for name in STRATEGIES:
+        assert callable(make_strategy(name, {}).plan)
+
+
+def test_what_needs_no_data_loads_nothing_slow(tmp_path):
+    key, ledger = tmp_path / "curator.pem", tmp_path / "ward.ledger"
+    told, loaded = in_one_process(
+        ["--help"],
+        ["--version"],
+        ["simulate", "--help"],
+        ["scenarios"],
+        ["scenarios", "wdbc"],
+        ["keys", key],
+        ["ledger", "create", ledger, "--key", key],
+        ["ledger", "show", ledger],
+        ["ledger", "verify", ledger],
+        ["ledger", "backup", ledger, tmp_path / "copy.ledger"],
+    )
+    assert [code for code, _, _ in told] == [0] * len(told), told
+    assert "sqlalchemy" in loaded
+    assert not set(loaded) & SLOW_TO_LOAD
+
+
+def test_a_command_that_lacks_its_extra_names_it_in_one_line():
+    needed = {
+        ("quote",): "learner",
+        ("simulate",): "simulations",
+        ("report", "anywhere"): "simulations",
+        ("reproduce", "table2"): "experiments",
+        ("compare",): "experiments",
+        ("compare-synthetic",): "experiments",
+    }
+    told, _ = in_one_process(*needed, blocked=OF_EXTRAS)
+    for (code, _, text), part in zip(told, needed.values(), strict=True):
+        line = rf'error this command needs a part that is not installed \((\w+)\): pip install "expril\[{part}\]"\n'
+        assert re.fullmatch(line, text)[1] in OF_EXTRAS
+        assert code == 2
+
+
+def complaint(capsys, part, missing):
+    with pytest.raises(typer.Exit) as left, plain_errors(part=part):
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+    assert left.value.exit_code == 2
+    return re.search(r"expril\[(\w+)\]", capsys.readouterr().err)[1]
+
+
+def test_the_larger_part_is_named_of_what_the_command_and_the_library_need(capsys):
+    assert complaint(capsys, "learner", "pooch") == "simulations"
+    assert complaint(capsys, "learner", "torch.nn") == "learner"
+    assert complaint(capsys, "experiments", "torch") == "experiments"
+
+
+@pytest.mark.parametrize(("part", "missing"), [("", "torch"), ("learner", "protocol.misspelt"), ("learner", None)])
+def test_a_module_that_no_part_brings_is_our_fault_and_shows(part, missing):
+    with pytest.raises(ModuleNotFoundError), plain_errors(part=part):
+        raise ModuleNotFoundError("x", name=missing)

@@ -1,0 +1,114 @@
+"""The wheel: what is in it, and that a bare installation of it keeps a curator and audits one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from absent import OF_EXTRAS
+from run_forger import make_run
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
+POLICY = """
+name = "ward"
+cap = 2
+[[learners]]
+name = "ann"
+key = "{}"
+cap = 1
+"""
+
+
+def run(*command, code=0, **options):
+    """Run away from the checkout, with nothing of it on the path."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, env=clean | {"COLUMNS": "200"}, **options
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    (built,) = folder.glob("expril-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def bare(wheel, tmp_path_factory):
+    """The programs of a fresh environment with the wheel and what it requires."""
+    programs = tmp_path_factory.mktemp("bare") / "bin"
+    run(sys.executable, "-m", "venv", programs.parent)
+    locked = ["--constraint", ROOT / "requirements.lock"]
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", *locked, wheel, cwd=programs)
+    return programs
+
+
+def test_the_wheel_holds_every_file_of_its_packages(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    for package in PACKAGES:
+        files = [path for path in (ROOT / package).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        assert {str(path.relative_to(ROOT)) for path in files} <= held
+    endings = {Path(name).suffix for name in held}
+    assert {".j2", ".css", ".js", ".toml", ".txt", ".typed"} <= endings
+    assert {
+        "simulations/scenarios/wdbc.toml",
+        "simulations/datasets/schemas/heart.toml",
+        "simulations/report/page.css",
+        "experiments/peers/requirements.txt",
+    } <= held
+    assert not any(name.startswith(("tests/", "benchmarks/", "docs/")) for name in held)
+
+
+def test_a_bare_installation_brings_nothing_of_the_extras(bare):
+    looked_up = f"from importlib.util import find_spec; print([name for name in {OF_EXTRAS!r} if find_spec(name)])"
+    assert run(bare / "python", "-I", "-c", looked_up).stdout.strip() == "[]"
+    run(bare / "python", "-m", "pip", "check")
+
+
+def test_a_steward_opens_a_curator_and_it_answers(bare, tmp_path):
+    expril = bare / "expril"
+    run(expril, "keys", tmp_path / "curator.pem")
+    learner = run(expril, "keys", tmp_path / "ann.pem").stdout.strip()
+    ledger = tmp_path / "curator.ledger"
+    run(expril, "ledger", "create", ledger, "--key", tmp_path / "curator.pem")
+    (tmp_path / "policy.toml").write_text(POLICY.format(learner))
+    for name in ("schema.toml", "records.csv"):
+        shutil.copyfile(ROOT / "docs" / "tour" / name, tmp_path / name)
+    told = json.loads(run(bare / "python", "-I", ROOT / "tests" / "support" / "bare_study.py", tmp_path).stdout)
+    assert not set(told["loaded"]) & set(OF_EXTRAS)
+    ages = pl.read_csv(tmp_path / "records.csv")["age"]
+    true = [ages.is_between(low, high, closed="left").sum() for low, high in ((0, 40), (40, 60), (60, 121))]
+    # The last cell is of missing ages. A count is off by more than 40 with probability below 2 exp(-40) < 1e-16.
+    assert all(abs(released - exact) <= 40 for released, exact in zip(told["counts"], [*true, 0], strict=True))
+    assert "3 stored replies in order" in run(expril, "ledger", "verify", ledger).stdout
+    assert "ann" in run(expril, "ledger", "show", ledger, "--policy", tmp_path / "policy.toml").stdout
+
+
+def test_an_auditor_verifies_a_run_with_it(bare, tmp_path):
+    folder, _ = make_run(tmp_path, repeats=1)
+    assert "proven" in run(bare / "expril", "verify", folder).stdout
+    assert "study_proposal" in run(bare / "expril", "transcript", "show", folder).stdout
+    assert "signed by" in run(bare / "expril", "ledger", "verify", folder / "ledgers" / "north.ledger").stdout
+
+
+def test_the_command_says_what_there_is_and_what_is_missing(bare):
+    assert "compare-synthetic" in run(bare / "expril", "--help").stdout
+    assert run(bare / "python", "-m", "expril", "--help").stdout == run(bare / "expril", "--help").stdout
+    assert "wdbc" in run(bare / "expril", "scenarios").stdout
+    for command, part in (("simulate", "simulations"), ("quote", "learner"), ("compare", "experiments")):
+        told = run(bare / "expril", command, code=2).stderr
+        assert f'pip install "expril[{part}]"' in told
+        assert len(told.splitlines()) == 1
