@@ -21,20 +21,17 @@ class ConsistentBlocks:
     """Blocks whose totals agree.
 
     Attributes:
-        blocks: one float64 array per partition, in the order and of the shapes that were given: (cells,), or
-            (cells, columns) where a cell holds several numbers.
-        total: float64, shape () or (columns,); the total of every block.
-        total_variance: float, the noise variance of `total` before any clipping; 0 where the total was given.
+        blocks: one float64 array per partition, (cells,), in the order that was given.
+        total: of every block.
+        total_variance: the noise variance of `total` before any clipping.
     """
 
     blocks: tuple[Vector, ...]
-    total: Vector
+    total: float
     total_variance: float
 
 
-def make_consistent(
-    blocks: Sequence[ArrayLike], variances: ArrayLike, *, total: ArrayLike | None = None
-) -> ConsistentBlocks:
+def make_consistent(blocks: Sequence[ArrayLike], variances: ArrayLike) -> ConsistentBlocks:
     """Give all blocks the same total, by generalised least squares.
 
     With independent noise of variance v_b in each of the c_b cells of block b, the best linear unbiased estimate of
@@ -43,10 +40,8 @@ def make_consistent(
     come out negative. A noisy total that was asked for on its own is a block of one cell.
 
     Args:
-        blocks: noisy numbers of each partition, each (cells,) or each (cells, columns). Columns, such as the errors
-            and the correct answers of a hypothesis, are made consistent one by one.
+        blocks: noisy numbers of each partition, each (cells,).
         variances: (len(blocks),) noise variance of a single number in each block, > 0.
-        total: the exact total where it is known, of shape () or (columns,); None estimates it.
 
     Returns:
         The adjusted blocks.
@@ -60,19 +55,10 @@ def make_consistent(
         raise ValueError(f"variances must have shape ({len(arrays)},), got {noise.shape}")
     if not np.all(np.isfinite(noise) & (noise > 0)):
         raise ValueError("variances must be finite and positive")
-    shape = arrays[0].shape[1:]
-    sums = np.array([block.sum(axis=0) for block in arrays])
-    if total is None:
-        precisions = 1 / (noise * [len(block) for block in arrays])
-        variance = float(1 / precisions.sum())
-        common = np.asarray(np.tensordot(precisions, sums, axes=1) * variance, dtype=np.float64)
-    else:
-        variance = 0.0
-        common = np.asarray(total, dtype=np.float64)
-        if common.shape != shape:
-            raise ValueError(f"total must have shape {shape}, got {common.shape}")
-        if not np.all(np.isfinite(common)):
-            raise ValueError("total must be finite")
+    sums = np.array([block.sum() for block in arrays])
+    precisions = 1 / (noise * [len(block) for block in arrays])
+    variance = float(1 / precisions.sum())
+    common = float(precisions @ sums * variance)
     adjusted = tuple(block + (common - block_sum) / len(block) for block, block_sum in zip(arrays, sums, strict=True))
     return ConsistentBlocks(adjusted, common, variance)
 
@@ -89,8 +75,8 @@ def make_nonnegative(consistent: ConsistentBlocks) -> ConsistentBlocks:
     Returns:
         Blocks of the same shapes, all entries >= 0, with the common total (0 at least).
     """
-    total = np.maximum(consistent.total, 0.0)
-    blocks = tuple(_project_columns(block, total) for block in consistent.blocks)
+    total = max(consistent.total, 0.0)
+    blocks = tuple(project_to_masses(block, total) for block in consistent.blocks)
     return ConsistentBlocks(blocks, total, consistent.total_variance)
 
 
@@ -127,21 +113,13 @@ def project_to_masses(values: ArrayLike, total: float) -> Vector:
     return projected
 
 
-def _project_columns(block: Vector, total: Vector) -> Vector:
-    if block.ndim == 1:
-        return project_to_masses(block, float(total))
-    return np.column_stack([project_to_masses(block[:, j], float(total[j])) for j in range(block.shape[1])])
-
-
 def _as_blocks(blocks: Sequence[ArrayLike]) -> list[Vector]:
     arrays = [np.asarray(block, dtype=np.float64) for block in blocks]
     if not arrays:
         raise ValueError("at least one block is needed")
     for block in arrays:
-        if block.ndim not in {1, 2} or block.size == 0:
-            raise ValueError(f"a block must have shape (cells,) or (cells, columns), got {block.shape}")
-        if block.shape[1:] != arrays[0].shape[1:]:
-            raise ValueError("all blocks must have the same columns")
+        if block.ndim != 1 or block.size == 0:
+            raise ValueError(f"a block must have shape (cells,), got {block.shape}")
         if not np.all(np.isfinite(block)):
             raise ValueError("blocks must be finite")
     return arrays

@@ -1,12 +1,11 @@
 """Multilayer perceptrons: trained here, handed on as plain numpy arrays.
 
-The only file of the learner that imports torch. The training step is written out (forward, backward, AdamW on one flat
-vector) because for networks this small automatic differentiation costs more than the arithmetic; the tests hold it
-against torch.autograd and torch.optim. Scaling of inputs, thresholds on labels, and rounding of the weights to what a
-curator evaluates exactly are not handled here.
+The training step is written out (forward, backward, AdamW on one flat vector) because for networks this small automatic
+differentiation takes two to four times as long; the tests hold it against torch.autograd and torch.optim. Scaling of
+inputs, thresholds on labels, and rounding of the weights to what a curator evaluates exactly are not handled here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,48 +25,15 @@ Matrix32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class _Activation:
-    """A nonlinearity and its derivative, the latter in terms of the output."""
-
-    on_tensor: Callable[[torch.Tensor], torch.Tensor]
-    on_array: Callable[[Matrix32], Matrix32]
-    multiply_derivative_: Callable[[torch.Tensor, torch.Tensor], object]
-
-
-def _relu_array(values: Matrix32) -> Matrix32:
-    return np.maximum(values, np.float32(0))
-
-
-def _tanh_array(values: Matrix32) -> Matrix32:
-    return np.tanh(values)
-
-
-def _multiply_relu_derivative_(gradient: torch.Tensor, output: torch.Tensor) -> None:
-    torch.ops.aten.threshold_backward.grad_input(gradient, output, 0, grad_input=gradient)
-
-
-def _multiply_tanh_derivative_(gradient: torch.Tensor, output: torch.Tensor) -> None:
-    torch.ops.aten.tanh_backward.grad_input(gradient, output, grad_input=gradient)
-
-
-_ACTIVATIONS = {
-    "relu": _Activation(torch.relu_, _relu_array, _multiply_relu_derivative_),
-    "tanh": _Activation(torch.tanh_, _tanh_array, _multiply_tanh_derivative_),
-}
-
-
-@dataclass(frozen=True)
 class TrainedNetwork:
-    """A classifier with one logit output.
+    """A classifier with one logit output and rectified linear units, the only ones that curators evaluate.
 
     Attributes:
         layers: (W, b) from input to output, float32, W of shape (outputs, inputs) and b of shape (outputs,); every
             entry within `WEIGHT_LIMIT`. The last layer has one output.
-        activation: "relu" or "tanh", after every layer but the last.
     """
 
     layers: tuple[tuple[Matrix32, Matrix32], ...]
-    activation: str
 
     def logits(self, X: ArrayLike) -> Matrix32:
         """Evaluate in float32.
@@ -85,9 +51,8 @@ class TrainedNetwork:
         inputs = self.layers[0][0].shape[1]
         if values.ndim != 2 or values.shape[1] != inputs:
             raise ValueError(f"X must have shape (n, {inputs}), got {values.shape}")
-        activate = _ACTIVATIONS[self.activation].on_array
         for W, b in self.layers[:-1]:
-            values = activate(values @ W.T + b)
+            values = np.maximum(values @ W.T + b, np.float32(0))
         W, b = self.layers[-1]
         logits: Matrix32 = (values @ W.T + b)[:, 0]
         return logits
@@ -103,10 +68,9 @@ class TrainingOptions:
         batch_size: records in a batch at most, >= 1.
         learning_rate: of the first step, > 0; falls linearly to a fiftieth.
         weight_decay: decoupled decay per step, relative to the rate, >= 0.
-        activation: "relu" or "tanh". Curators evaluate "relu" only.
 
     Raises:
-        ValueError: on a value out of its range, or an unknown activation.
+        ValueError: on a value out of its range.
     """
 
     hidden: tuple[int, ...]
@@ -114,7 +78,6 @@ class TrainingOptions:
     batch_size: int = 512
     learning_rate: float = 1e-2
     weight_decay: float = 1e-4
-    activation: str = "relu"
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.hidden):
@@ -125,8 +88,6 @@ class TrainingOptions:
             raise ValueError(f"learning_rate must be finite and positive, got {self.learning_rate}")
         if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay}")
-        if self.activation not in _ACTIVATIONS:
-            raise ValueError(f"unknown activation {self.activation!r}; known: {', '.join(_ACTIVATIONS)}")
 
 
 @dataclass(frozen=True)
@@ -152,7 +113,7 @@ def train_networks(sets: Sequence[TrainingSet], options: TrainingOptions) -> lis
     The loss of a batch is `mean_i w_i (log(1 + exp z_i) - y_i z_i)` with the weights scaled to mean 1 over all records.
     Batches of an epoch differ by at most one record in size. Sets of equal shape are trained several at a time, which
     is where the speed comes from. Each keeps its own generator, so a network depends on its own set only, up to float
-    rounding (none was seen with MKL, "relu" and hidden sizes that are multiples of 16). torch runs on one thread
+    rounding (none was seen with MKL and hidden sizes that are multiples of 16). torch runs on one thread
     meanwhile, and its global generator is neither read nor advanced. The memory taken is that of the sets in float32
     and, at a time, one group.
 
@@ -195,13 +156,12 @@ def train_network(
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-4,
     seed: int,
-    activation: str = "relu",
 ) -> TrainedNetwork:
     """Train one network: `train_networks` of one `TrainingSet`, whose arguments and errors it shares.
 
     The same arguments give the same network on the same machine.
     """
-    options = TrainingOptions(hidden, epochs, batch_size, learning_rate, weight_decay, activation)
+    options = TrainingOptions(hidden, epochs, batch_size, learning_rate, weight_decay)
     return train_networks([TrainingSet(X, y, weights, seed)], options)[0]
 
 
@@ -298,9 +258,8 @@ class _Group:
     def to_networks(self) -> list[TrainedNetwork]:
         *hidden, output = self._layers
         layers = [*((W.mT.numpy(), b.numpy()) for W, b in hidden), (output[0].numpy(), output[1].numpy())]
-        activation = self._options.activation
         return [
-            TrainedNetwork(tuple((np.array(W[index], order="C"), b[index, 0].copy()) for W, b in layers), activation)
+            TrainedNetwork(tuple((np.array(W[index], order="C"), b[index, 0].copy()) for W, b in layers))
             for index in range(len(self._generators))
         ]
 
@@ -314,11 +273,10 @@ class _Group:
 
     def _backward(self, X: torch.Tensor, y: torch.Tensor, weights: torch.Tensor, space: _Workspace) -> None:
         """Write the gradient of the weighted cross-entropy of a batch, summed over records, into `_gradients`."""
-        activation = _ACTIVATIONS[self._options.activation]
         last = len(space.outputs)
         inputs = [X, *space.outputs]
         for index, (W, b) in enumerate(self._layers[:-1]):
-            activation.on_tensor(torch.baddbmm(b, inputs[index], W, out=space.outputs[index]))
+            torch.relu_(torch.baddbmm(b, inputs[index], W, out=space.outputs[index]))
         W, b = self._layers[last]
         torch.baddbmm(b, W, inputs[last].mT, out=space.logits)
         delta = torch.sigmoid(space.logits, out=space.errors).sub_(y).mul_(weights)
@@ -328,7 +286,7 @@ class _Group:
         delta, W_transposed = delta.mT, W
         for index in range(last - 1, -1, -1):
             delta = torch.bmm(delta, W_transposed, out=space.deltas[index])
-            activation.multiply_derivative_(delta, space.outputs[index])
+            torch.ops.aten.threshold_backward.grad_input(delta, space.outputs[index], 0, grad_input=delta)
             W_gradient, b_gradient = self._layer_gradients[index]
             torch.bmm(inputs[index].mT, delta, out=W_gradient)
             torch.sum(delta, 1, keepdim=True, out=b_gradient)

@@ -10,4 +10,4 @@ POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
     "sum": lambda names: {POOLED: list(names)},
     "site": lambda names: {name: [name] for name in names},
 }
-"""Curators -> for each model, under its key, those whose answers are summed for it."""
+"""Names of curators -> for each model, under its key, those whose answers are added up for it."""

@@ -35,6 +35,7 @@ from learner_node.label_model.mixture import Component, LabelModel, checked_feat
 from learner_node.label_model.observations import Observation, UsedCells
 from learner_node.label_model.random_features import (
     CellAverages,
+    Covariances,
     Kernel,
     average_over_cells,
     draw_frequencies,
@@ -121,7 +122,7 @@ def fit_with_cell_posterior(
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
-        kernels=tuple((weight, fit.covariances.of(kernel), found) for weight, kernel, found in fit.chosen),
+        kernels=tuple((weight, _seen(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen),
     )
     return fit.model, posterior
 
@@ -134,7 +135,7 @@ class _Fit:
     cells: UsedCells
     prior: MassPrior
     table: SiteTable
-    covariances: "_Covariances"
+    covariances: Covariances
     chosen: list[tuple[float, Kernel, NormalPosterior]]
     mass: Floats
 
@@ -148,7 +149,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     frequencies = draw_frequencies(rows.shape[1], seed)
     averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES, seed=seed)
     prior, table = _stacked_tables(observed, cells, averages)
-    covariances = _Covariances(averages)
+    covariances = Covariances(averages)
     tried = _search_kernels(covariances, table)
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
@@ -157,7 +158,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     weights /= weights.sum()
     chosen = []
     for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
-        chosen.append((float(weight), kernel, normal_posterior(covariances.of(kernel), fitted)))
+        chosen.append((float(weight), kernel, normal_posterior(_seen(covariances, kernel), fitted)))
     mass = _posterior_mass(table, chosen)
     model = LabelModel(
         source_mass=_source_mass(observed, cells, mass),
@@ -207,27 +208,15 @@ def _table(counts: Floats, prior: MassPrior, scale: float, sites: int | tuple[in
     return signed_site_table(counts[:, 1] - counts[:, 0], prior, scale=scale, sites=max(noises_by_label(sites)))
 
 
-class _Covariances:
-    """Prior covariances of the cells' means of f, as the target's records see them."""
-
-    def __init__(self, averages: CellAverages) -> None:
-        self._averages = averages
-        self._linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
-        self._grams: dict[float, Floats] = {}
-
-    def of(self, kernel: Kernel) -> Floats:
-        """A new float64 (U, U)."""
-        if kernel.length_scale not in self._grams:
-            rows = self._averages.stationary[kernel.length_scale].astype(np.float64)
-            self._grams[kernel.length_scale] = rows @ rows.T
-        covariance: Floats = kernel.amplitude * (self._grams[kernel.length_scale] + kernel.linear * self._linear_gram)
-        # The cell's own mean is estimated from its few source records.
-        within = np.maximum(kernel_diagonal(kernel, self._averages.square) - np.diag(covariance), 0.0)
-        covariance[np.diag_indices_from(covariance)] += within / self._averages.counts + _JITTER
-        return covariance
+def _seen(covariances: Covariances, kernel: Kernel) -> Floats:
+    """Prior covariance of the cells' means of f, as the target's records see them: a new float64 (U, U)."""
+    covariance, within = covariances.of(kernel)
+    # The cell's own mean is estimated from its few source records.
+    covariance[np.diag_indices_from(covariance)] += within / covariances.averages.counts + _JITTER
+    return covariance
 
 
-def _search_kernels(covariances: _Covariances, table: SiteTable) -> list[tuple[Kernel, FittedSites]]:
+def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Kernel, FittedSites]]:
     """Sites at amplitude 1 for all kernels, and at the others for the best two length-scales.
 
     Each fit starts from the sites of the best so far, and is given up once it is hopelessly behind.
@@ -241,7 +230,7 @@ def _search_kernels(covariances: _Covariances, table: SiteTable) -> list[tuple[K
             kernel = Kernel(length_scale, linear, amplitude)
             best = max(tried, key=lambda pair: pair[1].log_evidence)[1] if tried else None
             fitted = fit_sites(
-                covariances.of(kernel),
+                _seen(covariances, kernel),
                 table.log_likelihood,
                 start=best.sites if best else None,
                 least_evidence=best.log_evidence - _HOPELESS if best else -np.inf,

@@ -12,17 +12,17 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import cho_factor, cho_solve
 
 from learner_node.label_model.likelihood import fit_mass_prior
 from learner_node.label_model.mixture import checked_features
 from learner_node.label_model.random_features import (
     CellAverages,
+    Covariances,
     Kernel,
     average_over_cells,
     blocks,
     draw_frequencies,
-    kernel_diagonal,
     stationary_features,
 )
 
@@ -137,21 +137,17 @@ class _Fit:
 
 def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats) -> list[_Fit]:
     """Posteriors under every kernel and spread, weighted by their evidence; those of little weight are left out."""
-    linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
+    covariances = Covariances(averages)
     found = []
-    for length_scale, stationary in averages.stationary.items():
-        rows = stationary.astype(np.float64)
-        gram = rows @ rows.T
-        for linear, amplitude in product(_LINEAR_WEIGHTS, _AMPLITUDES):
-            kernel = Kernel(length_scale, linear, amplitude)
-            covariance = amplitude * (gram + linear * linear_gram)
-            within = np.maximum(kernel_diagonal(kernel, averages.square) - np.diag(covariance), 0.0)
-            # A cell's mean is estimated from few source records, and its records lie anywhere within it.
-            own = within / averages.counts + within / mass + _JITTER
-            for spread in _SPREADS:
-                diagonal = noise + spread**2 / mass + own
-                evidence, coefficients = _solve(covariance + np.diag(diagonal), target)
-                found.append((evidence, kernel, spread, covariance @ coefficients, coefficients))
+    for settings in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
+        kernel = Kernel(*settings)
+        covariance, within = covariances.of(kernel)
+        # A cell's mean is estimated from few source records, and its records lie anywhere within it.
+        own = within / averages.counts + within / mass + _JITTER
+        for spread in _SPREADS:
+            diagonal = noise + spread**2 / mass + own
+            evidence, coefficients = _solve(covariance + np.diag(diagonal), target)
+            found.append((evidence, kernel, spread, covariance @ coefficients, coefficients))
     best = max(item[0] for item in found)
     kept = [item for item in found if item[0] - best >= _LEAST_LOG_WEIGHT]
     weights = np.exp([item[0] - best for item in kept])
@@ -164,11 +160,9 @@ def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats)
 
 def _solve(matrix: Floats, target: Floats) -> tuple[float, Floats]:
     """Log density of the target under a zero-mean normal of this covariance, and the covariance's inverse times it."""
-    lower, failed = lapack.dpotrf(matrix, lower=1, clean=1)
-    if failed:
-        raise ValueError("the prior covariance is not positive definite")
-    solved, _ = lapack.dpotrs(lower, target, lower=1)
-    return float(-np.sum(np.log(np.diag(lower))) - 0.5 * target @ solved), solved
+    factor = cho_factor(matrix, lower=True, check_finite=False)
+    solved: Floats = cho_solve(factor, target, check_finite=False)
+    return float(-np.sum(np.log(np.diag(factor[0]))) - 0.5 * target @ solved), solved
 
 
 def _mixed_weights(averages: CellAverages, fits: list[_Fit]) -> dict[float, Floats]:

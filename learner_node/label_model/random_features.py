@@ -57,6 +57,28 @@ class CellAverages:
     counts: Floats
 
 
+class Covariances:
+    """Prior covariances of the cells' means of f.
+
+    Args:
+        averages: of the features over the cells.
+    """
+
+    def __init__(self, averages: CellAverages) -> None:
+        self.averages = averages
+        self._linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
+        self._grams: dict[float, Floats] = {}
+
+    def of(self, kernel: Kernel) -> tuple[Floats, Floats]:
+        """A new float64 (K, K) of the averaged features, and the variance of f within a cell, float64 (K,)."""
+        if kernel.length_scale not in self._grams:
+            rows = self.averages.stationary[kernel.length_scale].astype(np.float64)
+            self._grams[kernel.length_scale] = rows @ rows.T
+        covariance: Floats = kernel.amplitude * (self._grams[kernel.length_scale] + kernel.linear * self._linear_gram)
+        within = np.maximum(kernel_diagonal(kernel, self.averages.square) - np.diag(covariance), 0.0)
+        return covariance, within
+
+
 def draw_frequencies(dimensions: int, seed: int) -> Floats:
     """Return the frequencies of the stationary kernel at length-scale 1, float64 (d, 500)."""
     rng = np.random.default_rng(seed)

@@ -1,10 +1,10 @@
 """Certified solvers of the two convex problems of ExPriL: source weights (Pb. 1) and source labels (Pb. 2).
 
 Both are one problem, `min 1/2 ||A x - b||^2 + alpha ||x - prior||^2` over a box, with a sparse `A` of few rows and
-many columns. A few accelerated projected gradient steps solve it where `alpha` is large, as the paper's noise makes it.
-Otherwise semismooth Newton goes on, on the dual, which has one unknown per row of `A`. Should it miss the tolerance,
-more gradient steps follow. No method is believed: every returned `Solution` carries the residual of its optimality
-conditions, computed from `x` alone, and a residual above the tolerance raises `NotConvergedError`.
+many columns. Accelerated projected gradient steps solve it where `alpha` is large, as the paper's noise makes it. Where
+a hundred do not, semismooth Newton goes on, on the dual, which has one unknown per row of `A`. Should it miss the
+tolerance, more gradient steps follow. No method is believed: every returned `Solution` carries the residual of its
+optimality conditions, computed from `x` alone, and a residual above the tolerance raises `NotConvergedError`.
 
 Building bins, asking for answers and making the answers consistent are not handled here. The equations are those of
 `expril_full_paper`, sections 3.2 and 3.3.
@@ -19,7 +19,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 
 from learner_node.solvers.box_problem import BoxProblem, Vector
-from learner_node.solvers.gradient import expected_steps, solve_by_gradient
+from learner_node.solvers.gradient import solve_by_gradient
 from learner_node.solvers.newton import solve_by_newton
 
 DEFAULT_TOLERANCE = 1e-12
@@ -28,11 +28,8 @@ DEFAULT_TOLERANCE = 1e-12
 NEWTON_ROWS = 1_000
 """Above this many rows of `A` the dense dual systems cost more than gradient steps, which are then tried first."""
 
-EASY_STEPS = 60
-"""A problem that gradient steps are expected to solve in so many is left to them: they cost a few Newton steps."""
-
-WARM_UP_ITERATIONS = 30
-"""Gradient steps before Newton where that many do not suffice; they find most of the bounds that are met."""
+WARM_UP_ITERATIONS = 100
+"""Gradient steps before Newton: enough for most problems of Table 2, whose time is least with so many."""
 
 
 class NotConvergedError(ArithmeticError):
@@ -90,7 +87,6 @@ def solve_weights(
     *,
     alpha: float,
     prior: ArrayLike,
-    row_weights: ArrayLike | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Solution:
     """Solve Pb. 1: `w = argmin_{w >= 0} 1/2 ||R w - p||^2 + alpha ||w - prior||^2` (Eq. 2).
@@ -100,28 +96,20 @@ def solve_weights(
         p: (K,) noisy masses of the bins. Negative and inconsistent values are allowed.
         alpha: regularisation, finite and >= 0. With 0 the minimiser is not unique and one of them is returned.
         prior: scalar or (n,); the paper takes 1/n, or n'/n where `p` are counts of n' records.
-        row_weights: (K,) positive factors of the rows of `R w - p`, the inverse noise deviations; None is 1.
         tolerance: largest accepted KKT residual.
 
     Returns:
         The weights `x` >= 0 and their certificate.
 
     Raises:
-        ValueError: on wrong shapes, non-finite values, a negative `alpha` or a `row_weights` that is not positive.
+        ValueError: on wrong shapes, non-finite values or a negative `alpha`.
         NotConvergedError: when the tolerance is not reached.
     """
-    A, b = _weighted_rows(_as_matrix(R, "R"), p, row_weights, "p")
-    return _solve(A, b, alpha=alpha, prior=prior, upper=np.inf, tolerance=tolerance)
+    A = _as_matrix(R, "R")
+    return _solve(A, _as_vector(p, A.shape[0], "p"), alpha=alpha, prior=prior, upper=np.inf, tolerance=tolerance)
 
 
-def label_system(
-    R: scipy.sparse.csr_matrix,
-    w: ArrayLike,
-    h: ArrayLike,
-    q: ArrayLike,
-    *,
-    row_weights: ArrayLike | None = None,
-) -> LabelSystem:
+def label_system(R: scipy.sparse.csr_matrix, w: ArrayLike, h: ArrayLike, q: ArrayLike) -> LabelSystem:
     """Build the equations that one answered hypothesis puts on the labels (Eq. 5).
 
     Args:
@@ -129,7 +117,6 @@ def label_system(
         w: (n,) weights >= 0 of the source records.
         h: (n,) predictions of the hypothesis on the source records, each 0 or 1.
         q: (K,) noisy fractions of errors in each bin; not clipped here.
-        row_weights: (K,) positive factors of the equations, the inverse noise deviations; None is 1.
 
     Returns:
         The system `A y = b`.
@@ -148,7 +135,7 @@ def label_system(
     signed = weights * np.where(predictions > 0.5, 1.0, -1.0)
     A = scipy.sparse.csr_matrix(matrix @ scipy.sparse.diags(signed))
     b = matrix @ (weights * predictions) - (matrix @ weights) * fractions
-    return LabelSystem(*_weighted_rows(A, b, row_weights, "b"))
+    return LabelSystem(A, b)
 
 
 def solve_labels(
@@ -177,8 +164,8 @@ def solve_labels(
     return _solve(A, b, alpha=alpha, prior=prior, upper=1.0, tolerance=tolerance)
 
 
-def descend_labels(systems: Sequence[LabelSystem], *, steps: int, start: float = 0.5) -> Vector:
-    """Approach Pb. 2 without regularisation by a fixed number of projected gradient steps (Eq. 5 and 6).
+def descend_labels(systems: Sequence[LabelSystem], *, steps: int) -> Vector:
+    """Approach Pb. 2 without regularisation by a fixed number of projected gradient steps from 1/2 (Eq. 5 and 6).
 
     The paper descends too, and does not say how far or by which steps; `solve_labels` solves the problem. The step of
     each coordinate is scaled by its curvature, so after one step the rounded labels are the signs of the gradient.
@@ -186,7 +173,6 @@ def descend_labels(systems: Sequence[LabelSystem], *, steps: int, start: float =
     Args:
         systems: the answered hypotheses.
         steps: of gradient descent without momentum, >= 0.
-        start: every label before the first step, in [0, 1].
 
     Returns:
         (n,) labels in [0, 1], no minimiser.
@@ -197,7 +183,7 @@ def descend_labels(systems: Sequence[LabelSystem], *, steps: int, start: float =
     if steps < 0:
         raise ValueError(f"steps must not be negative, got {steps}")
     A, b = _stacked(systems)
-    x = np.full(A.shape[1], start)
+    x = np.full(A.shape[1], 0.5)
     problem = BoxProblem.of(A, b, alpha=0.0, prior=x, lower=0.0, upper=1.0)
     for _ in range(steps):
         x = problem.clip(x - problem.gradient(x, A @ x) / problem.curvature)
@@ -231,16 +217,9 @@ def _solve(
     centre = np.asarray(prior, dtype=np.float64)
     centre = _as_vector(np.full(n, centre) if centre.ndim == 0 else centre, n, "prior")
     problem = BoxProblem.of(A, b, alpha=alpha, prior=centre, lower=0.0, upper=upper)
-    # A record of weight 0 has an all-zero column: the regularisation alone decides about it, and wants its prior.
-    used = np.zeros(n, dtype=bool)
-    used[A.indices[A.data != 0]] = True
-    if not used.any():
-        used[:] = True
-    part = problem if used.all() else problem.columns(used)
     best, residual, iterations = problem.clip(centre), np.inf, 0
-    for name, method in _methods(part, tolerance):
-        x = best.copy()
-        x[used], steps = method(part, best[used], tolerance)
+    for name, method in _methods(problem):
+        x, steps = method(problem, best, tolerance)
         iterations += steps
         Ax = A @ x
         reached = problem.kkt_residual(x, Ax)
@@ -254,12 +233,11 @@ def _solve(
 Method = Callable[[BoxProblem, Vector, float], tuple[Vector, int]]
 
 
-def _methods(problem: BoxProblem, tolerance: float) -> tuple[tuple[str, Method], ...]:
+def _methods(problem: BoxProblem) -> tuple[tuple[str, Method], ...]:
     """The methods to try in turn, each from the best point so far."""
     if len(problem.b) > NEWTON_ROWS:
         return ("gradient", solve_by_gradient), ("newton", solve_by_newton)
-    easy = expected_steps(problem, tolerance) <= EASY_STEPS
-    few = partial(solve_by_gradient, limit=2 * EASY_STEPS if easy else WARM_UP_ITERATIONS)
+    few = partial(solve_by_gradient, limit=WARM_UP_ITERATIONS)
     return ("gradient", few), ("newton", solve_by_newton), ("gradient", solve_by_gradient)
 
 
@@ -279,15 +257,3 @@ def _as_vector(values: ArrayLike, length: int, name: str) -> Vector:
     if not np.all(np.isfinite(vector)):
         raise ValueError(f"{name} must be finite")
     return vector
-
-
-def _weighted_rows(
-    A: scipy.sparse.csr_matrix, b: ArrayLike, row_weights: ArrayLike | None, name: str
-) -> tuple[scipy.sparse.csr_matrix, Vector]:
-    vector = _as_vector(b, A.shape[0], name)
-    if row_weights is None:
-        return A, vector
-    factors = _as_vector(row_weights, A.shape[0], "row_weights")
-    if np.any(factors <= 0):
-        raise ValueError("row_weights must be positive")
-    return scipy.sparse.csr_matrix(scipy.sparse.diags(factors) @ A), factors * vector

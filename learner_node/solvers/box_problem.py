@@ -48,12 +48,6 @@ class BoxProblem:
         magnitude_b = float(np.max(magnitude @ np.abs(b)))
         return cls(A, At, b, float(alpha), prior, lower, upper, curvature, magnitude_b)
 
-    def columns(self, chosen: NDArray[np.bool_]) -> "BoxProblem":
-        """The problem of the chosen unknowns, where the others have all-zero columns."""
-        A = scipy.sparse.csr_matrix(self.A[:, chosen])
-        prior = self.prior[chosen]
-        return BoxProblem.of(A, self.b, alpha=self.alpha, prior=prior, lower=self.lower, upper=self.upper)
-
     def clip(self, x: Vector) -> Vector:
         """The nearest point within the bounds."""
         nearest: Vector = np.maximum(x, self.lower)
@@ -69,10 +63,9 @@ class BoxProblem:
         gradient: Vector = self.At @ (Ax - self.b)
         return gradient + 2 * self.alpha * (x - self.prior) if self.alpha else gradient
 
-    def kkt_residual(self, x: Vector, Ax: Vector, gradient: Vector | None = None) -> float:
+    def kkt_residual(self, x: Vector, Ax: Vector) -> float:
         """Natural residual in units of the gradient, relative to the terms of which one gradient entry is the sum."""
-        gradient = self.gradient(x, Ax) if gradient is None else gradient
-        step = x - self.clip(x - gradient / self.curvature)
+        step = x - self.clip(x - self.gradient(x, Ax) / self.curvature)
         scale = max(
             self.magnitude_b,
             float(np.max(self.curvature * np.abs(x))),

@@ -9,14 +9,6 @@ GRADIENT_ITERATIONS = 50_000
 _CHECK_EVERY = 5
 
 
-def expected_steps(problem: BoxProblem, tolerance: float) -> float:
-    """About how many steps `solve_by_gradient` needs, from the condition of the scaled Hessian."""
-    if problem.alpha == 0:
-        return np.inf
-    condition = float(np.max(problem.curvature)) / (2 * problem.alpha)
-    return float(np.sqrt(condition) * np.log(1 / tolerance)) / 2
-
-
 def solve_by_gradient(
     problem: BoxProblem, start: Vector, tolerance: float, limit: int | None = None
 ) -> tuple[Vector, int]:

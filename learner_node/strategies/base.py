@@ -14,7 +14,7 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsLimits
+from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
 from protocol.rationals import Rational
 from protocol.records import Records
 
@@ -70,6 +70,18 @@ class Problem:
                 f"epsilon {self.epsilon} needs a noise scale of {exact}, more than 32 bits; "
                 f"choose a rounder one, such as {self.epsilon.limit_denominator(1000) or Fraction(1, 1000)}"
             ) from None
+
+    def counts_plan(self, questions: Sequence[tuple[str, int, Fraction]], *, steps: int = 1) -> Plan:
+        """Queries of (release, partitions, share of `epsilon`); see `scale`.
+
+        Args:
+            questions: in the order in which they are asked.
+            steps: into which the range of a numeric label is divided.
+        """
+        return Plan.of(
+            PlannedCounts(release, partitions, self.scale(partitions * steps, share), steps)
+            for release, partitions, share in questions
+        )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
         """What `share` of `epsilon` leaves for one record in each of `partitions` that are asked together."""

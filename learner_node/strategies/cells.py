@@ -28,7 +28,7 @@ from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
@@ -101,12 +101,7 @@ class CellsStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """One query, or two; exactly epsilon in all."""
-        return Plan.of(
-            (
-                PlannedCounts(release=release, partitions=1, scale=problem.scale(1, share))
-                for release, share in self._questions()
-            )
-        )
+        return problem.counts_plan([(release, 1, share) for release, share in self._questions()])
 
     def run(self, problem: Problem) -> Asking:
         """Nearest of k centres, labels under the hypothesis "class 1" (errors are class 0, correct are class 1).

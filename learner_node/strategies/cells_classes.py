@@ -4,6 +4,7 @@ A record adds one to one of the C numbers of one cell, so the question costs wha
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 _PAIR = 2
@@ -44,8 +45,7 @@ class CellsClassesStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """One query."""
-        planned = PlannedCounts(release="class_counts", partitions=1, scale=problem.scale(1))
-        return Plan.of((planned,))
+        return problem.counts_plan([("class_counts", 1, Fraction(1))])
 
     def run(self, problem: Problem) -> Asking:
         """Nearest of k centres, and label models that are fitted to the pooled counts."""

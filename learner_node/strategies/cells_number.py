@@ -22,7 +22,7 @@ from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, 
 from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.queries.counts import CountsBody
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from protocol.schema import Schema
@@ -75,19 +75,9 @@ class CellsNumberStrategy:
     def plan(self, problem: Problem) -> Plan:
         """One or two questions over the cells, and one about the error."""
         asked = len(self._hypotheses)
-        shares = [(self._question, (1 - self._share) / asked)] * asked
-        shares += [("squared_error", self._share)] if self._share else []
-        return Plan.of(
-            (
-                PlannedCounts(
-                    release=release,
-                    partitions=1,
-                    scale=replace(problem, epsilon=problem.epsilon * share).scale(STEPS),
-                    steps=STEPS,
-                )
-                for release, share in shares
-            )
-        )
+        questions = [(self._question, 1, (1 - self._share) / asked)] * asked
+        questions += [("squared_error", 1, self._share)] if self._share else []
+        return problem.counts_plan(questions, steps=STEPS)
 
     def run(self, problem: Problem) -> Asking:
         """The cells, the function that fits their answers, then one cell of all records for its error."""

@@ -8,6 +8,7 @@ printed mechanism (`paper_ratio`) can be asked for in simulations.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from learner_node.consistency import make_consistent, make_nonnegative
+from learner_node.distillation import HEADER_PARAMETERS
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
@@ -28,8 +30,7 @@ from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
 from protocol.partitions import FeatureBins
 from protocol.plans import MOST_QUERIES, Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
-from protocol.rationals import Rational
+from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 SHRINKAGE = 0.1
@@ -42,8 +43,6 @@ LEAST_WEIGHT_ALPHA = 1.0
 """Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
 the weights become those of a vertex, with nearly every record at 0."""
 Vector = NDArray[np.float64]
-HEADER_PARAMETERS = 1024
-"""Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,25 @@ class NetworkModel:
         """The logistic function of the exact logit: (n,) in [0, 1]."""
         probability: NDArray[np.float64] = expit(self.hypothesis.logits(records) / (STEPS * STEPS))
         return probability
+
+
+def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int], *, otherwise: str = "") -> None:
+    """Raise ConfigurationError where networks of these hidden layers are larger than a curator evaluates.
+
+    Args:
+        problem: with the limits.
+        features: what the networks see.
+        hidden: widths of their hidden layers.
+        otherwise: what else to do about it than making them smaller.
+    """
+    sizes = [features.width, *hidden, 1]
+    parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
+    if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
+        raise ConfigurationError(
+            f"a network {'-'.join(map(str, sizes))} of about {parameters} parameters is too large: curators allow "
+            f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
+            f"make the option hidden smaller{otherwise}"
+        )
 
 
 @dataclass(frozen=True)
@@ -145,28 +163,25 @@ class PaperStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
-        d, scale = len(problem.source.schema.attributes), self._scale(problem)
+        d, queries = len(problem.source.schema.attributes), self._options.rounds + self._options.reweight
         if self._options.printed:
-            kinds = ["paper_ratio"] * (self._options.rounds + self._options.reweight)
+            kinds = ["paper_ratio"] * queries
         elif self._options.reweight:
             kinds = ["mass"] + ["signed_error"] * self._options.rounds
         else:
             kinds = ["error_correct"] * self._options.rounds
-        return Plan.of(PlannedCounts(release=kind, partitions=d, scale=scale) for kind in kinds)
-
-    def _scale(self, problem: Problem) -> Rational:
-        queries = self._options.rounds + self._options.reweight
-        return problem.scale(len(problem.source.schema.attributes) * queries)
+        return problem.counts_plan([(kind, d, Fraction(1, queries)) for kind in kinds])
 
     def run(self, problem: Problem) -> Asking:
         """The masses of the bins (if asked), then the errors of one hypothesis after the other.
 
         After each, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
         """
-        scale = self._scale(problem).fraction
+        queries = self._options.rounds + self._options.reweight
+        scale = problem.scale(len(problem.source.schema.attributes) * queries).fraction
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
-        self._check_network(problem, features)
+        check_network(problem, features, self._options.training.hidden)
         first = workload = _Workload.of(problem, bins)
         counted: CountsAnswer | None = None
         weights = np.empty(0)
@@ -214,17 +229,6 @@ class PaperStrategy:
         weighted = weights + 1e-6 * weights.mean() + 1e-12
         network = problem.train(TrainingSet(points, targets, weighted, problem.seed), self._options.training)
         return Mlp.of(features, list(network.layers))
-
-    def _check_network(self, problem: Problem, features: FeatureMap) -> None:
-        """Raise ConfigurationError where the networks to come are larger than a curator evaluates."""
-        sizes = [features.width, *self._options.training.hidden, 1]
-        parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
-        if parameters > problem.limits.parameters or max(sizes) > MOST_FAN_IN or len(sizes) - 1 > MOST_LAYERS:
-            raise ConfigurationError(
-                f"a network {'-'.join(map(str, sizes))} of about {parameters} parameters is too large: curators allow "
-                f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
-                "make the option hidden smaller"
-            )
 
     def _weights(self, problem: Problem, workload: _Workload, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""

@@ -6,7 +6,6 @@ labels open.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,8 @@ from learner_node.partitions import projection_bins, score_bins, tree_leaves
 from learner_node.source import kmeans_cells
 from learner_node.strategies.base import Problem
 from learner_node.strategies.options import Share, flag, whole, whole_or_none, widths
-from learner_node.strategies.paper import HEADER_PARAMETERS
+from learner_node.strategies.paper import check_network
 from learner_node.strategies.rounds import Known, RoundsStrategy, joint_cell_count
-from protocol.errors import ConfigurationError
-from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Mlp
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import MOST_QUERIES
@@ -123,7 +120,8 @@ class NewFeaturesStrategy(RoundsStrategy):
     def partitions(self, problem: Problem, known: Known, epsilon: float) -> list[Partition]:
         """Cells, then score and projections."""
         if not known.number:
-            self._check_network(problem, known.features)
+            if self._score:
+                check_network(problem, known.features, self._training.hidden, otherwise=", or set score to false")
             cells = joint_cell_count(problem, epsilon, self._cells)
             return [kmeans_cells(problem.source, known.features, cells, problem.seed)]
         count = self.partition_counts(problem)[known.number]
@@ -157,15 +155,6 @@ class NewFeaturesStrategy(RoundsStrategy):
         data = TrainingSet(known.points, estimate.probability, weights, problem.seed)
         hypothesis = Mlp.of(known.features, list(problem.train(data, self._training).layers))
         return [score_bins(hypothesis, problem.source, cells)]
-
-    def _check_network(self, problem: Problem, features: FeatureMap) -> None:
-        sizes = [features.width, *self._training.hidden, 1]
-        parameters = HEADER_PARAMETERS + sum((a + 1) * b for a, b in pairwise(sizes))
-        if self._score and parameters > problem.limits.parameters:
-            raise ConfigurationError(
-                f"a network of about {parameters} parameters is too large: curators allow "
-                f"{problem.limits.parameters}; make the option hidden smaller, or set score to false"
-            )
 
 
 def gradient_directions(

@@ -21,7 +21,7 @@ from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import MOST_QUERIES, Plan
-from protocol.queries.counts import CountsBody, PlannedCounts
+from protocol.queries.counts import CountsBody
 
 MOST_BINS = 40
 """Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
@@ -89,12 +89,8 @@ class RoundsStrategy(ABC):
 
     def plan(self, problem: Problem) -> Plan:
         """Round r asks m_r partitions at scale c m_r / (share_r epsilon): in all exactly epsilon."""
-        return Plan.of(
-            (
-                PlannedCounts(release="error_correct", partitions=count, scale=problem.scale(count, share))
-                for count, share in zip(self.partition_counts(problem), self._shares, strict=True)
-            )
-        )
+        counts = self.partition_counts(problem)
+        return problem.counts_plan([("error_correct", *asked) for asked in zip(counts, self._shares, strict=True)])
 
     def run(self, problem: Problem) -> Asking:
         """Each round's partitions under the hypothesis "class 1": errors are class 0, correct are class 1.

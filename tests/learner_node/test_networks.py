@@ -30,18 +30,18 @@ def torch_twin(network):
         with torch.no_grad():
             linear.weight.copy_(torch.tensor(W))
             linear.bias.copy_(torch.tensor(b))
-        modules += [linear, {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}[network.activation]()]
+        modules += [linear, torch.nn.ReLU()]
     return torch.nn.Sequential(*modules[:-1])
 
 
-def first_network(inputs, hidden, activation, generator):
+def first_network(inputs, hidden, generator):
     """The network before the first step."""
     layers = []
     for columns, rows in zip((inputs, *hidden), (*hidden, 1), strict=True):
         W, b = torch.empty(rows, columns), torch.empty(rows)
         networks._draw(W, b, generator)
         layers.append((W.numpy(), b.numpy()))
-    return TrainedNetwork(tuple(layers), activation)
+    return TrainedNetwork(tuple(layers))
 
 
 def same(first, second):
@@ -71,10 +71,9 @@ def test_layers_have_the_stated_shapes_and_types(ring_network):
     assert all(array.dtype == np.float32 for layer in ring_network.layers for array in layer)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_numpy_evaluation_equals_torch(activation):
+def test_numpy_evaluation_equals_torch():
     X, y = rings(100, seed=2)
-    network = train_network(X, y, hidden=(8, 5), epochs=2, seed=3, activation=activation)
+    network = train_network(X, y, hidden=(8, 5), epochs=2, seed=3)
     with torch.no_grad():
         expected = torch_twin(network)(torch.tensor(X, dtype=torch.float32))[:, 0].numpy()
     assert network.logits(X).dtype == np.float32
@@ -82,8 +81,7 @@ def test_numpy_evaluation_equals_torch(activation):
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (6, 4, 3)])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_training_equals_autograd_and_torch_adamw(hidden, activation):
+def test_training_equals_autograd_and_torch_adamw(hidden):
     """The same first weights, batches and rates through torch's own machinery."""
     rng = np.random.default_rng(4)
     X, y, w = rng.normal(size=(50, 3)), rng.uniform(size=50), rng.gamma(1, 1, 50)
@@ -98,10 +96,9 @@ def test_training_equals_autograd_and_torch_adamw(hidden, activation):
         learning_rate=rate,
         weight_decay=decay,
         seed=9,
-        activation=activation,
     )
     generator = torch.Generator().manual_seed(9)
-    twin = torch_twin(first_network(3, hidden, activation, generator))
+    twin = torch_twin(first_network(3, hidden, generator))
     optimiser = torch.optim.AdamW(twin.parameters(), lr=rate, weight_decay=decay)
     tensors = [torch.tensor(a, dtype=torch.float32) for a in (X, y, w / w.mean())]
     sizes, step = [16, 17, 17], 0
@@ -142,18 +139,15 @@ def alone(training_set, options):
         learning_rate=options.learning_rate,
         weight_decay=options.weight_decay,
         seed=training_set.seed,
-        activation=options.activation,
     )
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (16, 1, 16), (32, 32)])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_networks_trained_together_equal_those_trained_alone(hidden, activation):
+def test_networks_trained_together_equal_those_trained_alone(hidden):
     """Mixed shapes, in the order of the sets; matrix libraries may round slices of a batch differently."""
-    options = TrainingOptions(hidden, epochs=3, batch_size=25, learning_rate=3e-3, activation=activation)
+    options = TrainingOptions(hidden, epochs=3, batch_size=25, learning_rate=3e-3)
     sets = mixed_sets()
     for training_set, network in zip(sets, train_networks(sets, options), strict=True):
-        assert network.activation == activation
         assert worst_difference(network, alone(training_set, options)) < 1e-5
 
 
@@ -297,7 +291,6 @@ ERRORS = {
     "must be at least 1, got": {"batch_size": 0},
     "learning_rate must be finite": {"learning_rate": 0.0},
     "weight_decay must be finite": {"weight_decay": -1.0},
-    "unknown activation": {"activation": "gelu"},
 }
 
 

@@ -126,7 +126,6 @@ LABEL_SHAPES = {
 
 
 def skip_the_warm_up(monkeypatch):
-    monkeypatch.setattr(solvers, "EASY_STEPS", 0)
     monkeypatch.setattr(solvers, "WARM_UP_ITERATIONS", 0)
 
 
@@ -237,20 +236,6 @@ def test_label_system_is_the_printed_formula():
     np.testing.assert_allclose(system.b, Rw @ h - (Rw @ np.ones(9)) * q, atol=1e-12)
 
 
-def test_row_weights_multiply_the_rows_of_the_residual():
-    R, p, alpha, prior = WEIGHT_SHAPES["plain"]
-    factors = np.linspace(0.1, 3, 12)
-    weighted = solve_weights(R, p, alpha=alpha, prior=prior, row_weights=factors)
-    by_hand = solve_weights(
-        scipy.sparse.csr_matrix(scipy.sparse.diags(factors) @ R), factors * p, alpha=alpha, prior=prior
-    )
-    np.testing.assert_array_equal(weighted.x, by_hand.x)
-    w, h, q = np.ones(60), np.ones(60), np.full(12, 0.3)
-    plain, scaled = label_system(R, w, h, q), label_system(R, w, h, q, row_weights=factors)
-    np.testing.assert_allclose(scaled.b, factors * plain.b)
-    np.testing.assert_allclose(scaled.A.toarray(), factors[:, None] * plain.A.toarray())
-
-
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_residual_does_not_depend_on_units(factor, monkeypatch):
     R, p, alpha, prior = WEIGHT_SHAPES["plain"]
@@ -286,7 +271,7 @@ def test_missing_the_tolerance_raises_with_the_numbers(monkeypatch):
 def test_inputs_are_left_alone():
     R, p, _, _ = WEIGHT_SHAPES["plain"]
     before, p_before = R.copy(), p.copy()
-    solve_weights(R, p, alpha=1e-6, prior=1.0, row_weights=np.full(12, 2.0))
+    solve_weights(R, p, alpha=1e-6, prior=1.0)
     assert abs(R - before).nnz == 0
     np.testing.assert_array_equal(p, p_before)
 
@@ -300,8 +285,6 @@ WEIGHT_ERRORS = {
     "alpha must be finite and": {"alpha": np.inf},
     "prior must have shape": {"prior": np.ones(3)},
     "prior must be finite": {"prior": np.nan},
-    "row_weights must have shape": {"row_weights": np.ones(3)},
-    "row_weights must be positive": {"row_weights": np.zeros(12)},
     "R must be a two-dimensional sparse": {"R": EVEN.toarray()},
     "R must be finite": {"R": EVEN * np.inf},
     "with rows and columns": {"R": scipy.sparse.csr_matrix((0, 4))},
