@@ -1,6 +1,7 @@
 """The layout is the architecture: which way imports point, where outside libraries live, what must never appear."""
 
 import ast
+import graphlib
 import sys
 from pathlib import Path
 
@@ -174,8 +175,44 @@ def test_the_curator_never_imports_torch():
 
 
 def test_files_stay_small_enough_to_read_in_one_go():
-    long = {str(path.relative_to(ROOT)): count for path in FILES if (count := len(path.read_text().splitlines())) > 500}
+    long = {str(path.relative_to(ROOT)): count for path in FILES if (count := len(path.read_text().splitlines())) > 400}
     assert long == {}
+
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+    for path in FILES
+}
+
+
+def imported_when_loaded(tree):
+    """Modules of ours that a module imports before anything in it is called."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            each = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in each}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & MODULES.keys()
+
+
+def test_no_module_imports_itself_through_others():
+    sorter = graphlib.TopologicalSorter({name: imported_when_loaded(tree) for name, tree in MODULES.items()})
+    sorter.prepare()  # CycleError names the circle
+    assert sorter.is_active()
+
+
+def test_no_package_imports_a_private_name_of_another():
+    private = [
+        (name, node.module, alias.name)
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in MODULES
+        for alias in node.names
+        if alias.name.startswith("_") or any(part.startswith("_") for part in node.module.split("."))
+    ]
+    assert private == []
 
 
 def test_the_seeded_and_idealised_noise_switches_stay_off():
