@@ -79,7 +79,9 @@ class Problem:
             steps: into which the range of a numeric label is divided.
         """
         return Plan.of(
-            PlannedCounts(release, partitions, self.scale(partitions * steps, share), steps)
+            PlannedCounts(
+                release=release, partitions=partitions, scale=self.scale(partitions * steps, share), steps=steps
+            )
             for release, partitions, share in questions
         )
 

@@ -163,7 +163,7 @@ class PaperStrategy:
 
     def plan(self, problem: Problem) -> Plan:
         """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
-        d, queries = len(problem.source.schema.attributes), self._options.rounds + self._options.reweight
+        d, queries = len(problem.source.schema.attributes), self._queries
         if self._options.printed:
             kinds = ["paper_ratio"] * queries
         elif self._options.reweight:
@@ -172,13 +172,16 @@ class PaperStrategy:
             kinds = ["error_correct"] * self._options.rounds
         return problem.counts_plan([(kind, d, Fraction(1, queries)) for kind in kinds])
 
+    @property
+    def _queries(self) -> int:
+        return self._options.rounds + self._options.reweight
+
     def run(self, problem: Problem) -> Asking:
         """The masses of the bins (if asked), then the errors of one hypothesis after the other.
 
         After each, Pb. 1 and Pb. 2 are solved and the next hypothesis is trained.
         """
-        queries = self._options.rounds + self._options.reweight
-        scale = problem.scale(len(problem.source.schema.attributes) * queries).fraction
+        scale = problem.scale(len(problem.source.schema.attributes) * self._queries).fraction
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
         check_network(problem, features, self._options.training.hidden)
