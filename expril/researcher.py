@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, wide_console, work_bar
 
-Request = TypeVar("Request")
+Order = TypeVar("Order")
 Found = TypeVar("Found")
 
 
@@ -93,7 +93,7 @@ def reproduce(
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.paper.command import PAGE, Request
+        from experiments.paper.command import PAGE, Order
         from experiments.paper.command import reproduce as run
         from experiments.paper.model import Reproduction
         from experiments.paper.tables import found_table
@@ -101,7 +101,7 @@ def reproduce(
         from experiments.publish.terminal import LEAST_WIDTH
 
         given = {"datasets": datasets, "runs": runs, "seed": seed, "setting": setting, "noise-seed": noise_seed}
-        request = Request(
+        order = Order(
             experiment=experiment.value,
             datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
             runs=runs,
@@ -114,10 +114,10 @@ def reproduce(
         )
 
         def show(found: Reproduction) -> None:
-            wide_console(LEAST_WIDTH).print(found_table(found, request.experiment, request.setting))
+            wide_console(LEAST_WIDTH).print(found_table(found, order.experiment, order.setting))
             _say(f"report: {out / PAGE}")
 
-        _conduct(run, request, json_, show)
+        _conduct(run, order, json_, show)
 
 
 def compare(
@@ -140,9 +140,9 @@ def compare(
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import PAGE, Request, parse_epsilons
+        from experiments.learning.command import PAGE, Order, parse_epsilons
         from experiments.learning.command import compare as run
-        from experiments.learning.entries import ENTRIES
+        from experiments.learning.contestants import CONTESTANTS
         from experiments.learning.model import Comparison
         from experiments.learning.runner import Work
         from experiments.learning.tables import found_tables
@@ -150,10 +150,10 @@ def compare(
         from experiments.publish.terminal import LEAST_WIDTH
 
         given = {"strategies": strategies, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
-        request = Request(
+        order = Order(
             work=Work(
                 problems=parse_names(datasets, PROBLEMS, "data set"),
-                strategies=parse_names(strategies, ENTRIES, "strategy"),
+                strategies=parse_names(strategies, CONTESTANTS, "strategy"),
                 epsilons=parse_epsilons(epsilons),
                 runs=runs,
                 seed=seed,
@@ -170,7 +170,7 @@ def compare(
             _print_skipped(found.provenance.skipped if found.provenance else {})
             _say(f"report: {out / PAGE}")
 
-        _conduct(run, request, json_, show)
+        _conduct(run, order, json_, show)
 
 
 def compare_synthetic(
@@ -193,12 +193,12 @@ def compare_synthetic(
         from experiments.campaign.provenance import cores
         from experiments.learning.command import parse_epsilons
         from experiments.problems import PROBLEMS
-        from experiments.synthetic.comparison import PAGE, Request
+        from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
         from experiments.synthetic.generators import GENERATORS
 
         given = {"generators": generators, "datasets": datasets, "epsilons": epsilons, "runs": runs, "seed": seed}
-        request = Request(
+        order = Order(
             problems=parse_names(datasets, PROBLEMS, "data set"),
             generators=parse_names(generators, GENERATORS, "generator"),
             epsilons=parse_epsilons(epsilons),
@@ -208,7 +208,7 @@ def compare_synthetic(
             out=out,
             command=f"expril compare-synthetic{_typed(given)}",
         )
-        _conduct(run, request, json_, lambda _rows: _say(f"table: {out / PAGE}"))
+        _conduct(run, order, json_, lambda _rows: _say(f"table: {out / PAGE}"))
 
 
 def scenarios(
@@ -235,13 +235,13 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
 
 
 def _conduct(
-    run: Callable[[Request, WorkTick], Found], request: Request, silent: bool, show: Callable[[Found], None]
+    run: Callable[[Order, WorkTick], Found], order: Order, silent: bool, show: Callable[[Found], None]
 ) -> None:
     """Run what is asked for under a bar; print what was found as JSON, or show it."""
     from experiments.publish.files import as_object
 
     with work_bar(silent) as tick:
-        found = run(request, tick)
+        found = run(order, tick)
     if silent:
         print_json(as_object(found))
     else:

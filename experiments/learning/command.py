@@ -11,7 +11,7 @@ from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import Progress
-from experiments.learning.entries import ENTRIES
+from experiments.learning.contestants import CONTESTANTS
 from experiments.learning.files import details_csv, results_csv
 from experiments.learning.markdown import build_markdown
 from experiments.learning.model import Comparison
@@ -32,7 +32,7 @@ WRITE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Request:
+class Order:
     """What the command line asks for.
 
     Attributes:
@@ -58,7 +58,7 @@ def parse_epsilons(text: str) -> tuple[str, ...]:
     return tuple(epsilon_text(epsilon) for epsilon in sorted(found, reverse=True))
 
 
-def compare(request: Request, progress: Progress) -> Comparison:
+def compare(order: Order, progress: Progress) -> Comparison:
     """Compute the missing cells, then write the tables and the report; what was interrupted is written as far as it is.
 
     Raises:
@@ -66,32 +66,32 @@ def compare(request: Request, progress: Progress) -> Comparison:
         ConfigurationError: cells of other settings, or another process works on them.
         DataUnavailableError: a problem's records are not to be had.
     """
-    for problem in request.work.problems:
-        load_split(problem, request.work.seed)  # records that are not to be had stop the command before any work
+    for problem in order.work.problems:
+        load_split(problem, order.work.seed)  # records that are not to be had stop the command before any work
     written = time.monotonic()
 
     def kept() -> None:
         nonlocal written
         if time.monotonic() - written >= WRITE_SECONDS:
-            write_numbers(request.out)
+            write_numbers(order.out)
             written = time.monotonic()
 
-    work = request.work
-    asks_peers = any(ENTRIES[name].group == "peer" for name in work.strategies)
+    work = order.work
+    asks_peers = any(CONTESTANTS[name].group == "peer" for name in work.strategies)
     campaign = Campaign(
         NAME,
-        request.out,
+        order.out,
         work.seed,
         work.jobs,
-        request.command,
+        order.command,
         read_versions=peer_versions if asks_peers else dict,
     )
     try:
         with campaign.session() as finish:
-            run_all(work, request.out, progress=progress, kept=kept, finish=finish)
+            run_all(work, order.out, progress=progress, kept=kept, finish=finish)
     finally:
-        if (request.out / CELLS).is_dir():
-            found = write_results(request.out)
+        if (order.out / CELLS).is_dir():
+            found = write_results(order.out)
     return found
 
 

@@ -5,7 +5,7 @@ import math
 import msgspec
 
 from experiments.campaign.provenance import Provenance
-from experiments.learning.entries import Group
+from experiments.learning.contestants import Group
 from experiments.learning.measures import Reliability
 from simulations.expectations import agrees
 
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
 
     Attributes:
         dataset: key of the problem.
-        strategy: key of the entry.
+        strategy: key of the contestant.
         epsilon: exact text, "inf" for what is not private.
         mean: accuracy in percent.
         std: sample standard deviation of the accuracies over the runs; 0 for a single run.
@@ -103,7 +103,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Everything that a report shows.
 
     Attributes:
-        rows: by epsilon downwards, then in the order of the entries and of the problems.
+        rows: by epsilon downwards, then in the order of the contestants and of the problems.
         strategies: of the rows, in their order.
         default: the strategy with which the others are compared.
         problems: name -> title, of the rows.

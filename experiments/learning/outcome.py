@@ -17,7 +17,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         problem: key of `PROBLEMS`.
-        strategy: key of `ENTRIES`.
+        strategy: key of `CONTESTANTS`.
         epsilon: as asked for, an exact decimal or rational such as "0.3"; "inf" where nothing is private.
         seed: of the split and of the strategy's own random choices, never of noise.
         measures: on the test records.

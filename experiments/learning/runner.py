@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.campaign.runner import Finish, run_missing, says_nothing
 from experiments.campaign.store import Task
 from experiments.campaign.workers import Progress
-from experiments.learning.entries import ENTRIES, Entry
+from experiments.learning.contestants import CONTESTANTS, Contestant
 from experiments.learning.measures import measure
 from experiments.learning.outcome import INFINITE, Outcome
 from experiments.problems import load_split
@@ -24,7 +24,7 @@ class Work:
 
     Attributes:
         problems: keys of `PROBLEMS`.
-        strategies: keys of `ENTRIES`.
+        strategies: keys of `CONTESTANTS`.
         epsilons: texts of `epsilon_text`, without "inf".
         runs: splits per problem; run r takes `seed + r`.
         seed: of the first split.
@@ -45,17 +45,17 @@ class Work:
             for run in range(self.runs)
             for problem in self.problems
             for name in self.strategies
-            if run < (ENTRIES[name].most_runs or self.runs) and ENTRIES[name].speaks_of(problem)
-            for epsilon in asked_epsilons(ENTRIES[name], self.epsilons)
+            if run < (CONTESTANTS[name].most_runs or self.runs) and CONTESTANTS[name].speaks_of(problem)
+            for epsilon in asked_epsilons(CONTESTANTS[name], self.epsilons)
         ]
 
 
-def asked_epsilons(entry: Entry, epsilons: Sequence[str]) -> tuple[str, ...]:
-    """At which epsilons an entry is run."""
-    if entry.group == "ceiling":
+def asked_epsilons(contestant: Contestant, epsilons: Sequence[str]) -> tuple[str, ...]:
+    """At which epsilons a contestant is run."""
+    if contestant.group == "ceiling":
         return (INFINITE,)
-    private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= entry.lowest_epsilon)
-    return (*private, INFINITE) if entry.silent else private
+    private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= contestant.lowest_epsilon)
+    return (*private, INFINITE) if contestant.silent else private
 
 
 def cells_path(out: Path, strategy: str) -> Path:
@@ -67,7 +67,7 @@ def compute(task: Task) -> Outcome:
     """One cell."""
     split = load_split(task.problem, task.seed)
     start = time.monotonic()
-    answer = ENTRIES[task.maker].solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
+    answer = CONTESTANTS[task.maker].solve(split, None if task.epsilon == INFINITE else parse_rational(task.epsilon))
     seconds = time.monotonic() - start if answer.seconds is None else answer.seconds
     charged = answer.spent is not None and task.epsilon != INFINITE
     return Outcome(
@@ -116,4 +116,4 @@ def run_all(
 
 def file_settings(name: str, seed: int) -> dict[str, object]:
     """The header of a strategy's file."""
-    return {"strategy": name, "seed": seed, "settings": ENTRIES[name].settings}
+    return {"strategy": name, "seed": seed, "settings": CONTESTANTS[name].settings}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from experiments.learning.entries import DEFAULT, ENTRIES
+from experiments.learning.contestants import CONTESTANTS, DEFAULT
 from experiments.learning.measures import Reliability
 from experiments.learning.model import Claim, Comparison, Row, Strategy
 from experiments.learning.outcome import Outcome, epsilon_order
@@ -19,7 +19,7 @@ def compare_outcomes(outcomes: Iterable[Outcome]) -> Comparison:
     grouped: dict[tuple[str, str, str], dict[int, Outcome]] = {}
     for outcome in outcomes:
         grouped.setdefault((outcome.problem, outcome.strategy, outcome.epsilon), {})[outcome.seed] = outcome
-    names, problems = list(ENTRIES), list(PROBLEMS)
+    names, problems = list(CONTESTANTS), list(PROBLEMS)
 
     def order(key: tuple[str, str, str]) -> tuple[object, ...]:
         dataset, strategy, epsilon = key
@@ -55,8 +55,8 @@ def _place(names: Sequence[str], name: str) -> int:
 
 
 def _heading(name: str) -> Strategy:
-    entry = ENTRIES.get(name)
-    return Strategy(name, name, "ours") if entry is None else Strategy(name, entry.title, entry.group)
+    contestant = CONTESTANTS.get(name)
+    return Strategy(name, name, "ours") if contestant is None else Strategy(name, contestant.title, contestant.group)
 
 
 def _row(key: tuple[str, str, str], grouped: Groups) -> Row:

@@ -8,7 +8,7 @@ from statistics import fmean
 from rich.table import Table as RichTable
 
 from experiments.learning.bars import Average, Standing, averages, standings
-from experiments.learning.entries import GROUP_TITLES
+from experiments.learning.contestants import GROUP_TITLES
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
 from experiments.learning.words import (

@@ -28,7 +28,7 @@ CELLS = "cells"
 
 
 @dataclass(frozen=True)
-class Request:
+class Order:
     """What the command line asks for.
 
     Attributes:
@@ -59,34 +59,34 @@ class Request:
         return f"{self.experiment}-{self.setting}" if self.setting else self.experiment
 
 
-def reproduce(request: Request, progress: Progress) -> Reproduction:
+def reproduce(order: Order, progress: Progress) -> Reproduction:
     """Compute the missing cells, then write the tables, the curves and the report.
 
     Raises:
         ConfigurationError: an unknown setting, one for Figure 1, or a folder that was begun with other settings.
         DataUnavailableError: the CTG records are not to be had.
     """
-    if request.setting and request.experiment != TABLE:
-        raise ConfigurationError(f"settings change {TABLE}; leave --setting out for {request.experiment}")
-    setups = _setups(request.setting, request.noise_seed)
-    chosen = {name: setups[name] for name in request.datasets}
+    if order.setting and order.experiment != TABLE:
+        raise ConfigurationError(f"settings change {TABLE}; leave --setting out for {order.experiment}")
+    setups = _setups(order.setting, order.noise_seed)
+    chosen = {name: setups[name] for name in order.datasets}
     for setup in chosen.values():
-        setup.problem.draw(request.seed)  # records that are not to be had stop the command before any work
-    path = request.out / CELLS / f"{request.name}.jsonl"
-    noise = "OpenDP" if request.noise_seed is None else f"seed {request.noise_seed}, not private"
-    campaign = Campaign(request.name, request.out, request.seed, request.jobs, request.command, noise)
-    with Store(path, _identity(request, setups), Finished) as store, campaign.session() as finish:
+        setup.problem.draw(order.seed)  # records that are not to be had stop the command before any work
+    path = order.out / CELLS / f"{order.name}.jsonl"
+    noise = "OpenDP" if order.noise_seed is None else f"seed {order.noise_seed}, not private"
+    campaign = Campaign(order.name, order.out, order.seed, order.jobs, order.command, noise)
+    with Store(path, _identity(order, setups), Finished) as store, campaign.session() as finish:
         run_experiment(
-            "settings" if request.setting else request.experiment,
+            "settings" if order.setting else order.experiment,
             chosen,
-            runs=request.runs,
-            seed=request.seed,
-            jobs=request.jobs,
+            runs=order.runs,
+            seed=order.seed,
+            jobs=order.jobs,
             store=store,
             progress=progress,
             finish=finish,
         )
-    return write_results(request.out)
+    return write_results(order.out)
 
 
 def write_results(out: Path) -> Reproduction:
@@ -145,11 +145,11 @@ def _setups(setting: str, noise_seed: int | None) -> dict[str, Setup]:
     return {name: change(Setup.of(name, noise_seed)) for name in PAPER_DATASETS}
 
 
-def _identity(request: Request, setups: Mapping[str, Setup]) -> dict[str, object]:
+def _identity(order: Order, setups: Mapping[str, Setup]) -> dict[str, object]:
     return {
-        "experiment": request.experiment,
-        "setting": request.setting,
-        "seed": request.seed,
-        "noise_seed": request.noise_seed,
+        "experiment": order.experiment,
+        "setting": order.setting,
+        "seed": order.seed,
+        "noise_seed": order.noise_seed,
         "setups": {name: setup.shown() for name, setup in setups.items()},
     }

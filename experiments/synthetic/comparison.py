@@ -53,7 +53,7 @@ class Finished(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Request:
+class Order:
     """What the command line asks for.
 
     Attributes:
@@ -124,7 +124,7 @@ def synthetic_rows(cells: Iterable[Finished]) -> list[SyntheticRow]:
     return rows
 
 
-def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow]:
+def compare_synthetic(order: Order, progress: Progress) -> list[SyntheticRow]:
     """Compute what is missing, then write the CSV file and the page anew from all finished cells.
 
     Raises:
@@ -132,23 +132,23 @@ def compare_synthetic(request: Request, progress: Progress) -> list[SyntheticRow
         ConfigurationError: no environment for AIM and MST, or cells of other settings.
         DataUnavailableError: a problem's records are not to be had.
     """
-    if request.needs_environment:
+    if order.needs_environment:
         peers_python()
-    for problem in request.problems:
-        load_split(problem, request.seed)  # records that are not to be had stop the command before any work
-    path = request.out / CELLS
+    for problem in order.problems:
+        load_split(problem, order.seed)  # records that are not to be had stop the command before any work
+    path = order.out / CELLS
     campaign = Campaign(
         NAME,
-        request.out,
-        request.seed,
-        request.jobs,
-        request.command,
-        read_versions=peer_versions if request.needs_environment else dict,
+        order.out,
+        order.seed,
+        order.jobs,
+        order.command,
+        read_versions=peer_versions if order.needs_environment else dict,
     )
     try:
-        campaign.run_file(path, request.tasks(), compute, Finished, progress, **_settings(request.seed))
+        campaign.run_file(path, order.tasks(), compute, Finished, progress, **_settings(order.seed))
     finally:
-        rows = write_results(request.out) if path.exists() else []
+        rows = write_results(order.out) if path.exists() else []
     return rows
 
 

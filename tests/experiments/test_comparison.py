@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from comparison_fakes import fake_entry, guess, made_up
+from comparison_fakes import fake_contestant, guess, made_up
 from curator_node.steward import StewardFile
 from experiments import problems as problems_module
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import FailedRunsError
 from experiments.learning.bars import LEAST, REFERENCE, averages, standings
-from experiments.learning.command import Request, compare, gather, parse_epsilons
-from experiments.learning.entries import DEFAULT, ENTRIES, paper_options
+from experiments.learning.command import Order, compare, gather, parse_epsilons
+from experiments.learning.contestants import CONTESTANTS, DEFAULT, paper_options
 from experiments.learning.files import DETAILS, details_csv, results_csv
 from experiments.learning.matrices import make_matrices
 from experiments.learning.measures import measure
@@ -263,27 +263,27 @@ def test_the_papers_strategies_get_the_papers_settings():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Two tiny problems and three entries that note what they were asked."""
+    """Two tiny problems and three contestants that note what they were asked."""
     asked = []
 
-    def noting(entry):
+    def noting(contestant):
         def solve(split, epsilon):
-            asked.append((split.problem, entry.name, epsilon, split.seed))
-            return entry.solve(split, epsilon)
+            asked.append((split.problem, contestant.name, epsilon, split.seed))
+            return contestant.solve(split, epsilon)
 
-        return replace(entry, solve=solve)
+        return replace(contestant, solve=solve)
 
     def split_of(name):
         return lambda seed: tiny_split(seed, name)
 
     for name in ("tiny-1", "tiny-2"):
         monkeypatch.setitem(PROBLEMS, name, Problem(name, f"title of {name}", split_of(name)))
-    for entry in (
-        fake_entry("cells", 0.9, silent=True),
-        fake_entry("dp-peer", 0.8, "peer", most_runs=2, lowest_epsilon=0.2),
-        fake_entry("h*", 0.95, "ceiling"),
+    for contestant in (
+        fake_contestant("cells", 0.9, silent=True),
+        fake_contestant("dp-peer", 0.8, "peer", most_runs=2, lowest_epsilon=0.2),
+        fake_contestant("h*", 0.95, "ceiling"),
     ):
-        monkeypatch.setitem(ENTRIES, entry.name, noting(entry))
+        monkeypatch.setitem(CONTESTANTS, contestant.name, noting(contestant))
     problems_module.load_split.cache_clear()
     yield asked
     problems_module.load_split.cache_clear()
@@ -306,9 +306,9 @@ EVERYTHING = 2 * (3 * 3 + 2 * 1 + 3)
 
 
 def test_what_is_asked_of_whom():
-    assert asked_epsilons(fake_entry("x", silent=True), ["1", "0.1"]) == ("1", "0.1", "inf")
-    assert asked_epsilons(fake_entry("x", group="peer", lowest_epsilon=0.2), ["1", "0.1"]) == ("1",)
-    assert asked_epsilons(fake_entry("x", group="ceiling"), ["1", "0.1"]) == ("inf",)
+    assert asked_epsilons(fake_contestant("x", silent=True), ["1", "0.1"]) == ("1", "0.1", "inf")
+    assert asked_epsilons(fake_contestant("x", group="peer", lowest_epsilon=0.2), ["1", "0.1"]) == ("1",)
+    assert asked_epsilons(fake_contestant("x", group="ceiling"), ["1", "0.1"]) == ("inf",)
 
 
 def test_everything_gets_a_first_run_before_anything_gets_a_second(quick):
@@ -359,10 +359,10 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_what_fails_is_named(q
             raise ArithmeticError("no root")
         return Answer(guess(split, 0.7))
 
-    monkeypatch.setitem(ENTRIES, "dp-peer", fake_entry("dp-peer", group="peer"))
-    monkeypatch.setitem(ENTRIES, "dp-peer", replace(ENTRIES["dp-peer"], solve=unavailable))
-    monkeypatch.setitem(ENTRIES, "h*", replace(ENTRIES["h*"], solve=failing))
-    request = Request(work(), tmp_path, "expril compare")
+    monkeypatch.setitem(CONTESTANTS, "dp-peer", fake_contestant("dp-peer", group="peer"))
+    monkeypatch.setitem(CONTESTANTS, "dp-peer", replace(CONTESTANTS["dp-peer"], solve=unavailable))
+    monkeypatch.setitem(CONTESTANTS, "h*", replace(CONTESTANTS["h*"], solve=failing))
+    request = Order(work(), tmp_path, "expril compare")
     with pytest.raises(FailedRunsError, match="h\\* on tiny-1, seed 5001: ArithmeticError: no root"):
         compare(request, lambda *_: None)
 
@@ -388,7 +388,7 @@ def test_an_interrupt_leaves_tables_of_what_is_finished(quick, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(Request(work(), tmp_path, "expril compare"), interrupt)
+        compare(Order(work(), tmp_path, "expril compare"), interrupt)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
 
     assert sum(int(row["runs"]) for row in rows) == 9
@@ -558,12 +558,12 @@ def test_epsilons_from_the_command_line():
 
 
 def test_the_table_of_entries_has_every_peer_and_the_default():
-    assert DEFAULT in ENTRIES
-    assert set(PEERS) < set(ENTRIES)
-    assert {name for name, entry in ENTRIES.items() if entry.group == "peer"} == {
+    assert DEFAULT in CONTESTANTS
+    assert set(PEERS) < set(CONTESTANTS)
+    assert {name for name, contestant in CONTESTANTS.items() if contestant.group == "peer"} == {
         name for name, kind in PEERS.items() if kind.private
     }
-    assert all(entry.name == name for name, entry in ENTRIES.items())
+    assert all(contestant.name == name for name, contestant in CONTESTANTS.items())
 
 
 def test_the_command_leaves_every_file_and_a_second_one_computes_nothing(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from experiments.campaign.provenance import Provenance
-from experiments.learning.entries import GROUP_TITLES
+from experiments.learning.contestants import GROUP_TITLES
 from experiments.learning.markdown import build_markdown
 from experiments.learning.page import build_page
 from experiments.learning.plots import by_share, claim_figures, epsilon_figures, reliability_figures, strategy_keys

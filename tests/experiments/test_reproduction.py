@@ -20,7 +20,7 @@ from experiments.campaign.names import parse_names
 from experiments.campaign.store import Store, read_cells, read_settings
 from experiments.campaign.workers import FailedRunsError
 from experiments.paper import experiments, summary
-from experiments.paper.command import Request, gather, reproduce
+from experiments.paper.command import Order, gather, reproduce
 from experiments.paper.draws import Draw
 from experiments.paper.experiments import (
     CURVES,
@@ -610,7 +610,7 @@ def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
 
 
 def test_an_unknown_setting_is_named_before_anything_is_made(tmp_path):
-    request = Request("table2", ("C",), 1, 1, 0, "unshrunken", None, tmp_path / "x", "")
+    request = Order("table2", ("C",), 1, 1, 0, "unshrunken", None, tmp_path / "x", "")
     with pytest.raises(ConfigurationError, match="unshrunk"):
         reproduce(request, lambda *_: None)
     assert not (tmp_path / "x").exists()

@@ -14,7 +14,7 @@ from experiments.synthetic import comparison as module
 from experiments.synthetic.comparison import (
     DISTANCES,
     Finished,
-    Request,
+    Order,
     compare_synthetic,
     compute,
     synthetic_rows,
@@ -32,7 +32,7 @@ SEED = 5000
 def request(tmp_path, **changes):
     given = {"problems": ["wdbc"], "generators": [OURS, "source", "real", "fresh"], "epsilons": ["1", "0.1"], "runs": 1}
     rest = {"seed": SEED, "jobs": 1, "out": tmp_path, "command": "expril compare-synthetic"}
-    return Request(**(given | rest | changes))
+    return Order(**(given | rest | changes))
 
 
 def cell(generator=OURS, epsilon="1", seed=0, dataset="A", **values):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from experiments.learning import entries
-from experiments.learning.entries import Entry
+from experiments.learning import contestants
+from experiments.learning.contestants import Contestant
 from experiments.learning.measures import measure
 from experiments.learning.outcome import Outcome
 from experiments.learning.studies import Answer
@@ -20,19 +20,19 @@ def guess(split, share, seed=0):
     return np.where(split.test_labels == right, sure, 1 - sure)
 
 
-def fake_entry(name, share=0.9, group="ours", **changes):
-    """An entry that needs no curator and no library: right for that share of the records, less so at small epsilon."""
+def fake_contestant(name, share=0.9, group="ours", **changes):
+    """One that needs no curator and no library: right for that share of the records, less so at small epsilon."""
 
     def solve(split, epsilon):
         kept = share if epsilon is None else 0.5 + (share - 0.5) * float(epsilon) ** 0.1
         return Answer(guess(split, kept, split.seed), epsilon if group == "ours" else None)
 
-    return Entry(name, f"title of {name}", group, solve, **changes)
+    return Contestant(name, f"title of {name}", group, solve, **changes)
 
 
 def add_fake_peers(monkeypatch):
     for place, name in enumerate(FAKE_PEERS):
-        monkeypatch.setitem(entries.ENTRIES, name, fake_entry(name, 0.8 + place / 50, "peer"))
+        monkeypatch.setitem(contestants.CONTESTANTS, name, fake_contestant(name, 0.8 + place / 50, "peer"))
 
 
 def made_up(strategy, problem, epsilon, seed, share, **changes):

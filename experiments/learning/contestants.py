@@ -23,11 +23,11 @@ GROUP_TITLES: dict[Group, str] = {
     "ceiling": "not private, sees the records",
 }
 DEFAULT = DEFAULT_STRATEGY
-"""The entry to which all others are compared run by run."""
+"""The contestant to which all others are compared run by run."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class Contestant:
     """One row of the comparison.
 
     Attributes:
@@ -93,21 +93,21 @@ def ours(
     silent: bool = False,
     most_runs: int | None = None,
     problems: frozenset[str] | None = None,
-) -> Entry:
-    """A strategy of ours; `strategy` is its key where that is not the entry's name."""
+) -> Contestant:
+    """A strategy of ours; `strategy` is its key where that is not the contestant's name."""
 
     def solve(split: Split, epsilon: Fraction | None) -> Answer:
         exact = SILENT_EPSILON if epsilon is None else epsilon
         return run_study(split, strategy or name, options(split, exact), exact, claims)
 
     shown = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
-    return Entry(name, title, "ours", solve, silent=silent, most_runs=most_runs, problems=problems, settings=shown)
+    return Contestant(name, title, "ours", solve, silent=silent, most_runs=most_runs, problems=problems, settings=shown)
 
 
-def trained(name: str, kind: PeerKind) -> Entry:
+def trained(name: str, kind: PeerKind) -> Contestant:
     """A peer, or what is trained in site without privacy."""
     delta = delta_of(kind)
-    return Entry(
+    return Contestant(
         name,
         f"{kind.title}, delta {delta:g}" if kind.private and delta else kind.title,
         "peer" if kind.private else "ceiling",
@@ -125,9 +125,9 @@ ONE_POPULATION = frozenset({"A", "B", "CTG-A", "heart", "wdbc"})
 hospitals are a random part of each one's."""
 OTHER_RUNS = 10
 """Runs of each perspective that was not chosen; enough to see that none is far ahead."""
-ENTRIES: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
+CONTESTANTS: dict[str, Contestant] = {
+    contestant.name: contestant
+    for contestant in (
         ours("cells", "one question over k-means cells, Gaussian process and networks", claims=accuracy_claims),
         ours(
             "cells-signed",
@@ -160,7 +160,7 @@ ENTRIES: dict[str, Entry] = {
             )
         ),
         *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
-        Entry("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
+        Contestant("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
         *(trained(name, kind) for name, kind in PEERS.items() if not kind.private),
     )
 }
