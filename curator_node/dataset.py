@@ -1,4 +1,4 @@
-"""The private records. The only module of the curator that sees them; what leaves it are exact counts.
+"""The private records, and where a question is counted on them (`workloads` counts cells); exact counts leave it.
 
 Exact counts go to an answerer that adds noise, and nowhere else.
 """

@@ -1,4 +1,4 @@
-"""Noise. The only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
+"""Noise. The curator's only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
 
 Scales arrive as exact rationals. OpenDP takes a float: it gets the smallest float64 not below the rational, so the
 true loss never exceeds the claim (the nearest float may lie below: 1000/3 does).

@@ -10,7 +10,10 @@
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
 * `chain`: a stored chain, appended to
-* `book`: the ledger itself: reserve, charge, answer, close, expire, resume
+* `book`: the ledger itself: here it is decided whether a reservation or a charge fits; answer, close, expire, resume
+* `files`: a ledger in a file or a database, with its mark
+* `terms`: what the charges mean
+* `view`: a ledger for its steward's eyes
 """
 
 from curator_node.ledger.account import Account
