@@ -2,13 +2,13 @@
 
 from fractions import Fraction
 
-import msgspec
 import pytest
 
 from curator_fakes import key, open_curator, policy
 from curator_node.policy import LearnerPolicy, Policy, read_policy, settled_limits
 from curator_node.steward import read_steward_file
 from limits_told import limits_with
+from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -159,8 +159,12 @@ def test_a_policy_may_allow_no_kind_and_name_the_allowed_ones_alone():
     assert settled_limits(read_policy(text), QUERY_KINDS).kinds.keys() == {"counts"}
     assert settled_limits(read_policy(f"{text}[limits]\nkinds = {{}}"), QUERY_KINDS).kinds == {}
     settled = settled_limits(read_policy(f"{text}[limits.kinds.counts]\ncells = 7"), QUERY_KINDS)
-    assert settled.kinds == {"counts": msgspec.to_builtins(CountsLimits(cells=7))}
-    assert settled_limits(read_policy(text), QUERY_KINDS).kinds == {"counts": msgspec.to_builtins(CountsLimits())}
+    for limits, own in (
+        (settled, CountsLimits(cells=7)),
+        (settled_limits(read_policy(text), QUERY_KINDS), CountsLimits()),
+    ):
+        assert decode(encode(limits), Limits) == limits, "as it comes over the wire"
+        assert limits.kinds == {"counts": decode(encode(own), dict)}
 
 
 def test_what_is_said_of_kinds_may_be_left_unread():
