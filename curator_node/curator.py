@@ -271,7 +271,7 @@ class Curator:
             study = self._study(message)
             if not self._ledger.known(identity):
                 check_next(message, study)
-        body, turn = check_query(message, study.plan, self._kinds, self._dataset.steward, self.policy)
+        body, turn = check_query(message, study, self._kinds, self._dataset.steward, self.policy)
         with self._lock:
             now = self._clock()
             question = self._charge(message, identity, turn, body, now)

@@ -75,18 +75,20 @@ def check_next(message: Query, study: StudyAccount) -> None:
         raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers", "the digest of this study's last reply")
 
 
-def check_query(message: Query, plan: Plan, kinds: Kinds, steward: StewardFile, policy: Policy) -> tuple[Any, Turn]:
+def check_query(
+    message: Query, study: StudyAccount, kinds: Kinds, steward: StewardFile, policy: Policy
+) -> tuple[Any, Turn]:
     """The checked body and the turn that it is for.
 
     Raises:
         RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT, or as `check_planned`.
     """
-    turns = kinds.turns(plan)
-    if not 1 <= message.sequence <= len(turns):
-        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(turns)} planned queries")
-    turn = turns[message.sequence - 1]
-    planned = turn.planned
-    check_planned(planned, plan.heads[turn.query].turns, kinds, policy, steward, "plan")
+    if not 1 <= message.sequence <= len(study.places):
+        raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(study.places)} planned queries")
+    index, number = study.places[message.sequence - 1]
+    planned = kinds.query(study.plan, index)
+    turn = Turn(planned, index, number)
+    check_planned(planned, study.plan.head(index).turns, kinds, policy, steward, "plan")
     if message.kind != planned.kind:
         kinds.kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)

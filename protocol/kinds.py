@@ -133,7 +133,11 @@ class Kinds(Mapping[str, QueryKind]):
         Raises:
             RemoteProtocolError: UNKNOWN_KIND, MALFORMED or BAD_PLAN.
         """
-        return tuple(self._read(bytes(query), head.kind) for query, head in zip(plan.queries, plan.heads, strict=True))
+        return tuple(self.query(plan, index) for index in range(len(plan.queries)))
+
+    def query(self, plan: Plan, index: int) -> Any:
+        """One query of a plan, from 0; raises as `queries`."""
+        return self._read(bytes(plan.queries[index]), plan.head(index).kind)
 
     def turns(self, plan: Plan) -> tuple[Turn, ...]:
         """The turns of a plan, by sequence from 1 on; raises as `queries`."""

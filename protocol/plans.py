@@ -55,6 +55,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The plan of these queries: `Planned` structs, or mappings that stand for kinds that are not installed."""
         return cls(tuple(msgspec.Raw(encode(planned)) for planned in queries))
 
+    def head(self, index: int) -> Head:
+        """Kind and turns of one query, from 0."""
+        return _head(bytes(self.queries[index]))
+
     @property
     def heads(self) -> tuple[Head, ...]:
         """Kind and turns of each query."""

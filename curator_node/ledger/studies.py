@@ -67,7 +67,7 @@ class StudyAccount:
 
     def kind_of(self, sequence: int) -> str:
         """Name of the query kind that a sequence within the plan is of."""
-        return self.plan.heads[self.places[sequence - 1][0]].kind
+        return self.plan.head(self.places[sequence - 1][0]).kind
 
     @property
     def cost(self) -> Fraction:
