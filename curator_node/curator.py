@@ -304,7 +304,7 @@ class Curator:
             question = Question(
                 body=body,
                 turn=turn,
-                past=self._past(study, message.sequence) if kind.charge else (),
+                past=self._past(study, message.sequence) if kind.looks_back else (),
                 state=self._ledger.state(study.key, kind.name) if kind.state_bytes else b"",
                 stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
             )
@@ -320,13 +320,12 @@ class Curator:
 
     def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
         """The answered turns of a query's kind before it, from stored replies; AnswerGoneError where one is gone."""
-        turns = self._kinds.turns(study.plan)
-        name = turns[sequence - 1].planned.kind
+        name = study.kind_of(sequence)
         past = []
         for earlier, reply in self._ledger.replies(study.key):
             message = open_envelope(reply)[1]
             if isinstance(message, Release) and message.kind == name and earlier < sequence:
-                past.append(Past(turns[earlier - 1], message.body))
+                past.append(Past(self._kinds.turn(study.plan, study.places[earlier - 1]), message.body))
         return tuple(past)
 
     def _close(self, data: bytes, message: StudyClose, identity: bytes) -> bytes:

@@ -85,10 +85,9 @@ def check_query(
     """
     if not 1 <= message.sequence <= len(study.places):
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(study.places)} planned queries")
-    index, number = study.places[message.sequence - 1]
-    planned = kinds.query(study.plan, index)
-    turn = Turn(planned, index, number)
-    check_planned(planned, study.plan.head(index).turns, kinds, policy, steward, "plan")
+    turn = kinds.turn(study.plan, study.places[message.sequence - 1])
+    planned = turn.planned
+    check_planned(planned, study.plan.head(turn.query).turns, kinds, policy, steward, "plan")
     if message.kind != planned.kind:
         kinds.kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)

@@ -197,7 +197,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
 
 def _complaint_about(group: Group, card: Card, kinds: Kinds) -> str:
     """Why a curator would refuse, read off its card; empty where it would not."""
-    turn = kinds.turns(group.plan)[0]
+    turn = kinds.turn(group.plan, group.plan.places[0])
     return complaint_about_plan(group.plan, card, kinds) or complaint_about_question(
         group.conversation.body, turn, card, kinds
     )

@@ -287,8 +287,9 @@ class Session:
 
     def _remember(self, message: Release) -> None:
         """Keep what was released where later costs depend on it."""
-        if message.sequence <= len(self._turns) and self.kinds.looks_back(self._turns[message.sequence - 1]):
-            self._past.append(Past(self._turns[message.sequence - 1], message.body))
+        turn = self._turns[message.sequence - 1] if message.sequence <= len(self._turns) else None
+        if turn is not None and self.kinds.kind(turn.planned.kind).looks_back:
+            self._past.append(Past(turn, message.body))
 
     def _header(self, now: int, sequence: int) -> dict[str, Any]:
         return {

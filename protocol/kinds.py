@@ -90,6 +90,11 @@ class QueryKind:
     state_bytes: int = 0
     by_default: bool = False
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether what a turn costs may depend on what was released."""
+        return self.charge is not None
+
 
 class Kinds(Mapping[str, QueryKind]):
     """The query kinds of a program, by name; fixed when it is made."""
@@ -141,8 +146,11 @@ class Kinds(Mapping[str, QueryKind]):
 
     def turns(self, plan: Plan) -> tuple[Turn, ...]:
         """The turns of a plan, by sequence from 1 on; raises as `queries`."""
-        queries = self.queries(plan)
-        return tuple(Turn(queries[index], index, number) for index, number in plan.places)
+        return tuple(self.turn(plan, place) for place in plan.places)
+
+    def turn(self, plan: Plan, place: tuple[int, int]) -> Turn:
+        """The turn at one of a plan's `places`; raises as `queries`."""
+        return Turn(self.query(plan, place[0]), *place)
 
     def cost(self, planned: Planned, most_records_per_unit: int) -> Fraction:
         """Exact epsilon of one planned query, all turns together, for a unit of so many records at most.
@@ -186,10 +194,6 @@ class Kinds(Mapping[str, QueryKind]):
             own = [item for item in past if item.turn.planned.kind == turn.planned.kind]
             return rule(turn, own, most_records_per_unit)
         return self.cost(turn.planned, most_records_per_unit) if turn.number == 0 else Fraction(0)
-
-    def looks_back(self, turn: Turn) -> bool:
-        """Whether what a turn costs depends on what was released."""
-        return self.kind(turn.planned.kind).charge is not None
 
     def limits(self, limits: Limits, name: str) -> Any:
         """What `limits` say of a kind, with its defaults, as the kind's own struct.

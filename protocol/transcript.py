@@ -108,6 +108,7 @@ class Replay:
     _last_reply: bytes = NO_DIGEST
     _released: int = 0
     _position: int = 0
+    _places: tuple[tuple[int, int], ...] = ()
     _turns: tuple[Turn, ...] | None = None
     _past: list[Past] = field(default_factory=list)
 
@@ -209,7 +210,7 @@ class Replay:
         self._require(message.sequence == expected, "a request is missing, or its sequence is wrong")
         self._advance(TYPE_NAMES[type(message)])
         if isinstance(message, StudyProposal):
-            self._study, self.plan = message.study, message.plan
+            self._study, self.plan, self._places = message.study, message.plan, message.plan.places
         elif isinstance(message, Query) and not in_vain:
             self.spending.ask(message.sequence, self._cost(message.sequence))
         self._pending, self._unanswered = asked, kept
@@ -276,7 +277,7 @@ class Replay:
                     self._require(parse_amount(message.cost) == cost, "the quoted cost is not the plan's")
                 self.spending.accept(message, receipt, cost)
             elif isinstance(message, Release):
-                self._check_release(message, asked.message, self.plan, self.card, late=late)
+                self._check_release(message, asked.message, self.plan, self.card)
                 self.spending.release(receipt)
                 self.releases += 1
                 self._released = asked.message.sequence
@@ -300,11 +301,10 @@ class Replay:
             return Fraction(0)
         return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
 
-    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card, *, late: bool) -> None:
+    def _check_release(self, message: Release, asked: Message, plan: Plan, card: Card) -> None:
         """Whether this was asked as planned, and answered as asked; only the first where the kind is not installed."""
-        places = plan.places
-        self._require(asked.sequence <= len(places), "more releases than planned queries")
-        name = plan.heads[places[asked.sequence - 1][0]].kind
+        self._require(asked.sequence <= len(self._places), "more releases than planned queries")
+        name = plan.head(self._places[asked.sequence - 1][0]).kind
         if isinstance(asked, Query):
             self._require(asked.kind == message.kind == name, "the kind is not the planned one")
             most = card.limits.message_bytes
@@ -314,7 +314,7 @@ class Replay:
             kind, turn = self.kinds.kind(name), self._turns[asked.sequence - 1]
             body = kind.read_body(asked.body, turn, card.schema, self.kinds.limits(card.limits, name))
             kind.read_release(message.body, body, turn, card.schema)
-            if kind.charge is not None and not late:
+            if kind.looks_back:
                 self._past.append(Past(turn, message.body))
 
     def _advance(self, event: str) -> None:

@@ -262,6 +262,21 @@ def test_a_release_that_was_lost_is_recovered_after_the_close_free_or_not(level)
     assert asker.proof().unproven == ""
 
 
+@pytest.mark.parametrize("level", [5, 6])
+def test_a_release_that_comes_after_a_refused_close_decides_what_the_next_turn_costs(level):
+    curator = toy_curator()
+    asker = Asker(curator, plan_of(level))
+    asker.session.query("toy", ASK, NOW)
+    curator.handle(asker.session.pending)  # charged and answered, and the answer never came
+    asker.session.close(NOW - 10**6)
+    assert asker.send().code == RefusalCode.EXPIRED
+    asker.session.receive(curator.handle(asker.session.unanswered))
+    assert asker.number(GO_ON) == 50
+    asker.close()
+    assert asker.session.spent == asker.proof().epsilon_spent == EACH * (2 if level == 5 else 1)
+    assert asker.proof().unproven == ""
+
+
 def test_a_free_question_that_was_never_charged_is_let_go_after_the_close():
     curator = toy_curator()
     asker = Asker(curator, plan_of(6))
