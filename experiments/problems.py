@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from experiments.hospitals import HALVES, HOSPITALS, WDBC_UNEQUAL, hospital_split
-from experiments.paper.cardiotocography import draw_ctg_a, draw_ctg_b
+from experiments.paper.cardiotocography import CTG_A_ORACLE, draw_ctg_a, draw_ctg_b, draw_ctg_pathologic
 from experiments.paper.draws import Draw
 from experiments.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
 from experiments.splits import PaperDataset, Problem, Split, Training, split_of
@@ -56,6 +56,10 @@ def _paper(name: str, seed: int) -> Split:
     return split_of(draw(name, seed), seed, PAPER_DATASETS[name])
 
 
+def _pathologic(seed: int) -> Split:
+    return split_of(draw_ctg_pathologic(seed), seed, declared=CTG_A_ORACLE)
+
+
 def _paper_problem(row: PaperDataset) -> Problem:
     title = f"the paper's {row.name}: {row.target_size} private records, {row.dimensions} attributes"
     return Problem(row.name, title, partial(_paper, row.name), network=row.network)
@@ -71,6 +75,12 @@ PROBLEMS: dict[str, Problem] = {
             ("wdbc", "breast cancer, split over three sites at random"),
         )
     },
+    "CTG-pathologic": Problem(
+        "CTG-pathologic",
+        "CTG-A's records and division, pathologic states (8 %) against the rest",
+        _pathologic,
+        network=PAPER_DATASETS["CTG-A"].network,
+    ),
 }
 """By name, in the order of the tables."""
 

@@ -176,15 +176,16 @@ class Problem:
     network: Options = field(default_factory=dict)
 
 
-def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None) -> Split:
+def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
     """A draw as one curator and a learner hold it.
 
     Args:
         draw: the records.
         seed: of the split.
         paper: the row of Table 1 that they are of; its size is the declared one.
+        declared: number of records that the curator declares where there is no such row.
     """
-    steward = draw_steward(draw, paper.target_size if paper else None)
+    steward = draw_steward(draw, paper.target_size if paper else declared)
     return Split(
         problem=draw.name,
         seed=seed,
