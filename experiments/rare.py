@@ -2,7 +2,7 @@
 
 `python -m experiments.rare --seeds 5600:5608 --out FILE` adds the runs that FILE lacks, one JSON line each; `--show`
 prints FILE's table, that of docs/uncertainty.md: paired differences from `cells` without an intercept, with their
-standard errors. Each run makes three models of one answer: with an intercept, without, and without networks.
+standard errors. Each run makes four models of one answer: with and without an intercept, with and without networks.
 
 The records of "D 11 %" are data set D's with class 1 thinned out to that share at random, in source, private records
 and test alike; "C 92 %" is C with class 0 at 8 %. No curator is involved: exact counts and seeded noise, in the form
@@ -39,8 +39,9 @@ from learner_node.uncertainty import calibrated, calibration
 from protocol.noise import DiscreteLaplace
 
 EPSILONS = ("1", "0.3", "0.1")
-INTERCEPT, NONE, ALONE = "intercept", "no intercept", "no networks"
-WAYS = (INTERCEPT, NONE, ALONE)
+NONE, INTERCEPT, ALONE, BOTH = "neither", "intercept", "no networks", "no networks, intercept"
+WAYS = (NONE, INTERCEPT, ALONE, BOTH)
+REMEDIES = WAYS[1:]
 MAKER = "cells"
 THINNED = {
     "A 8 %": ("A", 0.08),
@@ -171,11 +172,11 @@ def compute(task: Task) -> RareRun:
     networks = train_cell_networks(points, posterior, seed=seed)
     ways = {}
     for way in WAYS:
-        model = CellsModel(features, process, None if way == ALONE else networks)
+        model = CellsModel(features, process, None if way in (ALONE, BOTH) else networks)
         probability = model.averaged(smooth, points)
         sharpness = calibration(probability, posterior, seed=seed)
         # Beyond the gate, too: the tables show what it would do there.
-        moved = matching_intercept(probability, sharpness, mass, wanted) if way == INTERCEPT else 0.0
+        moved = matching_intercept(probability, sharpness, mass, wanted) if way in (INTERCEPT, BOTH) else 0.0
         ways[way] = Scores.of(calibrated(model.uncalibrated(tested), sharpness, moved), split.test_labels)
     return RareRun(
         dataset=task.problem,
@@ -189,7 +190,7 @@ def compute(task: Task) -> RareRun:
 
 
 def show(path: Path) -> None:
-    """Print Markdown tables of a file's runs: means without an intercept, then what two remedies add to them."""
+    """Print Markdown tables of a file's runs: means with neither remedy, then what each adds to them."""
     groups: dict[tuple[str, str], list[RareRun]] = defaultdict(list)
     for run in read_cells(path, RareRun):
         rare = "rare" if is_rare(run.process / 100) else "not rare"
@@ -205,7 +206,7 @@ def show(path: Path) -> None:
             np.mean([value(run) for run in runs]) for value in (_prevalence, _process, lambda run: run.ways[NONE].mean)
         )
         first = [name, epsilon, str(len(runs)), str(open_), *(f"{share:.1f}" for share in shares)]
-        for way in (INTERCEPT, ALONE):
+        for way in REMEDIES:
             gains = [_gain([getattr(run.ways[way], m) - getattr(run.ways[NONE], m) for run in runs]) for m in MEASURES]
             sys.stdout.write(f"| {' | '.join([*first, way, *gains])} |\n")
             first = [""] * len(first)
