@@ -2,9 +2,14 @@
 
 Each hospital keeps 75 % of its records private; the other 25 % are the learner's own, without labels, and the labels
 that it wants are theirs: they are the test records as well. `hospital_split` divides them otherwise where it is told.
+
+Readmissions are divided as their built-in scenarios say: half of each site's patients private, a quarter source, a
+quarter test, and one encounter of each patient.
 """
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,6 +20,9 @@ from experiments.splits import Site, Split
 from protocol.records import encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
+from simulations.records import Records as ScenarioRecords
+from simulations.records import load_records, split_records
+from simulations.scenario import Scenario, read_scenario
 
 HOSPITALS: dict[str, tuple[str, tuple[str, ...]]] = {
     "heart": ("heart", ()),
@@ -76,3 +84,35 @@ def hospital_split(
         test=encode_frame(test, steward.schema),
         test_labels=encode_labels(test[steward.label], steward.classes) > 0,
     )
+
+
+def scenario_split(name: str, seed: int) -> Split:
+    """A repeat of a built-in scenario, with all records as curators count them: what is private, source and test.
+
+    Args:
+        name: of the scenario, and of the problem.
+        seed: of the split.
+
+    Raises:
+        DataUnavailableError: the data set's files are not to be had.
+    """
+    scenario, records = _scenario_records(name)
+    parts = split_records(msgspec.structs.replace(scenario, seed=seed), records, 0).values()
+    sites = tuple(Site.of(part.name, part.counted, part.steward) for part in parts)
+    test = pl.concat(part.test for part in parts)
+    schema = records.steward.schema
+    return Split(
+        problem=name,
+        seed=seed,
+        schema=schema,
+        source=encode_frame(pl.concat(part.source for part in parts), schema),
+        sites=sites,
+        test=encode_frame(test, schema),
+        test_labels=encode_labels(test[records.steward.label], records.steward.classes) > 0,
+    )
+
+
+@cache
+def _scenario_records(name: str) -> tuple[Scenario, ScenarioRecords]:
+    scenario, _ = read_scenario(name)
+    return scenario, load_records(scenario, Path())

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from experiments.hospitals import HALVES, HOSPITALS, WDBC_UNEQUAL, hospital_split
+from experiments.hospitals import HALVES, HOSPITALS, WDBC_UNEQUAL, hospital_split, scenario_split
 from experiments.paper.cardiotocography import CTG_A_ORACLE, draw_ctg_a, draw_ctg_b, draw_ctg_pathologic
 from experiments.paper.draws import Draw
 from experiments.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
@@ -38,6 +38,8 @@ PAPER_DATASETS: dict[str, PaperDataset] = {
     )
 }
 """By name, in the order of Table 1."""
+BIG_RUNS = 4
+"""Runs of a problem on which a study takes the better part of a minute."""
 
 
 def draw(name: str, seed: int) -> Draw:
@@ -75,11 +77,19 @@ PROBLEMS: dict[str, Problem] = {
             ("wdbc", "breast cancer, split over three sites at random"),
         )
     },
+    **{
+        name: Problem(name, title, partial(scenario_split, name), most_runs=BIG_RUNS, averaged=False)
+        for name, title in (
+            ("readmission", "diabetes, any later readmission (34 %), four sites with 35,000 patients"),
+            ("readmission-30", "the same patients, readmission within 30 days (7 %)"),
+        )
+    },
     "CTG-pathologic": Problem(
         "CTG-pathologic",
         "CTG-A's records and division, pathologic states (8 %) against the rest",
         _pathologic,
         network=PAPER_DATASETS["CTG-A"].network,
+        averaged=False,
     ),
 }
 """By name, in the order of the tables."""

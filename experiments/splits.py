@@ -168,12 +168,16 @@ class Problem:
         split: seed (>= 0) -> the records of a run; DataUnavailableError where they are not to be had.
         network: options of every network of a strategy: hidden, epochs, batch_size, learning_rate, weight_decay;
             empty takes the strategies' own.
+        most_runs: a cap for what is slow; None follows the command.
+        averaged: whether its accuracies enter the averages of the comparison's headline.
     """
 
     name: str
     title: str
     split: Callable[[int], Split]
     network: Options = field(default_factory=dict)
+    most_runs: int | None = None
+    averaged: bool = True
 
 
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
