@@ -1,11 +1,12 @@
 """The records that a scenario names, and their split over sites: private, source and test."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
@@ -16,6 +17,10 @@ from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.splits import split_parts, split_sites
 from simulations.scenario import Data, Scenario
+
+
+ROW = "\0row"
+"""Column of a record's place while records are split; no file can have one of that name."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class SiteRecords:
         source: what the learners hold of it; they are given it without labels.
         test: for scores.
         steward: its schema file, with the declared round size.
+        test_rows: (n,) uint32, places of the test records among all records of the scenario, from 0.
     """
 
     name: str
@@ -43,6 +49,7 @@ class SiteRecords:
     source: pl.DataFrame
     test: pl.DataFrame
     steward: StewardFile
+    test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
 
 def load_records(scenario: Scenario, folder: Path) -> Records:
@@ -113,9 +120,10 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     """
     rng = np.random.default_rng([scenario.seed, repeat])
     parts = msgspec.structs.asdict(scenario.data.parts)
+    dataset = replace(records.dataset, frame=records.dataset.frame.with_row_index(ROW))
     try:
-        frames = split_sites(records.dataset, scenario.data.sites.how, rng, **scenario.data.sites.options())
-        split = {name: split_parts(frame, parts, rng, records.dataset.unit) for name, frame in frames.items()}
+        frames = split_sites(dataset, scenario.data.sites.how, rng, **scenario.data.sites.options())
+        split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
     except (ValueError, pl.exceptions.ColumnNotFoundError) as error:
         raise ConfigurationError(f"the records cannot be split as the scenario says: {error}") from None
     named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
@@ -124,6 +132,11 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
         raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
     declared = {name: scenario.curator(name).round_size for name in split}
     return {
-        name: SiteRecords(name, **pieces, steward=msgspec.structs.replace(records.steward, round_size=declared[name]))
+        name: SiteRecords(
+            name,
+            **{part: frame.drop(ROW) for part, frame in pieces.items()},
+            steward=msgspec.structs.replace(records.steward, round_size=declared[name]),
+            test_rows=pieces["test"][ROW].to_numpy(),
+        )
         for name, pieces in split.items()
     }
