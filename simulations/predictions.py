@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from simulations.federation import Repeat
+from simulations.records import sites_of
 from simulations.scoring import Answers
 
 COLUMNS = {
@@ -31,12 +32,12 @@ def predictions_of(repeat: Repeat, answers: Mapping[str, Mapping[str, Answers]])
         answers: learner -> site -> what its last model says of the site's test records.
 
     Returns:
-        `COLUMNS`, where `row` is the record's place in the data set as the scenario reads it, from 0; then `label` and
+        `COLUMNS`, where `row` is the record's place in its file or built-in data set, from 0; then `label` and
         `predicted` (names of classes, or numbers in the label's units), and `P(class)` of each class (float64).
     """
     frames = []
     for outcome in repeat.outcomes:
-        asked = outcome.learner.curators or tuple(repeat.sites)
+        asked, _ = sites_of(outcome.learner, repeat.sites)
         for site, said in answers.get(outcome.learner.name, {}).items():
             if site in asked:
                 frames.append(_lines(repeat, outcome.learner.name, site, said))

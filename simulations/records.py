@@ -1,5 +1,6 @@
 """The records that a scenario names, and their split over sites: private, source and test."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,43 +12,68 @@ from numpy.typing import NDArray
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from learner_node.population import counted
 from protocol.errors import ConfigurationError
-from protocol.records import describe_absent, encode_frame, encode_label_column
+from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.splits import split_parts, split_sites
-from simulations.scenario import Data, Scenario
+from simulations.datasets.splits import split_parts, split_sites, split_units_over_sites
+from simulations.populations import SMALL_REMEDY, keep_large
+from simulations.scenario import LearnerScenario, Scenario
+from simulations.scenario_data import ANY, Data, fits, matching
 
 
 ROW = "\0row"
-"""Column of a record's place while records are split; no file can have one of that name."""
+"""Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a scenario, before any split."""
+    """All records of a scenario, before any split.
+
+    Attributes:
+        dataset: the records.
+        steward: their schema file.
+        places: (n,) uint32, of each in its file or data set, from 0; None where all of them are here.
+    """
 
     dataset: Dataset
     steward: StewardFile
+    places: NDArray[np.uint32] | None = None
+
+    def numbered(self) -> Dataset:
+        """The records with their places, in the column `ROW`."""
+        frame = self.dataset.frame
+        if self.places is None:
+            return replace(self.dataset, frame=frame.with_row_index(ROW))
+        return replace(self.dataset, frame=frame.with_columns(pl.Series(ROW, self.places)))
 
 
 @dataclass(frozen=True)
 class SiteRecords:
     """One site's records in one repeat: the harness's own copy, which its curator's learners never see.
 
+    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all speak
+    of one population.
+
     Attributes:
         name: of the site.
-        private: what its curator answers from.
+        private: what its curator is given.
+        counted: private records as the curator counts them. The harness draws its own: the curator's choice is secret.
         source: what the learners hold of it; they are given it without labels.
         test: for scores.
+        all_tests: test records, bound or not.
         steward: its schema file, with the declared round size.
-        test_rows: (n,) uint32, places of the test records among all records of the scenario, from 0.
+        test_rows: (n,) uint32, place of each record of `test` in its file or data set, from 0.
     """
 
     name: str
     private: pl.DataFrame
+    counted: pl.DataFrame
     source: pl.DataFrame
     test: pl.DataFrame
+    all_tests: pl.DataFrame
     steward: StewardFile
     test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
@@ -83,10 +109,59 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             site=data.sites.column,
             unit=steward.unit if steward.unit in frame.columns else None,
         )
+    return _as_told(Records(dataset, steward), data)
+
+
+def _as_told(records: Records, data: Data) -> Records:
+    """With what the scenario says instead of the data set and its schema."""
+    dataset, steward = records.dataset, records.steward
+    if data.sites.column is not None:
+        if data.sites.column not in dataset.frame.columns:
+            absent = describe_absent([data.sites.column], declared=[], there=dataset.frame.columns)
+            raise ConfigurationError(f"{dataset.name} has no site column {absent}")
+        dataset = replace(dataset, site=data.sites.column)
+    if data.merge_label:
+        frame, steward = _merged(dataset.frame, steward, data.merge_label)
+        dataset = replace(dataset, frame=frame)
     if not data.unit:
         dataset = dataset.without_unit()
         steward = msgspec.structs.replace(steward, unit=None, most_records_per_unit=1)
-    return Records(dataset, steward)
+    elif dataset.unit is None and (data.first_record or data.most_records_per_unit is not None):
+        raise ConfigurationError(
+            f"{dataset.name}: its schema names no unit, so first_record and most_records_per_unit mean nothing"
+        )
+    places = None
+    if data.first_record:
+        frame = dataset.frame.with_row_index(ROW).unique(subset=dataset.unit, keep="first", maintain_order=True)
+        dataset, places = replace(dataset, frame=frame.drop(ROW)), frame[ROW].to_numpy()
+        steward = msgspec.structs.replace(steward, most_records_per_unit=1)
+    if data.most_records_per_unit is not None:
+        steward = msgspec.structs.replace(steward, most_records_per_unit=data.most_records_per_unit)
+    return Records(dataset, steward, places)
+
+
+def _merged(
+    frame: pl.DataFrame, steward: StewardFile, told: Mapping[str, Sequence[str]]
+) -> tuple[pl.DataFrame, StewardFile]:
+    """The label's levels merged into classes."""
+    if steward.label_bounds is not None:
+        raise ConfigurationError(f"merge_label: the label {steward.label!r} is a number; there are no levels to merge")
+    class_of = {level: name for name, levels in told.items() for level in levels if level != ANY}
+    strangers = [level for level in class_of if level not in steward.classes]
+    if strangers:
+        raise ConfigurationError(
+            f"merge_label: the schema has no class {strangers[0]!r}{suggest(strangers[0], list(steward.classes))}"
+        )
+    rest = next((name for name, levels in told.items() if ANY in levels), None)
+    homeless = [level for level in steward.classes if level not in class_of]
+    if rest is None and homeless:
+        raise ConfigurationError(
+            f'merge_label does not say what becomes of {", ".join(homeless)}; "*" stands for all the rest'
+        )
+    merged = {level: class_of.get(level, rest) for level in steward.classes}
+    column = column_texts(frame[steward.label]).replace_strict(merged, return_dtype=pl.String)
+    labelled = frame.with_columns(column.alias(steward.label))
+    return labelled, msgspec.structs.replace(steward, classes=tuple(told))
 
 
 def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
@@ -119,24 +194,47 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
         ConfigurationError: a split that cannot be made, or a curator entry without a site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
-    parts = msgspec.structs.asdict(scenario.data.parts)
-    dataset = replace(records.dataset, frame=records.dataset.frame.with_row_index(ROW))
+    dataset, told = records.numbered(), scenario.data
+    parts = msgspec.structs.asdict(told.parts)
     try:
-        frames = split_sites(dataset, scenario.data.sites.how, rng, **scenario.data.sites.options())
-        split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
+        frames = split_sites(dataset, told.sites.how, rng, **told.sites.options())
+        frames = keep_large(frames, told.sites, dataset.unit)
+        if told.sites.units_move and dataset.unit is not None:
+            split = split_units_over_sites(frames, parts, rng, dataset.unit)
+        else:
+            split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
     except (ValueError, pl.exceptions.ColumnNotFoundError) as error:
         raise ConfigurationError(f"the records cannot be split as the scenario says: {error}") from None
     named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
-    strangers = named - set(split) - {"*"}
+    strangers = [name for name in named - {ANY} if not any(fits(site, name) for site in split)]
     if strangers:
         raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
-    declared = {name: scenario.curator(name).round_size for name in split}
-    return {
-        name: SiteRecords(
-            name,
-            **{part: frame.drop(ROW) for part, frame in pieces.items()},
-            steward=msgspec.structs.replace(records.steward, round_size=declared[name]),
-            test_rows=pieces["test"][ROW].to_numpy(),
+    return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
+
+
+def _site(
+    name: str, pieces: Mapping[str, pl.DataFrame], scenario: Scenario, records: Records, repeat: int
+) -> SiteRecords:
+    empty = [part for part, frame in pieces.items() if frame.is_empty()]
+    if empty:
+        raise ConfigurationError(
+            f"site {name} has too few records: none is left for {', '.join(empty)}; {SMALL_REMEDY}"
         )
-        for name, pieces in split.items()
-    }
+    unit, most = records.dataset.unit, records.steward.most_records_per_unit
+    rng = np.random.default_rng([scenario.seed, repeat, *name.encode()])
+    private, source, test = (counted(pieces[part], unit, most, rng) for part in ("private", "source", "test"))
+    steward = msgspec.structs.replace(records.steward, round_size=scenario.curator(name).round_size)
+    frames = (frame.drop(ROW) for frame in (pieces["private"], private, source, test, pieces["test"]))
+    return SiteRecords(name, *frames, steward, test[ROW].to_numpy())
+
+
+def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
+    """The sites that a learner asks, and those whose source records it holds.
+
+    Raises:
+        ConfigurationError: it names a site that is not there.
+    """
+    try:
+        return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"learner {learner.name}: {error}") from None
