@@ -74,7 +74,8 @@ def simulate(
         from simulations.run_folder import save_run
         from simulations.run_index import LEDGERS, PAGE
         from simulations.tables import result_table
-        from simulations.unfinished import Order, Unfinished, leftovers
+        from simulations.unfinished import Order, leftovers
+        from simulations.unfinished import Unfinished as Making
 
         changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         chosen = choose(scenario, changes, base)
@@ -87,7 +88,7 @@ def simulate(
         tick("reading the records", 1, 1)
         order = Order(chosen.scenario, records, chosen.text, command, version("expril"), models.value)
         # Several BLAS threads on matrices this small cost more than they give.
-        with Unfinished(out, order, fresh=fresh) as folder, threadpool_limits(1):
+        with Making(out, order, fresh=fresh) as folder, threadpool_limits(1):
             if folder.gathered.done:
                 say("note", f"going on after {folder.gathered.done} repeats that are done in {folder.path}")
             for left in leftovers(out, folder.path):
@@ -270,8 +271,13 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
     with plain_errors(part="simulations"):
         from simulations.run_page import rewrite_page
 
-        for run in runs:
-            _say(str(rewrite_page(run)))
+        with bars(silent=False) as tick:
+            pages = []
+            for number, run in enumerate(runs):
+                tick("reports", number, len(runs))
+                pages.append(rewrite_page(run))
+        for page in pages:
+            _say(str(page))
 
 
 def _conduct(

@@ -98,7 +98,9 @@ def _put_array(array: NDArray[Any], kind: Any, arrays: Arrays) -> dict[str, str]
     if array.dtype.hasobject or (wanted is not None and array.dtype != wanted):
         raise TypeError(f"an array of {array.dtype} where {wanted} is declared")
     by_column = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
-    laid = np.ascontiguousarray(array.T if by_column else array).reshape(array.shape[::-1] if by_column else array.shape)
+    laid = np.ascontiguousarray(array.T if by_column else array).reshape(
+        array.shape[::-1] if by_column else array.shape
+    )
     name = sha256(repr((laid.dtype.str, laid.shape)).encode() + laid.tobytes()).hexdigest()[:32]
     arrays[name] = laid
     return {"array": name, "by": "column" if by_column else "row"}

@@ -114,7 +114,8 @@ class StudyModel:
         Arguments and errors are those of `predict_proba`.
         """
         if self.schema.label_bounds is None:
-            return self.classes_[self.predict_proba(X, curator).argmax(axis=1)]
+            likeliest: NDArray[Any] = self.classes_[self.predict_proba(X, curator).argmax(axis=1)]
+            return likeliest
         names, records = self._names(curator), self._records(X)
         models = [self.models[name] for name in names]
         rows = [model.predict_number(records) for model in models if isinstance(model, NumberModel)]
@@ -204,7 +205,7 @@ def _read(path: Path) -> tuple[_Header, Arrays]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(METADATA)
-            arrays = {} if text is None else {name: np.array(file.get_tensor(name)) for name in file.keys()}
+            arrays = {} if text is None else {name: np.array(file.get_tensor(name)) for name in file.offset_keys()}
     except (OSError, safetensors.SafetensorError, TypeError, ValueError):
         raise ConfigurationError(f"{path} is no model file, or is damaged") from None
     if text is None:
@@ -228,6 +229,7 @@ def _check(model: StudyModel) -> None:
         np.full((1, numbers), np.nan),
         np.full((1, len(model.schema.attributes) - numbers), MISSING_CODE, np.int16),
     )
+    shape: tuple[int, ...]
     for one in model.models.values():
         if model.schema.label_bounds is None:
             said, shape = class_probabilities(one, record), (1, len(model.schema.classes))

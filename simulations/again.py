@@ -146,7 +146,9 @@ def _run_of(path: Path) -> Path | None:
     if (folder / SCENARIO).is_file() and ((folder / REPORT).exists() or (folder / TRANSCRIPTS).exists()):
         return folder
     if folder == path:
-        raise ConfigurationError(f"{path} is a folder, and no run is in it: name a scenario, its file or a run's folder")
+        raise ConfigurationError(
+            f"{path} is a folder, and no run is in it: name a scenario, its file or a run's folder"
+        )
     return None
 
 

@@ -14,9 +14,9 @@ from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
 from simulations.report.model import BudgetPoint, CuratorReport
 from simulations.scenario import Scenario
-from simulations.scoring import ACCURACY, EXPLAINED, Answers, Tally, measure_of, tally_repeat
+from simulations.scoring import ACCURACY, EXPLAINED, Answers, Measure, Tally, measure_of, tally_repeat
 
-MEASURES = {measure.name: measure for measure in (ACCURACY, EXPLAINED)}
+MEASURES: dict[str, Measure] = {measure.name: measure for measure in (ACCURACY, EXPLAINED)}
 
 
 @dataclass

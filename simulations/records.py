@@ -23,7 +23,6 @@ from simulations.populations import SMALL_REMEDY, keep_large
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scenario_data import ANY, Data, fits, matching
 
-
 ROW = "\0row"
 """Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
 
@@ -224,8 +223,16 @@ def _site(
     rng = np.random.default_rng([scenario.seed, repeat, *name.encode()])
     private, source, test = (counted(pieces[part], unit, most, rng) for part in ("private", "source", "test"))
     steward = msgspec.structs.replace(records.steward, round_size=scenario.curator(name).round_size)
-    frames = (frame.drop(ROW) for frame in (pieces["private"], private, source, test, pieces["test"]))
-    return SiteRecords(name, *frames, steward, test[ROW].to_numpy())
+    return SiteRecords(
+        name=name,
+        private=pieces["private"].drop(ROW),
+        counted=private.drop(ROW),
+        source=source.drop(ROW),
+        test=test.drop(ROW),
+        all_tests=pieces["test"].drop(ROW),
+        steward=steward,
+        test_rows=test[ROW].to_numpy(),
+    )
 
 
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:

@@ -270,7 +270,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _read_back(path: Path, state: State) -> Gathered:
-    """What the finished repeats gave, each transcript held against the head that it had; ValueError where it differs."""
+    """What the finished repeats gave; ValueError where a transcript has not the head that it had."""
     pems: dict[str, str] = json.loads((path / PROGRESS / KEYS).read_bytes())
     signers = {name: SigningKey.from_pem(pem.encode()) for name, pem in pems.items()}
     transcripts: dict[tuple[int, str, str], Transcript] = {}
