@@ -14,7 +14,7 @@ from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import how_records_were_split, score_notes
-from simulations.records import Records
+from simulations.records import Records, population_notes
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
@@ -71,7 +71,10 @@ def run_scenario(
     """
     found = gathered or Gathered.nothing(scenario)
     for repeat in run_repeats(scenario, records, found.evidence, first=found.done, ledgers=ledgers, tick=tick):
-        keep(Finished(found, repeat, found.add(repeat)))
+        said = found.add(repeat)
+        if repeat.number == 0:
+            found.notes = population_notes(scenario, records, repeat.sites) + found.notes
+        keep(Finished(found, repeat, said))
     measure = MEASURES[found.measure]
     learners = tuple(_learner_report(learner, found.tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(

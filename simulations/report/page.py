@@ -13,6 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from simulations.report import plots, rows
+from simulations.report.folding import fold_notes
 from simulations.report.model import RunReport, exact
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
@@ -54,6 +55,7 @@ def build_page(report: RunReport) -> str:
         headline=headline(report),
         summary=summary(report),
         alarms=rows.budget_alarms(report),
+        notes=fold_notes(report.notes, (curator.name for curator in report.curators)),
         axis=axis,
         single=len(report.learners) == 1,
         groups={} if crowded else groups,

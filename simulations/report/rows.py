@@ -6,6 +6,7 @@ from fractions import Fraction
 from statistics import median, quantiles
 
 from simulations.report import plots
+from simulations.report.folding import FEW
 from simulations.report.model import (
     LEFT_OUT,
     RELEASE,
@@ -18,9 +19,6 @@ from simulations.report.model import (
 )
 from simulations.report.svg import Axis
 from simulations.report.words import count, number
-
-FEW = 20
-"""With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
 
 _EXTREMES = 3
 
