@@ -49,8 +49,8 @@ def result_table(report: RunReport) -> Table:
         table.add_row(title, "all", *_cells(learner.pooled, report), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
         for rank, site in few_of(learner.sites):
-            name = f"{rank}{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *_cells(site, report), "", "")
+            name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
+            table.add_row(rank, name, *_cells(site, report), "", "")
         table.add_section()
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
         table.caption = (
