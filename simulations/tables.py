@@ -6,6 +6,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.report.folding import few_of
 from simulations.report.model import RunReport, Score
 from simulations.scenario import Scenario
 
@@ -47,9 +48,9 @@ def result_table(report: RunReport) -> Table:
         title = f"{escape(learner.learner)} ({learner.strategy})"
         table.add_row(title, "all", *_cells(learner.pooled, report), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
-        for site in learner.sites:
+        for rank, site in few_of(learner.sites):
             name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *_cells(site, report), "", "")
+            table.add_row(rank, name, *_cells(site, report), "", "")
         table.add_section()
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
         table.caption = (

@@ -13,6 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from simulations.report import plots, rows
+from simulations.report.folding import FEW, fold_notes
 from simulations.report.model import RunReport, exact
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
@@ -46,7 +47,7 @@ def build_page(report: RunReport) -> str:
     budget_axis = plots.budget_axis(report.curators)
     indices = rows.indices(report)
     groups = rows.site_groups(report)
-    crowded = len(groups) > rows.FEW
+    crowded = len(groups) > FEW
     script = asset(PACKAGE, "page.js")
     return _template().render(
         report=report,
@@ -54,6 +55,7 @@ def build_page(report: RunReport) -> str:
         headline=headline(report),
         summary=summary(report),
         alarms=rows.budget_alarms(report),
+        notes=fold_notes(report.notes, (curator.name for curator in report.curators)),
         axis=axis,
         single=len(report.learners) == 1,
         groups={} if crowded else groups,

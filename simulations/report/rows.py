@@ -6,6 +6,7 @@ from fractions import Fraction
 from statistics import median, quantiles
 
 from simulations.report import plots
+from simulations.report.folding import FEW, some_of
 from simulations.report.model import (
     LEFT_OUT,
     RELEASE,
@@ -18,9 +19,6 @@ from simulations.report.model import (
 )
 from simulations.report.svg import Axis
 from simulations.report.words import count, number
-
-FEW = 20
-"""With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
 
 _EXTREMES = 3
 
@@ -211,7 +209,7 @@ def answers(report: RunReport) -> Answers | None:
         f"{bad} of {count(everyone, 'curator')} refused, came late or vanished at least once."
     )
     if left_out:
-        sentence += f" The learner went on without {', '.join(left_out)}; the notes say why."
+        sentence += f" The learner went on without {some_of(left_out)}; the notes say why."
     present = {kind for row in shown for _, kind in row.outcomes}
     kinds = tuple(kind for kind in ("release", "refusal", "late", "vanished", LEFT_OUT) if kind in present)
     return Answers(sentence, tuple(shown), len(rows) - len(shown), kinds)
