@@ -14,11 +14,13 @@ from curator_node.ledger.entries import EntryKind
 from learner_node.pooling import POOLED
 from protocol.envelopes import SigningKey
 from protocol.rationals import parse_amount
+from simulations.clinical import clinical_fields, positive_class, record_counts, standard_error
 from simulations.expectations import expected
 from simulations.federation import Repeat
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
 from simulations.records import Records
+from simulations.report.clinical_model import RecordCounts
 from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
@@ -78,11 +80,13 @@ def run_scenario(
     Raises:
         AccountingError: receipts, ledger and plan disagree.
     """
-    tallies = {learner.name: Tally() for learner in scenario.learners}
+    tallies = {learner.name: Tally(thresholds=scenario.thresholds) for learner in scenario.learners}
     evidence = Evidence({learner.name: SigningKey.generate() for learner in scenario.learners})
     rows: list[dict[str, Any]] = []
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
+    counts: tuple[RecordCounts, ...] = ()
+    positive = ""
     measure = ACCURACY
     for repeat in run_repeats(scenario, records, evidence, ledgers=ledgers, tick=tick):
         measure = measure_of(repeat.sites)
@@ -90,6 +94,7 @@ def run_scenario(
         if repeat.number == 0:
             curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
             notes = first_repeat_notes(repeat)
+            counts, positive = record_counts(repeat.sites), positive_class(repeat.sites)
     learners = tuple(_learner_report(learner, tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(
         title=scenario.title,
@@ -105,6 +110,8 @@ def run_scenario(
         learners=learners,
         curators=curators,
         notes=(*notes, *score_notes(scenario, learners, measure.constant)),
+        positive=positive,
+        records=counts,
     )
     return Run(report, rows, evidence)
 
@@ -130,6 +137,9 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
         "learners": learners,
         "measure": run.report.measure,
         "further": run.report.further,
+        "lead": run.report.lead,
+        "positive": run.report.positive,
+        "records": list(map(msgspec.to_builtins, run.report.records)),
         "seeded_noise": run.report.seeded_noise,
         "notes": list(run.report.notes),
     }
@@ -146,7 +156,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         pooled=Score(**_score(tally, POOLED, measure)),
         sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(
-            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0))
+            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0), *_by_round(tally, round_))
             for round_, values in sorted(tally.curve.items())
         ),
         rounds_answered=tuple(
@@ -164,16 +174,23 @@ def _score(tally: Tally, key: str, measure: Measure) -> dict[str, Any]:
         "accuracy_se": _standard_error(values, tally.tested[key] if measure is ACCURACY else 0),
         "majority": float(np.mean(tally.majority[key])),
         "ceiling": float(np.mean(tally.ceiling[key])),
-        "expected": expected(tally.expected[key]),
+        "expected": expected(tally.expected[key], tally.ranking[key]),
         "further": float(np.mean(tally.further[key])) if tally.further[key] else None,
         "further_ceiling": float(np.mean(tally.further_ceiling[key])) if tally.further_ceiling[key] else None,
+        **clinical_fields(tally.ranked[key], curves=key == POOLED),
     }
+
+
+def _by_round(tally: Tally, round_: int) -> tuple[float | None, float | None]:
+    """AUC after a round with its standard error."""
+    values = tally.ranked[POOLED].by_round.get(round_, [])
+    return (float(np.mean(values)) if values else None), standard_error(values)
 
 
 def _standard_error(values: list[float], tested: int) -> float | None:
     """Over repeats; with one repeat binomial over its test records, where their number is known."""
     if len(values) > 1:
-        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        return standard_error(values)
     if values and tested:
         return float(np.sqrt(values[0] * (1 - values[0]) / tested))
     return None
