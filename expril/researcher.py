@@ -47,7 +47,7 @@ def simulate(
         from simulations.run_folder import NewFolder, save_run
         from simulations.run_index import LEDGERS, PAGE
         from simulations.scenario import load_scenario
-        from simulations.tables import result_table
+        from simulations.tables import run_tables
 
         chosen, text, base = load_scenario(scenario)
         changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
@@ -70,7 +70,8 @@ def simulate(
             print_json(summary(run, str(folder.path)))
             return
         console = wide_console()
-        console.print(result_table(run.report))
+        for table in run_tables(run.report):
+            console.print(table)
         for note in run.report.notes:
             console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
         console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
