@@ -153,10 +153,8 @@ def diagnosis_group(column: str) -> pl.Expr:
         "neoplasms": chapter.is_between(140, 239),
         "external": code.str.contains("^[EV]"),
     }
-    chosen = pl.when(code.is_in(MISSING)).then(None)
-    for name, there in groups.items():
-        chosen = chosen.when(there).then(pl.lit(name))
-    return chosen.otherwise(pl.lit("other diagnosis")).alias(column)
+    group = pl.coalesce(pl.when(there).then(pl.lit(name)) for name, there in groups.items())
+    return pl.when(~code.is_in(MISSING)).then(group.fill_null("other diagnosis")).alias(column)
 
 
 def _or_other(column: str, levels: tuple[str, ...]) -> pl.Expr:
