@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, wide_console, work_bar
+from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, say, wide_console, work_bar
+
+if TYPE_CHECKING:
+    from simulations.unfinished import Unfinished
 
 Order = TypeVar("Order")
 Found = TypeVar("Found")
@@ -23,6 +26,14 @@ class Experiment(StrEnum):
     figure1 = "figure1"
 
 
+class Kept(StrEnum):
+    """Of which repeats models are kept; the words of `simulations.unfinished`."""
+
+    first = "first"
+    all = "all"
+    none = "none"
+
+
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
 Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
 KEPT = "finished cells are kept in {}; the same command goes on"
@@ -33,48 +44,78 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
     repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    models: Annotated[Kept, typer.Option(help="Of which repeats the models are kept.")] = Kept.first,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
+    ] = False,
+    base: Annotated[
+        Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
-    with plain_errors(part="simulations"):
+    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report.
+
+    Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
+    of a run is a scenario, too: it is run again from there.
+    """
+    folder: Unfinished | None = None
+    with (
+        plain_errors(part="simulations", kept=lambda: folder.kept if folder is not None else ""),
+        bars(json_) as tick,
+    ):
         from importlib.metadata import version
 
-        import msgspec
         from threadpoolctl import threadpool_limits
 
+        from simulations.again import choose, keep_origin
         from simulations.records import load_records
+        from simulations.report.folding import fold_notes
         from simulations.run import run_scenario, summary
-        from simulations.run_folder import NewFolder, save_run
+        from simulations.run_folder import save_run
         from simulations.run_index import LEDGERS, PAGE
-        from simulations.scenario import load_scenario
         from simulations.tables import run_tables
+        from simulations.unfinished import Order, leftovers
+        from simulations.unfinished import Unfinished as Making
 
-        chosen, text, base = load_scenario(scenario)
         changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
-        chosen = msgspec.structs.replace(chosen, **changes)
-        records = load_records(chosen, base)
+        chosen = choose(scenario, changes, base)
+        for text in chosen.notes:
+            say("note", text)
+        typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
+        command = f"expril simulate {typed}{_typed(changes)}"
+        tick("reading the records", 0, 0)
+        records = load_records(chosen.scenario, chosen.folder)
+        tick("reading the records", 1, 1)
+        order = Order(chosen.scenario, records, chosen.text, command, version("expril"), models.value)
         # Several BLAS threads on matrices this small cost more than they give.
-        with NewFolder(out, chosen.title) as folder, bars(json_) as tick, threadpool_limits(1):
+        with Making(out, order, fresh=fresh) as folder, threadpool_limits(1):
+            if folder.gathered.done:
+                say("note", f"going on after {folder.gathered.done} repeats that are done in {folder.path}")
+            for left in leftovers(out, folder.path):
+                say("note", str(left))
+            keep_origin(folder.path, chosen)
             run = run_scenario(
-                chosen,
+                chosen.scenario,
                 records,
-                text=text,
-                command=f"expril simulate {scenario}{_typed(changes)}",
-                version=version("expril"),
+                text=chosen.text,
+                command=command,
+                version=order.version,
                 created=datetime.now(UTC).isoformat(timespec="seconds"),
                 ledgers=folder.path / LEDGERS,
                 tick=tick,
+                gathered=folder.gathered,
+                keep=folder.keep,
             )
             save_run(run, folder.path)
-        if json_:
-            print_json(summary(run, str(folder.path)))
-            return
-        console = wide_console()
-        for table in run_tables(run.report):
-            console.print(table)
-        for note in run.report.notes:
-            console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-        console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
+    if json_:
+        print_json(summary(run, str(folder.path)))
+        return
+    console = wide_console()
+    for table in run_tables(run.report):
+        console.print(table)
+    for note in fold_notes(run.report.notes, [curator.name for curator in run.report.curators]):
+        console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
+    console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
 
 
 def reproduce(
@@ -231,8 +272,13 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
     with plain_errors(part="simulations"):
         from simulations.run_page import rewrite_page
 
-        for run in runs:
-            _say(str(rewrite_page(run)))
+        with bars(silent=False) as tick:
+            pages = []
+            for number, run in enumerate(runs):
+                tick("reports", number, len(runs))
+                pages.append(rewrite_page(run))
+        for page in pages:
+            _say(str(page))
 
 
 def _conduct(

@@ -32,17 +32,22 @@ err = Console(stderr=True)
 
 
 @contextmanager
-def plain_errors(*, part: str = "", kept: str = "nothing of this command was kept") -> Iterator[None]:
+def plain_errors(
+    *, part: str = "", kept: str | Callable[[], str] = "nothing of this command was kept"
+) -> Iterator[None]:
     """A mistake of the user, or a part that is not installed, is one clear line and exit status 2, never a traceback.
 
     Args:
         part: the extra that the command needs, a key of `PARTS`; "" for a command of every installation.
-        kept: what is said where the command is interrupted.
+        kept: what is said where the command is interrupted; a function is asked in the end, and after an error, too,
+            where it says anything.
     """
     try:
         yield
     except ExprilError as error:
         err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        if not isinstance(kept, str) and kept():
+            say("note", kept())
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -54,8 +59,14 @@ def plain_errors(*, part: str = "", kept: str = "nothing of this command was kep
         err.print(f"[bold red]error[/] {escape(text)}", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
+        told = (kept if isinstance(kept, str) else kept()) or "nothing of this command was kept"
+        err.print(f"interrupted; {escape(told)}", highlight=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def say(what: str, text: str) -> None:
+    """One line for people, beside the results: on standard error, so that it is in nobody's way."""
+    err.print(f"[yellow]{what}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
@@ -71,7 +82,7 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked."""
+    """A bar for each thing that is ticked; one without a total just moves."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
@@ -81,8 +92,8 @@ def bars(silent: bool) -> Iterator[Tick]:
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
-            shown.update(tasks[what], completed=done, total=total)
+                tasks[what] = shown.add_task(what, total=total or None)
+            shown.update(tasks[what], completed=done, total=total or None)
 
         yield tick
 

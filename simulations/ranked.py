@@ -1,6 +1,5 @@
 """Clinical scores of one repeat as plain numbers, gathered over repeats. Two classes only."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -45,7 +44,7 @@ class RankedTally:
 
     model: list[Ranked] = field(default_factory=list)
     ceiling: list[Ranked] = field(default_factory=list)
-    by_round: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    by_round: dict[int, list[float]] = field(default_factory=dict)
 
 
 def ranked(

@@ -196,8 +196,15 @@ def ranked_score(
     return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
 
 
-def tally_repeat(tallies: Mapping[str, Tally], repeat: Repeat) -> list[dict[str, Any]]:
+def tally_repeat(
+    tallies: Mapping[str, Tally], repeat: Repeat, said: dict[str, Mapping[str, Answers]] | None = None
+) -> list[dict[str, Any]]:
     """Add a repeat to its learners' tallies.
+
+    Args:
+        tallies: of the learners, by name.
+        repeat: to add.
+        said: where given, it is filled: learner -> site -> what its last model says of the site's test records.
 
     Returns:
         One row per learner, round and site, for the metrics file; the curator "" stands for all sites together.
@@ -205,7 +212,9 @@ def tally_repeat(tallies: Mapping[str, Tally], repeat: Repeat) -> list[dict[str,
     own, pooled = references(repeat.sites)
     rows: list[dict[str, Any]] = []
     for outcome in repeat.outcomes:
-        _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
+        final = _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
+        if said is not None:
+            said[outcome.learner.name] = final
     return rows
 
 
@@ -216,7 +225,8 @@ def _tally(
     own: Mapping[str, Reference],
     pooled: Mapping[str, Reference],
     rows: list[dict[str, Any]],
-) -> None:
+) -> Mapping[str, Answers]:
+    """Add one learner's repeat to its tally and to the rows; what its last model says of each site's test records."""
     learner = outcome.learner
     claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
     spent = max(ledger.account.spent.get(outcome.key, Fraction(0)) for ledger in repeat.ledgers.values())
@@ -254,7 +264,7 @@ def _tally(
             if key == POOLED and accuracy is not None:
                 tally.curve[round_].append(accuracy)
             if ranking is not None and ranking.auc is not None:
-                tally.ranked[key].by_round[round_].append(ranking.auc)
+                tally.ranked[key].by_round.setdefault(round_, []).append(ranking.auc)
             rows.append(
                 {
                     "repeat": repeat.number,
@@ -273,6 +283,7 @@ def _tally(
                     "epsilon_spent": str(spent),
                 }
             )
+    return final
 
 
 def _tally_ranked(

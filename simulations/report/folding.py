@@ -1,0 +1,65 @@
+"""Notes that say the same of many curators, told once: "and of 79 others"."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+MOST_ALIKE = 3
+"""So many notes that are alike are told one by one."""
+NAMED = 8
+"""So many names are told of those that were folded."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A note, and how many others differ from it in a curator's name or in a number only.
+
+    Attributes:
+        text: of the first.
+        like: how many others there are.
+        names: whom those are about, in order; a few, and how many more.
+    """
+
+    text: str
+    like: int = 0
+    names: str = ""
+
+    @property
+    def more(self) -> str:
+        """What comes after the text; "" where the note stands alone."""
+        if not self.like:
+            return ""
+        return f"({self.like} more like this{': ' if self.names else ''}{self.names})"
+
+    def __str__(self) -> str:
+        """As one line."""
+        return " ".join(part for part in (self.text, self.more) if part)
+
+
+def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Folded]:
+    """Tell notes that are alike once, in the place of the first; few of them stay as they are.
+
+    Args:
+        notes: sentences.
+        names: of the curators.
+    """
+    known = sorted(set(names), key=len, reverse=True)
+    name = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, known))})(?!\w)") if known else None
+    groups: dict[str, list[str]] = {}
+    for note in notes:
+        groups.setdefault(_pattern(note, name), []).append(note)
+    folded: dict[str, list[Folded]] = {}
+    for pattern, alike in groups.items():
+        if len(alike) <= MOST_ALIKE:
+            folded[pattern] = [Folded(text) for text in alike]
+            continue
+        whom = [found[0] for text in alike[1:] if name is not None and (found := name.search(text))]
+        told = ", ".join(whom[:NAMED]) + (f" and {len(whom) - NAMED} more" if len(whom) > NAMED else "")
+        folded[pattern] = [Folded(alike[0], len(alike) - 1, told)]
+    return [one for pattern in groups for one in folded[pattern]]
+
+
+def _pattern(note: str, name: re.Pattern[str] | None) -> str:
+    """What notes that are alike have in common."""
+    text = name.sub("\0", note) if name is not None else note
+    return re.sub(r"\d+(?:[.,/]\d+)*", "\1", text)
