@@ -7,6 +7,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.report.folding import few_of
+from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
 from simulations.scenario import Scenario
 
@@ -28,14 +30,15 @@ def result_table(report: RunReport) -> Table:
     table.add_column("site", no_wrap=True)
     for name in (*columns, "epsilon\nclaimed", "epsilon\nspent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for learner in report.learners:
+    for learner, shown in zip(report.learners, led(report).learners, strict=True):
         budget = (learner.epsilon_claimed, learner.epsilon_spent)
         title = f"{escape(learner.learner)} ({learner.strategy})"
         table.add_row(title, "all", *(show(learner.pooled) for show in columns.values()), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
-        for site in learner.sites:
-            name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *(show(site) for show in columns.values()), "", "")
+        stored = {site.curator: site for site in learner.sites}
+        for rank, site in few_of(shown.sites):
+            name = f"{rank}{escape(site.curator)}{' *' if site.curator in unused else ''}"
+            table.add_row("", name, *(show(stored[site.curator]) for show in columns.values()), "", "")
         table.add_section()
     return table
 

@@ -35,6 +35,8 @@ from simulations.scenario import Scenario
 
 KEYS = "learner-keys.json"
 LOCK = "lock"
+LEAST_FREE = 2**16
+"""With fewer bytes, a disk is full."""
 MODELS_OF = ("first", "all", "none")
 """Of which repeats models are kept."""
 ONLY_FIRST, ALL, NONE = MODELS_OF
@@ -141,9 +143,9 @@ class Unfinished:
         finally:
             if self._lock is not None:
                 self._lock.close()
-        if isinstance(error, OSError):
-            what = f"cannot write the run: {error.strerror or error}"
-            raise ConfigurationError(what) from error
+        if isinstance(error, OSError) or (isinstance(error, ExprilError) and _full(self._base)):
+            what = error.strerror if isinstance(error, OSError) else "no space is left on its disk"
+            raise ConfigurationError(f"cannot write the run in {self._base}: {what}") from error
 
     def keep(self, finished: Finished) -> None:
         """Write what a repeat gave; it is on disk when this returns.
@@ -293,6 +295,14 @@ def _forget_unfinished(path: Path, gathered: Gathered) -> None:
         if not file.name.startswith(done):
             with suppress(FileNotFoundError):
                 file.unlink()
+
+
+def _full(folder: Path) -> bool:
+    """Whether a database that failed there failed for lack of room."""
+    try:
+        return shutil.disk_usage(folder).free < LEAST_FREE
+    except OSError:
+        return False
 
 
 def _of_repeat(number: int) -> str:

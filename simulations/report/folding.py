@@ -1,9 +1,13 @@
-"""Notes that say the same of many curators, told once: "and of 79 others"."""
+"""Much of one kind, told briefly: notes that say the same of many curators, scores of more sites than one can read."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from simulations.report.model import SiteScore
+
+FEW = 20
+"""With more curators than this, tables keep to the ends and the middle."""
 MOST_ALIKE = 3
 """So many notes that are alike are told one by one."""
 NAMED = 8
@@ -63,3 +67,22 @@ def _pattern(note: str, name: re.Pattern[str] | None) -> str:
     """What notes that are alike have in common."""
     text = name.sub("\0", note) if name is not None else note
     return re.sub(r"\d+(?:[.,/]\d+)*", "\1", text)
+
+
+def few_of(sites: Sequence[SiteScore], most: int = FEW) -> list[tuple[str, SiteScore]]:
+    """Sites for a table: all of them, or of too many the best, the middle one and the worst, by score.
+
+    Args:
+        sites: of one learner.
+        most: that are all shown.
+
+    Returns:
+        ("", site) for each, or ("best of 50: ", site) and so on; sites without a score are none of the three.
+    """
+    if len(sites) <= most:
+        return [("", site) for site in sites]
+    scored = sorted((site for site in sites if site.accuracy is not None), key=lambda site: -(site.accuracy or 0.0))
+    if not scored:
+        return []
+    ranks = {"best": 0, "median": (len(scored) - 1) // 2, "worst": len(scored) - 1}
+    return [(f"{what} of {len(scored)}: ", scored[rank]) for what, rank in ranks.items()]

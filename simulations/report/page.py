@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from simulations.report import plots, rows
 from simulations.report.clinical_plots import calibration_figure, roc_figure
+from simulations.report.folding import FEW, fold_notes
 from simulations.report.lead import led
 from simulations.report.model import RunReport, exact
 from simulations.report.svg import Key
@@ -51,7 +52,7 @@ def build_page(report: RunReport) -> str:
     budget_axis = plots.budget_axis(report.curators)
     indices = rows.indices(report)
     groups = rows.site_groups(report)
-    crowded = len(groups) > rows.FEW
+    crowded = len(groups) > FEW
     script = asset(PACKAGE, "page.js")
     return _template().render(
         report=report,
@@ -66,6 +67,7 @@ def build_page(report: RunReport) -> str:
         headline=headline(report),
         summary=summary(report),
         alarms=rows.budget_alarms(report),
+        notes=fold_notes(report.notes, (curator.name for curator in report.curators)),
         axis=axis,
         single=len(report.learners) == 1,
         groups={} if crowded else groups,

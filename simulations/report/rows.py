@@ -7,6 +7,7 @@ from statistics import median, quantiles
 
 from simulations.report import plots
 from simulations.report.clinical_model import RecordCounts
+from simulations.report.folding import FEW
 from simulations.report.lead import led
 from simulations.report.model import (
     LEFT_OUT,
@@ -20,9 +21,6 @@ from simulations.report.model import (
 )
 from simulations.report.svg import Axis
 from simulations.report.words import WORDS, count, number
-
-FEW = 20
-"""With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
 
 _EXTREMES = 3
 
