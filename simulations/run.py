@@ -98,7 +98,7 @@ def run_scenario(
     return Run(report, found.rows, found.evidence)
 
 
-def summary(run: Run, folder: str) -> dict[str, Any]:
+def summary(report: RunReport, folder: str) -> dict[str, Any]:
     """The object that `expril simulate --json` prints."""
     learners = [
         {
@@ -112,18 +112,18 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
             "left_out": learner.left_out,
         }
-        for learner in run.report.learners
+        for learner in report.learners
     ]
     return {
         "run": folder,
         "learners": learners,
-        "measure": run.report.measure,
-        "further": run.report.further,
-        "lead": run.report.lead,
-        "positive": run.report.positive,
-        "records": list(map(msgspec.to_builtins, run.report.records)),
-        "seeded_noise": run.report.seeded_noise,
-        "notes": list(run.report.notes),
+        "measure": report.measure,
+        "further": report.further,
+        "lead": report.lead,
+        "positive": report.positive,
+        "records": list(map(msgspec.to_builtins, report.records)),
+        "seeded_noise": report.seeded_noise,
+        "notes": list(report.notes),
     }
 
 

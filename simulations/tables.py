@@ -1,6 +1,6 @@
 """Tables for the terminal. They keep their columns whatever the terminal's width; a narrow one wraps lines itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from rich import box
@@ -47,6 +47,36 @@ def run_tables(report: RunReport) -> list[Table]:
     """All tables of a run."""
     thresholds = threshold_table(report)
     return [result_table(report), *([] if thresholds is None else [thresholds])]
+
+
+def epsilon_table(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Table:
+    """Result against epsilon: for each epsilon and learner, over all sites, the scores and what was expected."""
+    first = reports[-1]
+    constant, _ = YARDSTICKS[first.measure]
+    table = Table(
+        title=f"{escape(first.title)}: {first.repeats} repeat{'s' if first.repeats > 1 else ''} at each epsilon",
+        caption="expected: by the learner, from the noisy answers alone, with a 95 % interval; all else by the harness",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("epsilon", no_wrap=True)
+    table.add_column("learner", no_wrap=True)
+    second = ["AUC ± se", "expected"] if first.ranks else []
+    for name in (f"{first.measure} ± se", "expected", f"{constant}\n(ceiling)", *second):
+        table.add_column(name, justify="right", no_wrap=True)
+    for epsilon, report in zip(epsilons, reports, strict=True):
+        for number, learner in enumerate(report.learners):
+            score = learner.pooled
+            ranking = [_with_error(score.auc, score.auc_se), _expected(score, "auc")] if first.ranks else []
+            table.add_row(
+                "" if number else epsilon,
+                escape(learner.learner),
+                _with_error(score.accuracy, score.accuracy_se),
+                _expected(score, "accuracy"),
+                f"{_number(score.majority)} ({_number(score.ceiling)})",
+                *ranking,
+            )
+        table.add_section()
+    return table
 
 
 def threshold_table(report: RunReport) -> Table | None:
