@@ -90,11 +90,11 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
             curators.append(msgspec.structs.replace(curator, **changes))
     learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon) for learner in scenario.learners)
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
-    notes = (
+    note = (
         f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "
-        f"{', '.join(raised)}: a real curator's cap does not follow.",
+        f"{', '.join(raised)}: a real curator's cap does not follow."
     )
-    return AtEpsilon(changed, notes if raised else ())
+    return AtEpsilon(changed, (note,) if raised else ())
 
 
 def find_or_make_folder(out: Path, title: str, wanted: EpsilonList, *, fresh: bool) -> Path:
