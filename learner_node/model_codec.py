@@ -2,7 +2,8 @@
 
 What a value is, its class says: a frozen dataclass by the types of its fields, a msgspec struct by itself. Both ways go
 by these types alone, so nothing in a file can name one. A field may be a bool, an int, a float, a text, an array with a
-dtype (`NDArray[np.float64]`), a dataclass, a msgspec struct, a tuple or a `dict[str, ...]` of those, or None.
+dtype (`NDArray[np.float64]`), a dataclass, a msgspec struct (or tagged ones), a tuple or a `dict[str, ...]` of those,
+or None.
 """
 
 import math
@@ -37,8 +38,8 @@ def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
         return [take_apart(one, of, arrays) for one, of in zip(value, _places(kind, len(value)), strict=True)]
     if origin is dict and get_args(kind)[0] is str:
         return {str(name): take_apart(one, get_args(kind)[1], arrays) for name, one in value.items()}
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return msgspec.json.decode(msgspec.json.encode(value))
+    if _is_struct(kind):
+        return msgspec.json.decode(msgspec.json.encode(msgspec.convert(value, kind)))
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         return {one.name: take_apart(getattr(value, one.name), hints[one.name], arrays) for one in fields(kind)}
@@ -69,7 +70,7 @@ def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
         return tuple(put_together(one, of, arrays) for one, of in zip(items, _places(kind, len(items)), strict=True))
     if origin is dict and get_args(kind)[0] is str:
         return {name: put_together(one, get_args(kind)[1], arrays) for name, one in _of(plain, dict).items()}
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if _is_struct(kind):
         return msgspec.convert(plain, kind)
     if is_dataclass(kind):
         return _put_fields(_of(plain, dict), kind, arrays)
@@ -134,10 +135,14 @@ def _may_be_none(kind: Any) -> bool:
 def _without_none(kind: Any) -> Any:
     if not _may_be_none(kind):
         return kind
-    rest = [one for one in get_args(kind) if one is not type(None)]
-    if len(rest) > 1:
-        raise TypeError(f"{kind} may be of several types; a file could not say which")
-    return rest[0]
+    rest = tuple(one for one in get_args(kind) if one is not type(None))
+    return Union[rest]  # noqa: UP007 - of a tuple
+
+
+def _is_struct(kind: Any) -> bool:
+    """A msgspec struct, or one of several that tell each other apart by a tag, such as any partition."""
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return all(isinstance(one, type) and issubclass(one, msgspec.Struct) for one in members)
 
 
 def _of(value: Any, kind: Any) -> Any:

@@ -37,8 +37,8 @@ def result_table(report: RunReport) -> Table:
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
         stored = {site.curator: site for site in learner.sites}
         for rank, site in few_of(shown.sites):
-            name = f"{rank}{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *(show(stored[site.curator]) for show in columns.values()), "", "")
+            name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
+            table.add_row(rank, name, *(show(stored[site.curator]) for show in columns.values()), "", "")
         table.add_section()
     return table
 

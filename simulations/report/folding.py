@@ -11,7 +11,7 @@ FEW = 20
 MOST_ALIKE = 3
 """So many notes that are alike are told one by one."""
 NAMED = 8
-"""So many names are told of those that were folded."""
+"""So many names are told in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,13 @@ def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Folded]:
             folded[pattern] = [Folded(text) for text in alike]
             continue
         whom = [found[0] for text in alike[1:] if name is not None and (found := name.search(text))]
-        told = ", ".join(whom[:NAMED]) + (f" and {len(whom) - NAMED} more" if len(whom) > NAMED else "")
-        folded[pattern] = [Folded(alike[0], len(alike) - 1, told)]
+        folded[pattern] = [Folded(alike[0], len(alike) - 1, some_of(whom))]
     return [one for pattern in groups for one in folded[pattern]]
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a sentence: all of them, or the first few and how many more."""
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _pattern(note: str, name: re.Pattern[str] | None) -> str:
@@ -77,7 +81,7 @@ def few_of(sites: Sequence[SiteScore], most: int = FEW) -> list[tuple[str, SiteS
         most: that are all shown.
 
     Returns:
-        ("", site) for each, or ("best of 50: ", site) and so on; sites without a score are none of the three.
+        ("", site) for each, or ("best of 50", site) and so on; sites without a score are none of the three.
     """
     if len(sites) <= most:
         return [("", site) for site in sites]
@@ -85,4 +89,4 @@ def few_of(sites: Sequence[SiteScore], most: int = FEW) -> list[tuple[str, SiteS
     if not scored:
         return []
     ranks = {"best": 0, "median": (len(scored) - 1) // 2, "worst": len(scored) - 1}
-    return [(f"{what} of {len(scored)}: ", scored[rank]) for what, rank in ranks.items()]
+    return [(f"{what} of {len(scored)}", scored[rank]) for what, rank in ranks.items()]

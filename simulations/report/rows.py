@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from simulations.report import plots
 from simulations.report.clinical_model import RecordCounts
-from simulations.report.folding import FEW
+from simulations.report.folding import FEW, some_of
 from simulations.report.lead import led
 from simulations.report.model import (
     LEFT_OUT,
@@ -272,7 +272,7 @@ def answers(report: RunReport) -> Answers | None:
         f"{bad} of {count(everyone, 'curator')} refused, came late or vanished at least once."
     )
     if left_out:
-        sentence += f" The learner went on without {', '.join(left_out)}; the notes say why."
+        sentence += f" The learner went on without {some_of(left_out)}; the notes say why."
     present = {kind for row in shown for _, kind in row.outcomes}
     kinds = tuple(kind for kind in ("release", "refusal", "late", "vanished", LEFT_OUT) if kind in present)
     return Answers(sentence, tuple(shown), len(rows) - len(shown), kinds)
