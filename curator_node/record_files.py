@@ -92,13 +92,13 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _text(path: Path) -> str:
     """What the file holds, without a byte order mark, each line ended by a line feed alone."""
-    content = path.read_bytes()
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     wrong = text_fault(content)
     if wrong is not None:
         if wrong.start is None:
             raise ConfigurationError(f"{path} cannot be read as csv: it {wrong.what}; {_AS_CSV}")
         _refuse(path, _row(content[: wrong.start].decode("latin-1")), "text that is not UTF-8", _AS_CSV)
-    text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8").replace("\r\n", "\n")
+    text = content.decode("utf-8").replace("\r\n", "\n")
     for sign, fault in (("\0", "a NUL byte"), ("\r", "a carriage return that ends no line")):
         if sign in text:
             _refuse(path, _row(text[: text.index(sign)]), fault)

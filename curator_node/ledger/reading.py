@@ -1,4 +1,4 @@
-"""A SQLite ledger as evidence: it is read, and nothing is written beside it, whether its disk could be written or not."""
+"""A SQLite ledger as evidence: it is read, and nothing is written beside it, on whatever medium it lies."""
 
 import shutil
 import tempfile
@@ -14,8 +14,8 @@ from protocol.errors import ConfigurationError
 def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]:
     """Open a ledger that is only read.
 
-    One that a process serves is read with its write-ahead log, in place. A log that nobody serves any more, as in a copy
-    of a folder, could only be read by writing beside it, so file and log are copied first.
+    One that a process serves is read with its write-ahead log, in place. A log that nobody serves any more, as in a
+    copy of a folder, could only be read by writing beside it, so file and log are copied first.
 
     Args:
         path: of the ledger.
