@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from expril.terminal import Json, bars, plain_errors, print_json, wide_console
+from expril.terminal import MOST_SEED, Json, bars, plain_errors, print_json, wide_console
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -23,7 +23,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
     problems: Annotated[int, typer.Option(min=3, help="Simulated problems per row.")] = 9,
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulated problems and their noise.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the simulated problems and their noise.")] = 0,
     json_: Json = False,
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, expected accuracy."""
