@@ -1,15 +1,14 @@
 """Label problems that a learner must reckon with before it knows any label, for quotes.
 
-The prior is about three things that no unlabelled record tells: how common label 1 is, how much of the label the
-attributes explain, and whether they do so along a line or in bends. It is spread over all of them, so that real
-problems lie within it, and what is known of the first two may be stated.
+No unlabelled record tells how common label 1 is, how much of the label the attributes explain, or how simply they do.
+The prior is spread over all three, so that real problems lie within it; what is known of the first two may be stated.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, ndtr
 from scipy.stats import qmc
 
 from learner_node.label_model.random_features import blocks, bounded, draw_frequencies, stationary_features
@@ -20,14 +19,17 @@ Floats = NDArray[np.float64]
 Range = tuple[float, float]
 
 DIFFICULTIES = ("easy", "middling", "hard")
-"""Thirds of the problems: nearly linear, bent, and of many regions."""
+"""Thirds of the problems: linear along the records' main axes, bent, and of many regions across all axes."""
 _PREVALENCE_SHAPES = (1.5, 1.5)
-_LENGTH_SCALES = (4.0, 2.0, 1.0, 0.5, 0.25)
-_ALIGNMENTS = (0.0, 1.0, 2.0, 4.0)
-_EXPLAINED_SHAPES = (0.5, 0.25)
-"""The share r of the latent variance that the attributes explain has density 1 / (2 sqrt(1 - r)): 1 - r is a square."""
+"""Of the Beta law of the share of label 1; its 5 and 95 % points are .10 and .90."""
+_UNEXPLAINED_POWER = 3.0
+"""The unexplained share of the latent variance is the cube of an even draw; see `Belief`."""
 _MOST_EXPLAINED = 0.9999
-_HALVINGS = 40
+_ALIGNMENTS = (4.0, 2.0, 1.0, 0.0)
+"""Powers of a principal component's variance, on top of its own, by which it counts; the simplest problem's first."""
+_LENGTH_SCALES = (4.0, 2.0, 1.0, 0.5, 0.25)
+_HALVINGS = 30
+_HALVINGS_OF_AUC = 12
 _OWN_STREAM = 1_000_003
 
 
@@ -36,13 +38,13 @@ class Belief:
     """What is known of the labels before anything is asked; each is drawn evenly from its range.
 
     Attributes:
-        prevalence: share of label 1 among the private records, within (0, 1).
-        best_auc: area under the ROC curve of the best model that could be learnt without privacy, within (1/2, 1);
-            None knows nothing: the attributes explain a share r of density 1 / (2 sqrt(1 - r)) of the latent variance,
-            whose 5, 50 and 95 % points are .10, .75 and .998.
+        prevalence: share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2).
+        best_auc: area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The
+            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: its 5, 50 and
+            95 % points are .14, .88 and .9999.
 
     Raises:
-        ConfigurationError: a range beyond these, or with its ends exchanged.
+        ConfigurationError: a range beyond what can be, or with its ends exchanged.
     """
 
     prevalence: Range | None = None
@@ -54,7 +56,10 @@ class Belief:
             ("best AUC", self.best_auc, 0.51, 0.999),
         ):
             if ends is not None and not least <= ends[0] <= ends[1] <= most:
-                raise ConfigurationError(f"{name} must be a number or a range from {least} to {most}, lower end first")
+                raise ConfigurationError(
+                    f"{name} must be a number or a range from {least} to {most}, such as {least + 0.2:.2f} or "
+                    f"{least + 0.2:.2f}-{least + 0.3:.2f}"
+                )
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class PriorProblems:
 
     Attributes:
         probability: P(label 1) of each source record in each problem, float64 (n_s, P), in [0, 1].
-        difficulty: number in `DIFFICULTIES` of each, int64 (P,).
+        difficulty: place in `DIFFICULTIES` of each, int64 (P,).
         majority: what always answering the likelier class scores, float64 (P,).
         best: what knowing `probability` scores, float64 (P,).
         best_auc: the area under the ROC curve that knowing `probability` has, float64 (P,).
@@ -75,82 +80,72 @@ class PriorProblems:
     best: Floats
     best_auc: Floats
 
-    @classmethod
-    def of(cls, probability: Floats, difficulty: NDArray[np.int64]) -> "PriorProblems":
-        """With what the probabilities say of majority and perfect knowledge."""
-        ones = probability.mean(axis=0)
-        return cls(
-            probability=probability,
-            difficulty=difficulty,
-            majority=np.maximum(ones, 1.0 - ones),
-            best=np.maximum(probability, 1.0 - probability).mean(axis=0),
-            best_auc=np.array([expected_auc(column, column) for column in probability.T]),
-        )
-
 
 def draw_prior_problems(features: Floats, count: int, seed: int, belief: Belief | None = None) -> PriorProblems:
-    """Draw problems that cover the prior evenly (a scrambled Halton sequence; Owen 2017).
+    """Draw problems that cover the prior evenly: a Halton sequence, its digits shuffled (Owen 2017).
 
     A record has label 1 where sqrt(r) g + sqrt(1 - r) e exceeds a threshold: g is a standardised signal, e standard
-    normal, r the explained share, and the threshold gives the prevalence. g is a mixture of a linear function and of a
-    draw from the label model's stationary kernel; the linear share of its variance is even on [0, 1]. The random
-    features are not those of any fit, which would make the problem the model's own.
+    normal, r the explained share; the threshold gives the prevalence. g is sqrt(a) times a linear function plus
+    sqrt(1 - a) times a draw from the label model's stationary kernel. One number u, even on [0, 1], says how far g is
+    from simple: a falls from 1 (for a third of all u) to 0, the length-scale from 4 to 1/4, and the power by which g
+    prefers the records' main axes from 4 to 0. The random features are not those of any fit.
 
     Args:
         features: Source records, standardised, float64 (n_s, d), n_s >= 2.
-        count: Number of problems P, at least 1.
+        count: Number of problems P, at least 1; of any three on end, each is of another difficulty.
         seed: Non-negative; equal arguments give equal problems, and fewer are the first of more.
         belief: What is known; None is nothing.
     """
     known = belief or Belief()
-    places = qmc.Halton(3, scramble=True, rng=np.random.default_rng([_OWN_STREAM, seed])).random(count)
-    threshold = -ndtri(_prevalences(known.prevalence, places[:, 0]))
-    linear = np.clip(1.5 * (1.0 - places[:, 2]), 0.0, 1.0)
-    signal = _signals(bounded(features), linear, places[:, 2], 1.0 - places[:, 2], seed)
-    if known.best_auc is None:
-        explained = np.minimum(betaincinv(*_EXPLAINED_SHAPES, places[:, 1]), _MOST_EXPLAINED)
-        probability = np.column_stack(
-            [_probability(*item) for item in zip(signal.T, explained, threshold, strict=True)]
-        )
+    # Base 3 for u: its thirds come in turn.
+    share, u, ones = qmc.Halton(3, scramble=True, rng=np.random.default_rng([_OWN_STREAM, seed])).random(count).T
+    prevalence = _within(known.prevalence, ones) if known.prevalence else betaincinv(*_PREVALENCE_SHAPES, ones)
+    signal = _signals(bounded(features), u, seed)
+    if known.best_auc:
+        explained = _explained_of(signal, prevalence, _within(known.best_auc, share))
     else:
-        least, most = known.best_auc
-        wanted = least + (most - least) * places[:, 1]
-        probability = np.column_stack(
-            [_of_best_auc(*item) for item in zip(signal.T, wanted, threshold, strict=True)]
-        )
-    difficulty = np.minimum((places[:, 2] * len(DIFFICULTIES)).astype(np.int64), len(DIFFICULTIES) - 1)
-    return PriorProblems.of(probability, difficulty)
+        explained = np.minimum(1.0 - share**_UNEXPLAINED_POWER, _MOST_EXPLAINED)
+    probability = _probability(signal, explained, prevalence)
+    means = probability.mean(axis=0)
+    return PriorProblems(
+        probability=probability,
+        difficulty=np.minimum((u * len(DIFFICULTIES)).astype(np.int64), len(DIFFICULTIES) - 1),
+        majority=np.maximum(means, 1.0 - means),
+        best=np.maximum(probability, 1.0 - probability).mean(axis=0),
+        best_auc=_own_auc(probability),
+    )
 
 
-def _prevalences(known: Range | None, place: Floats) -> Floats:
-    if known is None:
-        return betaincinv(*_PREVALENCE_SHAPES, place)
-    return known[0] + (known[1] - known[0]) * place
+def _within(ends: Range, place: Floats) -> Floats:
+    return ends[0] + (ends[1] - ends[0]) * place
 
 
-def _signals(rows: Floats, linear: Floats, length: Floats, alignment: Floats, seed: int) -> Floats:
-    """Standardised signals, float64 (n_s, P); places in [0, 1) choose the length-scale and the alignment."""
+def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
+    """Standardised signals, float64 (n_s, P)."""
     frequencies = draw_frequencies(rows.shape[1], int(np.random.default_rng([_OWN_STREAM, seed, 1]).integers(2**31)))
-    scale, aligned = (length * len(_LENGTH_SCALES)).astype(np.int64), (alignment * len(_ALIGNMENTS)).astype(np.int64)
-    draws = [np.random.default_rng([_OWN_STREAM, seed, 2, number]) for number in range(len(linear))]
+    draws = [np.random.default_rng([_OWN_STREAM, seed, 2, number]) for number in range(len(u))]
     slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
     weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1] + 1) for rng in draws]).astype(np.float32)
-    straight, bent = np.empty((2, len(rows), len(linear)))
+    straight, bent = np.empty((2, len(rows), len(u)))
+    aligned, scale = (np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES))
     for which, power in enumerate(_ALIGNMENTS):
         turned = _aligned(rows, power)
         straight[:, aligned == which] = turned @ slopes[:, aligned == which]
+        scales = np.unique(scale[aligned == which])
         for block in blocks(len(rows)):
             phases = turned[block] @ frequencies
-            for number, size in enumerate(_LENGTH_SCALES):
+            for number in scales:
                 chosen = (scale == number) & (aligned == which)
-                bent[block, chosen] = stationary_features(phases / size) @ weights[:, chosen]
+                bent[block, chosen] = stationary_features(phases / _LENGTH_SCALES[number]) @ weights[:, chosen]
+    linear = np.clip(1.5 * (1.0 - u), 0.0, 1.0)
     return _standardised(np.sqrt(linear) * _standardised(straight) + np.sqrt(1.0 - linear) * _standardised(bent))
 
 
 def _aligned(rows: Floats, power: float) -> Floats:
-    """Principal components, each times its own variance to the power of a half of `power`, with mean square 1."""
-    variance, axes = np.linalg.eigh(np.cov(rows, rowvar=False, bias=True).reshape(rows.shape[1], rows.shape[1]))
-    turned: Floats = (rows - rows.mean(axis=0)) @ axes * np.maximum(variance, 0.0) ** (0.5 * power)
+    """Principal components, each times its variance to the power of a half of `power`, brought to mean square 1."""
+    centred = rows - rows.mean(axis=0)
+    variance, axes = np.linalg.eigh(centred.T @ centred / len(rows))
+    turned: Floats = centred @ axes * np.maximum(variance, 0.0) ** (0.5 * power)
     size = float(np.sqrt(np.mean(turned**2)))
     return turned / size if size > 0 else turned
 
@@ -161,28 +156,29 @@ def _standardised(columns: Floats) -> Floats:
     return result
 
 
-def _probability(signal: Floats, explained: float, threshold: float) -> Floats:
-    """P(label 1) with the mean that the threshold of a normal latent variable stands for, float64 (n_s,)."""
-    slope, wanted = np.sqrt(explained / (1.0 - explained)), ndtr(-threshold)
-    low, high = -(np.abs(slope * signal).max() + 8.0), np.abs(slope * signal).max() + 8.0
+def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Floats:
+    """P(label 1) of (n_s, P) signals, the columns' means being the prevalences, float64 (n_s, P)."""
+    slopes = signal * np.sqrt(explained / (1.0 - explained))
+    high = np.abs(slopes).max(axis=0) + 8.0
+    low = -high
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if ndtr(slope * signal + middle).mean() < wanted:
-            low = middle
-        else:
-            high = middle
-    result: Floats = ndtr(slope * signal + 0.5 * (low + high))
+        below = ndtr(slopes + middle).mean(axis=0) < prevalence
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    result: Floats = ndtr(slopes + 0.5 * (low + high))
     return result
 
 
-def _of_best_auc(signal: Floats, wanted: float, threshold: float) -> Floats:
-    """As `_probability`, with the explained share that gives this best AUC, or the nearest that the source allows."""
-    low, high = 0.0, _MOST_EXPLAINED
-    for _ in range(_HALVINGS // 3):
+def _explained_of(signal: Floats, prevalence: Floats, wanted: Floats) -> Floats:
+    """The explained shares whose best AUC is `wanted`, or the nearest that the source allows, float64 (P,)."""
+    low, high = np.zeros(len(wanted)), np.full(len(wanted), _MOST_EXPLAINED)
+    for _ in range(_HALVINGS_OF_AUC):
         middle = 0.5 * (low + high)
-        probability = _probability(signal, middle, threshold)
-        if expected_auc(probability, probability) < wanted:
-            low = middle
-        else:
-            high = middle
-    return _probability(signal, 0.5 * (low + high), threshold)
+        below = _own_auc(_probability(signal, middle, prevalence)) < wanted
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    explained: Floats = 0.5 * (low + high)
+    return explained
+
+
+def _own_auc(probability: Floats) -> Floats:
+    return np.array([expected_auc(column, column) for column in probability.T])
