@@ -52,6 +52,8 @@ class StudyEstimator(BaseEstimator):
         accuracy_estimate_: with pooling "sum", what the model may be expected to score on records like the private
             ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
             with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
+        population_: which records the curators count, in words, by their cards; "" where each record is a privacy unit.
+            A source that holds many records of a unit is reduced to as many by `learner_node.population.counted`.
         study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
@@ -166,6 +168,7 @@ class StudyEstimator(BaseEstimator):
         self.epsilon_claimed_ = learned.epsilon_claimed
         self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
         self.left_out_ = learned.study.left_out
+        self.population_ = learned.population
         self._source = source
         if named:
             self.feature_names_in_ = np.array([attribute.name for attribute in schema.attributes], object)

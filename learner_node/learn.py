@@ -11,6 +11,7 @@ import polars as pl
 from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.pooling import POOLED, POOLINGS, Pooling
+from learner_node.population import population
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
@@ -35,6 +36,7 @@ class Learned:
             each curator's name for one model per site.
         estimates: weights and labels of the source records, under the same keys.
         study: the study, with its transcripts and outcomes.
+        population: which records count, in words, by the cards; "" where each record is a unit.
     """
 
     schema: Schema
@@ -43,6 +45,7 @@ class Learned:
     models: dict[str, list[AnyModel | None]]
     estimates: dict[str, AnyEstimate]
     study: Study
+    population: str = ""
 
     @property
     def not_private(self) -> list[str]:
@@ -134,6 +137,7 @@ def learn(
         models={key: conversation.models for key, conversation in learnt.items()},
         estimates={key: conversation.estimate for key, conversation in learnt.items()},
         study=study,
+        population=population({name: cards[name] for name in draft.names}),
     )
 
 

@@ -20,11 +20,10 @@ from curator_node.site import Site, assemble_site, hold_records, now
 from learner_node.learn import Learned, learn
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from protocol.envelopes import LABEL, SigningKey
-from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.carriers import Carry, Handle, in_process
 from simulations.carriers.faults import FaultyCurator
-from simulations.records import Records, SiteRecords, split_records
+from simulations.records import Records, SiteRecords, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.seeded_noise import SeededNoise
 
@@ -131,8 +130,10 @@ def simulate_site(
         ledgers: folder for SQLite ledgers; None keeps it in memory.
     """
     entry = scenario.curator(part.name)
-    cap = entry.cap if entry.learner_cap is None else entry.learner_cap
-    policies = [LearnerPolicy(name=learner, key=key.public.hex(), cap=cap) for learner, key in learners.items()]
+    policies = [
+        LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.cap_of(learner))
+        for learner, key in learners.items()
+    ]
     policy = entry.policy(policies, name=part.name)
     key = SigningKey.generate()
     dataset = hold_records(part.private, part.steward, policy, key)
@@ -163,10 +164,7 @@ def ask_all(
         ConfigurationError: a learner names an unknown site.
     """
     for learner in scenario.learners:
-        asked, held = list(learner.curators or repeat.sites), list(learner.source or repeat.sites)
-        strangers = [name for name in (*asked, *held) if name not in repeat.sites]
-        if strangers:
-            raise ConfigurationError(f"learner {learner.name} names unknown site(s) {', '.join(strangers)}")
+        asked, held = sites_of(learner, repeat.sites)
         federation = Federation(
             curators={name: repeat.curators[name].identity for name in asked},
             key=keys[learner.name],

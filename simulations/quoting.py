@@ -25,7 +25,7 @@ from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.strict_toml import suggest
-from simulations.records import load_records, split_records
+from simulations.records import load_records, sites_of, split_records
 from simulations.scenario import LearnerScenario, load_scenario
 
 Tick = Callable[[str, int, int], None]
@@ -106,11 +106,9 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
     sites = split_records(scenario, load_records(scenario, folder), 0)
-    strangers = [name for name in (*chosen.curators, *chosen.source) if name not in sites]
-    if strangers:
-        raise ConfigurationError(f"learner {chosen.name} names unknown site(s) {', '.join(strangers)}")
-    frame = pl.concat([sites[name].source for name in chosen.source or sites])
-    stewards = [sites[name].steward for name in chosen.curators or sites]
+    asked, held = sites_of(chosen, sites)
+    frame = pl.concat([sites[name].source for name in held])
+    stewards = [sites[name].steward for name in asked]
     if chosen.pooling == "site":
         stewards = stewards[:1]
     records = encode_frame(frame, stewards[0].schema)

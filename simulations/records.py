@@ -1,6 +1,7 @@
 """The records that a scenario names, and their split over sites: private, source and test."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,16 @@ import polars as pl
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from learner_node.population import counted
 from protocol.errors import ConfigurationError
-from protocol.records import describe_absent, encode_frame, encode_label_column
+from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.splits import split_parts, split_sites
-from simulations.scenario import Data, Scenario
+from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
+from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, moving_notes, small_site_notes
+from simulations.scenario import LearnerScenario, Scenario
+from simulations.scenario_data import ANY, Data, fits, matching
 
 
 @dataclass(frozen=True)
@@ -30,18 +35,25 @@ class Records:
 class SiteRecords:
     """One site's records in one repeat: the harness's own copy, which its curator's learners never see.
 
+    A curator counts a bounded number of a unit's records. Source and test records are bounded alike, so that all speak
+    of one population.
+
     Attributes:
         name: of the site.
-        private: what its curator answers from.
+        private: what its curator is given.
+        counted: private records as the curator counts them. The harness draws its own: the curator's choice is secret.
         source: what the learners hold of it; they are given it without labels.
         test: for scores.
+        all_tests: test records, bound or not.
         steward: its schema file, with the declared round size.
     """
 
     name: str
     private: pl.DataFrame
+    counted: pl.DataFrame
     source: pl.DataFrame
     test: pl.DataFrame
+    all_tests: pl.DataFrame
     steward: StewardFile
 
 
@@ -76,10 +88,58 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             site=data.sites.column,
             unit=steward.unit if steward.unit in frame.columns else None,
         )
+    return _as_told(Records(dataset, steward), data)
+
+
+def _as_told(records: Records, data: Data) -> Records:
+    """With what the scenario says instead of the data set and its schema."""
+    dataset, steward = records.dataset, records.steward
+    if data.sites.column is not None:
+        if data.sites.column not in dataset.frame.columns:
+            absent = describe_absent([data.sites.column], declared=[], there=dataset.frame.columns)
+            raise ConfigurationError(f"{dataset.name} has no site column {absent}")
+        dataset = replace(dataset, site=data.sites.column)
+    if data.merge_label:
+        frame, steward = _merged(dataset.frame, steward, data.merge_label)
+        dataset = replace(dataset, frame=frame)
     if not data.unit:
         dataset = dataset.without_unit()
         steward = msgspec.structs.replace(steward, unit=None, most_records_per_unit=1)
+    elif dataset.unit is None and (data.first_record or data.most_records_per_unit is not None):
+        raise ConfigurationError(
+            f"{dataset.name}: its schema names no unit, so first_record and most_records_per_unit mean nothing"
+        )
+    if data.first_record:
+        frame = dataset.frame.unique(subset=dataset.unit, keep="first", maintain_order=True)
+        dataset = replace(dataset, frame=frame)
+        steward = msgspec.structs.replace(steward, most_records_per_unit=1)
+    if data.most_records_per_unit is not None:
+        steward = msgspec.structs.replace(steward, most_records_per_unit=data.most_records_per_unit)
     return Records(dataset, steward)
+
+
+def _merged(
+    frame: pl.DataFrame, steward: StewardFile, told: Mapping[str, Sequence[str]]
+) -> tuple[pl.DataFrame, StewardFile]:
+    """The label's levels merged into classes."""
+    if steward.label_bounds is not None:
+        raise ConfigurationError(f"merge_label: the label {steward.label!r} is a number; there are no levels to merge")
+    class_of = {level: name for name, levels in told.items() for level in levels if level != ANY}
+    strangers = [level for level in class_of if level not in steward.classes]
+    if strangers:
+        raise ConfigurationError(
+            f"merge_label: the schema has no class {strangers[0]!r}{suggest(strangers[0], list(steward.classes))}"
+        )
+    rest = next((name for name, levels in told.items() if ANY in levels), None)
+    homeless = [level for level in steward.classes if level not in class_of]
+    if rest is None and homeless:
+        raise ConfigurationError(
+            f'merge_label does not say what becomes of {", ".join(homeless)}; "*" stands for all the rest'
+        )
+    merged = {level: class_of.get(level, rest) for level in steward.classes}
+    column = column_texts(frame[steward.label]).replace_strict(merged, return_dtype=pl.String)
+    labelled = frame.with_columns(column.alias(steward.label))
+    return labelled, msgspec.structs.replace(steward, classes=tuple(told))
 
 
 def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
@@ -112,18 +172,67 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
         ConfigurationError: a split that cannot be made, or a curator entry without a site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
-    parts = msgspec.structs.asdict(scenario.data.parts)
+    dataset, told = records.dataset, scenario.data
+    parts = msgspec.structs.asdict(told.parts)
     try:
-        frames = split_sites(records.dataset, scenario.data.sites.how, rng, **scenario.data.sites.options())
-        split = {name: split_parts(frame, parts, rng, records.dataset.unit) for name, frame in frames.items()}
+        frames = split_sites(dataset, told.sites.how, rng, **told.sites.options())
+        frames = keep_large(frames, told.sites, dataset.unit)
+        if told.sites.units_move and dataset.unit is not None:
+            split = split_units_over_sites(frames, parts, rng, dataset.unit)
+        else:
+            split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
     except (ValueError, pl.exceptions.ColumnNotFoundError) as error:
         raise ConfigurationError(f"the records cannot be split as the scenario says: {error}") from None
     named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
-    strangers = named - set(split) - {"*"}
+    strangers = [name for name in named - {ANY} if not any(fits(site, name) for site in split)]
     if strangers:
         raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
-    declared = {name: scenario.curator(name).round_size for name in split}
-    return {
-        name: SiteRecords(name, **pieces, steward=msgspec.structs.replace(records.steward, round_size=declared[name]))
-        for name, pieces in split.items()
+    return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
+
+
+def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:
+    """What a reader must know of whose records these are: small sites, the contribution bound, units at several sites.
+
+    Args:
+        scenario: the scenario.
+        records: of `load_records`.
+        sites: of `split_records`.
+    """
+    unit, most = records.dataset.unit, records.steward.most_records_per_unit
+    notes = []
+    if scenario.data.sites.how == "site":
+        frames = split_by_site(records.dataset, units_move=scenario.data.sites.units_move)
+        notes += small_site_notes(frames, scenario.data.sites, unit)
+    held = {
+        "private": (sum(site.private.height for site in sites.values()), sum(s.counted.height for s in sites.values())),
+        "test": (sum(site.all_tests.height for site in sites.values()), sum(s.test.height for s in sites.values())),
     }
+    notes += bound_notes(held, unit, most)
+    return notes + moving_notes({name: site.private for name, site in sites.items()}, unit)
+
+
+def _site(
+    name: str, pieces: Mapping[str, pl.DataFrame], scenario: Scenario, records: Records, repeat: int
+) -> SiteRecords:
+    empty = [part for part, frame in pieces.items() if frame.is_empty()]
+    if empty:
+        raise ConfigurationError(
+            f"site {name} has too few records: none is left for {', '.join(empty)}; {SMALL_REMEDY}"
+        )
+    unit, most = records.dataset.unit, records.steward.most_records_per_unit
+    rng = np.random.default_rng([scenario.seed, repeat, *name.encode()])
+    private, source, test = (counted(pieces[part], unit, most, rng) for part in ("private", "source", "test"))
+    steward = msgspec.structs.replace(records.steward, round_size=scenario.curator(name).round_size)
+    return SiteRecords(name, pieces["private"], private, source, test, pieces["test"], steward)
+
+
+def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
+    """The sites that a learner asks, and those whose source records it holds.
+
+    Raises:
+        ConfigurationError: it names a site that is not there.
+    """
+    try:
+        return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"learner {learner.name}: {error}") from None

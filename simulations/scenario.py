@@ -3,7 +3,6 @@
 What happens when it runs is in `federation` (one repeat), `harness` (all of them) and `run` (their report).
 """
 
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -17,12 +16,9 @@ from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
-from protocol.strict_toml import did_you_mean, read_toml, suggest
-from simulations.datasets import DATASETS
-from simulations.datasets.splits import SITE_SPLITS
+from protocol.strict_toml import read_toml, suggest
+from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
@@ -32,85 +28,14 @@ else:
     PoolingName = str  # checked by hand: msgspec's error on a Literal names no allowed value
 
 
-class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How records are split over curators.
-
-    Attributes:
-        how: "site" (a column says), "random" (`fractions`), or "shift" (`attribute`, `names`, `probabilities`).
-        column: of the site; own files only (a built-in data set knows its own).
-        fractions: site -> share.
-        attribute: the higher, the likelier the first of `names`.
-        names: the two sites of a shifted split.
-        probabilities: of the first site at the lowest and highest value of the attribute.
-    """
-
-    how: str
-    column: Name | None = None
-    fractions: dict[Name, Share] | None = None
-    attribute: Name | None = None
-    names: tuple[Name, Name] | None = None
-    probabilities: tuple[float, float] = (0.1, 0.9)
-
-    def __post_init__(self) -> None:
-        if self.how not in SITE_SPLITS:
-            raise ValueError(f"unknown way {self.how!r} to split sites{suggest(self.how, list(SITE_SPLITS))}")
-        if self.how == "random" and not self.fractions:
-            raise ValueError("a random split needs fractions, such as {north = 0.5, south = 0.5}")
-        if self.how == "shift" and (self.attribute is None or self.names is None):
-            raise ValueError("a shifted split needs attribute and names")
-
-    def options(self) -> dict[str, Any]:
-        """Arguments for `split_sites`."""
-        if self.how == "random":
-            return {"fractions": self.fractions}
-        if self.how == "shift":
-            return {"attribute": self.attribute, "sites": self.names, "probabilities": self.probabilities}
-        return {}
-
-
-class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Shares of each site's records: what its curator holds, what is public without labels, what is for testing."""
-
-    private: Share = 0.5
-    source: Share = 0.25
-    test: Share = 0.25
-
-
-class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which records.
-
-    Attributes:
-        name: a built-in data set; or
-        path: a CSV or Parquet file of one's own, relative to the scenario, with
-        schema: its steward's schema file.
-        unit: protect whole privacy units (the schema's unit column); False: each row is a unit.
-        sites: how they are split over curators.
-        parts: how each site is split.
-    """
-
-    sites: Sites
-    name: str | None = None
-    path: str | None = None
-    schema: str | None = None
-    unit: bool = True
-    parts: Parts = Parts()
-
-    def __post_init__(self) -> None:
-        if (self.name is None) == (self.path is None):
-            raise ValueError("name a built-in data set or give a path, one of the two")
-        if self.name is not None and self.name not in DATASETS:
-            raise ValueError(f"unknown data set {self.name!r}{suggest(self.name, list(DATASETS))}")
-        if self.path is not None and self.schema is None:
-            raise ValueError("records of one's own need a schema file beside their path")
-
-
 class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A curator's policy where it differs from the default.
 
     Attributes:
-        name: its site; "*" stands for every site that is not named.
+        name: its site, or a pattern such as "ward *"; "*" stands for every site without another entry.
         cap: most epsilon over all learners.
         learner_cap: most epsilon of each learner; None: the cap.
+        learner_caps: learner -> its own, instead of `learner_cap`.
         round_size: declared number of records; None declares none. It is never counted: the card tells it to learners.
         open_studies, studies, reservation_seconds, least_cost, least_query_cost, limits: as in a policy file.
     """
@@ -118,6 +43,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     cap: Written = 2
     learner_cap: Written | None = None
+    learner_caps: dict[Name, Written] = {}
     round_size: int | None = None
     open_studies: int = 4
     studies: int = 1_000
@@ -128,11 +54,16 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         try:
-            if self.learner_cap is not None:
-                parse_rational(self.learner_cap)
+            for cap in (self.learner_cap, *self.learner_caps.values()):
+                if cap is not None:
+                    parse_rational(cap)
             settled_limits(msgspec.convert(msgspec.to_builtins(self.policy([])), Policy), QUERY_KINDS, where="limits")
         except (ConfigurationError, msgspec.ValidationError) as error:
             raise ValueError(f"curator {self.name}: {error}") from None
+
+    def cap_of(self, learner: str) -> Written:
+        """Most epsilon of one learner."""
+        return self.learner_caps.get(learner, self.cap if self.learner_cap is None else self.learner_cap)
 
     def policy(self, learners: list[LearnerPolicy], *, name: str | None = None) -> Policy:
         """The policy file that this stands for."""
@@ -174,7 +105,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     purpose: str = ""
 
     def __post_init__(self) -> None:
-        _check_one_of("pooling", self.pooling, get_args(Pooling))
+        check_one_of("pooling", self.pooling, get_args(Pooling))
         try:
             parse_rational(self.epsilon)
         except ConfigurationError as error:
@@ -200,7 +131,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round: Annotated[int, msgspec.Meta(ge=0)] = 1
 
     def __post_init__(self) -> None:
-        _check_one_of("kind", self.kind, FAULTS)
+        check_one_of("kind", self.kind, FAULTS)
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,18 +164,19 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             listed = [item.name for item in names]
             if len(set(listed)) != len(listed):
                 raise ValueError(f"two {what}s have the same name")
-        if any(fault.curator == "*" for fault in self.faults):
+        if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
+        known = {learner.name for learner in self.learners}
+        for curator in self.curators:
+            for name in curator.learner_caps.keys() - known:
+                raise ValueError(
+                    f"curator {curator.name}: learner_caps names no learner {name!r}{suggest(name, sorted(known))}"
+                )
 
     def curator(self, site: str) -> CuratorScenario:
-        """The curator entry of a site."""
-        found = {curator.name: curator for curator in self.curators}
-        return found.get(site) or found.get("*") or CuratorScenario(name=site)
-
-
-def _check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}{did_you_mean(value, allowed)}")
+        """The curator entry of a site: its own, else the longest pattern that fits."""
+        fitting = [curator for curator in self.curators if fits(site, curator.name)]
+        return max(fitting, key=lambda entry: (entry.name == site, len(entry.name)), default=CuratorScenario(name=site))
 
 
 def builtin_scenarios() -> dict[str, str]:

@@ -24,7 +24,7 @@ from learner_node.uncertainty import AccuracyEstimate
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame, encode_labels, encode_numbers
 from simulations.federation import Outcome, Repeat
-from simulations.records import SiteRecords
+from simulations.records import SiteRecords, sites_of
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -121,14 +121,14 @@ def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
 def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
     """The best constant and a non-private linear model, scored on each site's test records.
 
-    The model (logistic regression, or ridge regression of a number) is learnt from the site's private records alone,
-    or from all sites'. The constant is the majority or mean of the site's test records, or of all sites': the
-    strongest one, so never below chance where it is counted.
+    The model (logistic regression, or ridge regression of a number) is learnt from the private records that count, of
+    the site alone or of all sites. The constant is the majority or mean of the site's test records, or of all sites':
+    the strongest one, so never below chance where it is counted.
 
     Returns:
         Site -> reference of its own; site -> reference from all sites.
     """
-    private = {name: labelled(site.private, site) for name, site in sites.items()}
+    private = {name: labelled(site.counted, site) for name, site in sites.items()}
     tests = {name: labelled(site.test, site) for name, site in sites.items()}
     first = next(iter(private.values()))
     everything = LabelledRecords(
@@ -209,7 +209,7 @@ def _tally(
         tally.left_out = outcome.study.left_out
     rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
     final = rounds[-1] if rounds else {}
-    names = list(learner.curators or repeat.sites)
+    names, _ = sites_of(learner, repeat.sites)
     keys = {POOLED: names, **{name: [name] for name in names}}
     for key, chosen in keys.items():
         reference = pooled if key == POOLED else own

@@ -16,6 +16,8 @@ DATASETS = {
     "ctg": f"{HERE}.ctg:load_ctg",
     "ctg3": f"{HERE}.ctg:load_ctg3",
     "ctg-astv": f"{HERE}.ctg:load_ctg_astv",
+    "readmission": f"{HERE}.readmission:load_readmission",
+    "readmission-30": f"{HERE}.readmission:load_readmission_30",
 }
 """Name -> what loads it, as "module:name": whoever only reads names waits for no library that reads files."""
 

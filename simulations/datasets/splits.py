@@ -85,11 +85,15 @@ def split_parts(
     return _take(frame, place_of_unit[units.of_record], names)
 
 
-def split_by_site(dataset: Dataset) -> dict[str, pl.DataFrame]:
+def split_by_site(dataset: Dataset, *, units_move: bool = False) -> dict[str, pl.DataFrame]:
     """Each site gets the records that the data set says are its own; sites in alphabetical order.
 
+    Args:
+        dataset: The records.
+        units_move: Whether a unit may have records at several sites.
+
     Raises:
-        ValueError: There is no site column, a record has no site, or a unit has records at several sites.
+        ValueError: There is no site column, a record has no site, or a unit that may not has records at several sites.
     """
     if dataset.site is None:
         raise ValueError(f"the data set {dataset.name} has no site column")
@@ -97,10 +101,13 @@ def split_by_site(dataset: Dataset) -> dict[str, pl.DataFrame]:
     if sites.null_count():
         raise ValueError(f"{sites.null_count()} records have no {dataset.site}")
     names = sites.unique().sort().to_list()
-    if dataset.unit is not None:
+    if dataset.unit is not None and not units_move:
         pairs = dataset.frame.select(dataset.unit, dataset.site).n_unique()
         if pairs != _units(dataset.frame, dataset.unit).count:
-            raise ValueError(f"some {dataset.unit} has records at more than one {dataset.site}")
+            raise ValueError(
+                f"some {dataset.unit} has records at more than one {dataset.site}; if so it is, say units_move = true: "
+                "each curator then protects its own part, and the costs of such a unit add up"
+            )
     return {str(name): dataset.frame.filter(sites == name) for name in names}
 
 
@@ -164,9 +171,25 @@ def split_by_shift(
     raise ValueError(f"none of {MOST_DRAWS} draws filled both sites: {probabilities} are too extreme")
 
 
-def _by_site(dataset: Dataset, rng: np.random.Generator) -> dict[str, pl.DataFrame]:
+def split_units_over_sites(
+    sites: Mapping[str, pl.DataFrame], fractions: Mapping[str, float], rng: np.random.Generator, unit: str
+) -> dict[str, dict[str, pl.DataFrame]]:
+    """As `split_parts` for each site, where units are at several: all records of a unit go to one part everywhere.
+
+    Returns:
+        Site -> part -> its records; a part of a small site may be empty.
+    """
+    units = pl.concat([frame.select(unit) for frame in sites.values()]).unique(maintain_order=True)
+    chosen = split_parts(units, fractions, rng, unit)
+    return {
+        site: {part: frame.join(there, on=unit, how="semi", maintain_order="left") for part, there in chosen.items()}
+        for site, frame in sites.items()
+    }
+
+
+def _by_site(dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False) -> dict[str, pl.DataFrame]:
     del rng  # nothing is random about where a record was made
-    return split_by_site(dataset)
+    return split_by_site(dataset, units_move=units_move)
 
 
 SITE_SPLITS: dict[str, Callable[..., dict[str, pl.DataFrame]]] = {
@@ -177,11 +200,13 @@ SITE_SPLITS: dict[str, Callable[..., dict[str, pl.DataFrame]]] = {
 
 
 def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options: Any) -> dict[str, pl.DataFrame]:
-    """Split a data set over curators: site -> its records. No site is empty, and no privacy unit is at two sites.
+    """Split a data set over curators: site -> its records. No site is empty.
+
+    No privacy unit is at two sites, but where the split "site" is told that units move.
 
     Args:
         dataset: The records; ``dataset.without_unit()`` splits plain rows.
-        how: "site" (the site column; no options), "random" (option ``fractions``) or "shift" (options
+        how: "site" (the site column; option ``units_move``), "random" (option ``fractions``) or "shift" (options
             ``attribute``, ``sites``, ``probabilities``); see ``split_by_site``, ``split_at_random``,
             ``split_by_shift``.
         rng: The source of randomness.

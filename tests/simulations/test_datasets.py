@@ -1,8 +1,11 @@
 """The data sets: published totals, the stewards' schemas, and files that are missing, damaged or downloaded."""
 
 import csv
+import io
 import os
 import tomllib
+import zipfile
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +15,7 @@ from simulations.datasets import DATASETS, load_dataset
 from simulations.datasets.ctg import ATTRIBUTES, WORKBOOK, read_records, workbook_digest
 from simulations.datasets.files import DATA_DIRECTORY_VARIABLE, DataFile, DataUnavailableError, data_file, text_digest
 from simulations.datasets.heart import COLUMNS, FILES
+from simulations.datasets.readmission import ADMITTED, ARCHIVE, DIED_OR_HOSPICE, csv_digest, diagnosis_group
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def data_directory(monkeypatch):
     """Where the files are; in the workplace ../shared/data. Tests never download."""
     directory = Path(os.environ.get(DATA_DIRECTORY_VARIABLE) or ROOT.parent / "shared" / "data")
-    wanted = [file.name for file in (WORKBOOK, *FILES.values())]
+    wanted = [file.name for file in (WORKBOOK, ARCHIVE, *FILES.values())]
     if not all((directory / name).is_file() for name in wanted):
         pytest.skip(f"set {DATA_DIRECTORY_VARIABLE} to a folder with {', '.join(wanted)}")
     monkeypatch.setenv(DATA_DIRECTORY_VARIABLE, str(directory))
@@ -31,7 +35,12 @@ def data_directory(monkeypatch):
 def dataset(request):
     if request.param != "wdbc":
         request.getfixturevalue("data_directory")
-    return load_dataset(request.param)
+    return loaded(request.param)
+
+
+@cache
+def loaded(name):
+    return load_dataset(name)
 
 
 def counts(series):
@@ -343,3 +352,87 @@ def test_workbook_with_one_changed_cell_is_refused(data_directory, monkeypatch):
 
     with pytest.raises(DataUnavailableError, match="checksum mismatch"):
         load_dataset("ctg")
+
+
+# --- readmission ------------------------------------------------------------------------------------------
+
+
+def published_readmissions(data_directory):
+    """The csv as published, read without any of our code."""
+    with zipfile.ZipFile(data_directory / ARCHIVE.name) as archive:
+        return list(csv.DictReader(archive.read("diabetic_data.csv").decode().splitlines()))
+
+
+def test_readmissions_published_figures(data_directory):
+    rows = published_readmissions(data_directory)
+    assert (len(rows), len({row["patient_nbr"] for row in rows})) == (101_766, 71_518)
+    assert counts(pl.Series([row["readmitted"] for row in rows])) == {"NO": 54_864, ">30": 35_545, "<30": 11_357}
+
+    kept = [row for row in rows if row["discharge_disposition_id"] not in {"11", "13", "14", "19", "20", "21"}]
+    for name, positive in (("readmission", {"<30", ">30"}), ("readmission-30", {"<30"})):
+        dataset = load_dataset(name)
+        assert dataset.frame.height == len(kept)
+        assert dataset.frame["patient"].n_unique() == len({row["patient_nbr"] for row in kept})
+        assert (dataset.frame[dataset.label] == "yes").sum() == sum(row["readmitted"] in positive for row in kept)
+        assert len(dataset.attributes) == 25
+
+
+def test_a_readmission_is_prepared_as_documented(data_directory):
+    """A sample of encounters, prepared by hand-written rules on the published texts."""
+    rows = sorted(published_readmissions(data_directory), key=lambda row: int(row["encounter_id"]))
+    kept = [row for row in rows if int(row["discharge_disposition_id"]) not in DIED_OR_HOSPICE]
+    frame = load_dataset("readmission").frame
+    first = {}
+    for row in kept:
+        first.setdefault(row["patient_nbr"], ADMITTED.get(int(row["admission_source_id"]), "elsewhere"))
+    assert frame["first_source"].to_list() == [first[row["patient_nbr"]] for row in kept]
+    for place in range(0, len(kept), 997):
+        row, ours = kept[place], frame.row(place, named=True)
+        assert ours["patient"] == row["patient_nbr"]
+        low = int(row["age"].strip("[)").split("-")[0])
+        assert ours["age"] == low + 5
+        assert ours["number_inpatient"] == float(row["number_inpatient"])
+        assert ours["insulin"] == row["insulin"]
+        assert ours["race"] == (None if row["race"] == "?" else row["race"])
+
+
+def test_diagnoses_are_grouped_as_published():
+    codes = [
+        "250.83",
+        "V27",
+        "E888",
+        "428",
+        "785",
+        "486",
+        "787",
+        "599",
+        "820",
+        "715",
+        "174",
+        "276",
+        "?",
+        "788",
+        "249.9",
+    ]
+    groups = pl.DataFrame({"diag": codes}).select(diagnosis_group("diag"))["diag"].to_list()
+    assert groups == [
+        "diabetes", "external", "external", "circulatory", "circulatory", "respiratory", "digestive", "genitourinary",
+        "injury", "musculoskeletal", "neoplasms", "other diagnosis", None, "genitourinary", "other diagnosis",
+    ]  # fmt: skip
+
+
+def test_the_csv_passes_in_any_archive_and_alone():
+    def zipped(name, content=b"a,b\r\n1,2\r\n"):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("IDS_mapping.csv", "other")
+            archive.writestr(name, content)
+        return file.getvalue()
+
+    plain = csv_digest(b"a,b\n1,2\n")
+    assert plain == csv_digest(zipped("diabetic_data.csv")) == csv_digest(zipped("folder/diabetic_data.csv"))
+    assert csv_digest(zipped("diabetic_data.csv", b"a,b\n1,3\n")) != plain
+    with pytest.raises(ValueError, match="holds no"):
+        csv_digest(zipped("else.csv"))
+    with pytest.raises(ValueError, match="damaged"):
+        csv_digest(zipped("diabetic_data.csv")[:40])
