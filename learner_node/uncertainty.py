@@ -118,7 +118,8 @@ def calibration(probability: Floats, posterior: CellPosterior, *, seed: int) -> 
     The posterior mean of log a: half of the log likelihood of the answers is with the model's probabilities, which
     have seen each cell's own answer, half with each cell moved to what the other cells foretell, which flatters
     nothing. The prior of log a is normal about log 1.15 with deviation 0.2 (docs/uncertainty.md), so that few or
-    noisy cells change little. Classes do not change, as Phi(a 0) = 1/2.
+    noisy cells change little. Classes do not change, as Phi(a 0) = 1/2; those of a rare class may, by an intercept
+    (`rare_classes`).
 
     Args:
         probability: as in `estimate_accuracy`.
@@ -136,9 +137,9 @@ def calibration(probability: Floats, posterior: CellPosterior, *, seed: int) -> 
     return float(np.exp(weights @ np.log(_SHARPNESS)))
 
 
-def calibrated(probability: Floats, sharpness: float) -> Floats:
-    """Phi(sharpness probit(p)), float64 (n,); 0, 1/2 and 1 stay what they are."""
-    result: Floats = ndtr(sharpness * ndtri(np.asarray(probability, dtype=np.float64)))
+def calibrated(probability: Floats, sharpness: float, intercept: float = 0.0) -> Floats:
+    """Phi(sharpness probit(p) + intercept), float64 (n,); 0 and 1 stay, and with no intercept 1/2 does."""
+    result: Floats = ndtr(sharpness * ndtri(np.asarray(probability, dtype=np.float64)) + intercept)
     return result
 
 

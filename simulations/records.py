@@ -17,8 +17,8 @@ from protocol.records import column_texts, describe_absent, encode_frame, encode
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.splits import split_parts, split_sites, split_units_over_sites
-from simulations.populations import SMALL_REMEDY, keep_large
+from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
+from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, moving_notes, small_site_notes
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scenario_data import ANY, Data, fits, matching
 
@@ -188,6 +188,27 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     if strangers:
         raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
+
+
+def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:
+    """What a reader must know of whose records these are: small sites, the contribution bound, units at several sites.
+
+    Args:
+        scenario: the scenario.
+        records: of `load_records`.
+        sites: of `split_records`.
+    """
+    unit, most = records.dataset.unit, records.steward.most_records_per_unit
+    notes = []
+    if scenario.data.sites.how == "site":
+        frames = split_by_site(records.dataset, units_move=scenario.data.sites.units_move)
+        notes += small_site_notes(frames, scenario.data.sites, unit)
+    held = {
+        "private": (sum(site.private.height for site in sites.values()), sum(s.counted.height for s in sites.values())),
+        "test": (sum(site.all_tests.height for site in sites.values()), sum(s.test.height for s in sites.values())),
+    }
+    notes += bound_notes(held, unit, most)
+    return notes + moving_notes({name: site.private for name, site in sites.items()}, unit)
 
 
 def _site(

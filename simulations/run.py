@@ -18,7 +18,7 @@ from simulations.expectations import expected
 from simulations.federation import Repeat
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
-from simulations.records import Records
+from simulations.records import Records, population_notes
 from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
@@ -89,7 +89,7 @@ def run_scenario(
         rows += tally_repeat(tallies, repeat)
         if repeat.number == 0:
             curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
-            notes = first_repeat_notes(repeat)
+            notes = population_notes(scenario, records, repeat.sites) + first_repeat_notes(repeat)
     learners = tuple(_learner_report(learner, tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(
         title=scenario.title,
