@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from learner_node.label_model.additive import AdditiveFit
 from protocol.partitions import FeatureBins
-from protocol.schema import CategoricalAttribute, Schema
+from protocol.records import Records
+from protocol.schema import CategoricalAttribute, NumericAttribute
 
 BAND = 1.959964
 """Posterior deviations on either side that hold 95 %."""
@@ -21,7 +22,8 @@ class ShapeBin:
     """One bin of an attribute.
 
     Attributes:
-        label: in words: "2 to 5" (its lower edge is inside, its upper one is not), a level, "other" or "missing".
+        label: in words: a level, "other", "missing", or a range whose lower end is inside; its upper end is not, but
+            for whole numbers, "2 to 4".
         low, high: edges of a bin of numbers; None where it has none on that side, and for levels.
         share: of the private records, as the answers have it, in [0, 1].
         log_odds: contribution to the log-odds of class 1, less its mean over the records.
@@ -61,7 +63,7 @@ class ShapeFunction:
 
 
 def shape_functions(
-    schema: Schema,
+    source: Records,
     partitions: Sequence[FeatureBins],
     fit: AdditiveFit,
     cells: Sequence[NDArray[np.int64]],
@@ -69,17 +71,17 @@ def shape_functions(
     """Of a fit, the strongest first.
 
     Args:
-        schema: of the attributes.
+        source: n_s records.
         partitions: the bins that were asked, one of each attribute.
         fit: of the answers, in the same order.
         cells: per partition, the bin of each source record, (n_s,).
     """
-    found = []
+    found, schema = [], source.schema
     for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
         size = partition.cell_count(schema)
         mass = np.bincount(places, fit.source_mass, minlength=size)
         value, deviation = fit.centred(number, mass)
-        described = _described(partition, schema)
+        described = _described(partition, source)
         shown = np.flatnonzero(np.bincount(places, minlength=size))
         bins = tuple(
             ShapeBin(
@@ -96,14 +98,24 @@ def shape_functions(
     return tuple(sorted(found, key=lambda shape: -shape.strength))
 
 
-def _described(partition: FeatureBins, schema: Schema) -> list[tuple[str, float | None, float | None]]:
+def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float | None, float | None]]:
     """Label and edges of each bin."""
-    attribute = schema.find(partition.attribute)
+    attribute = source.schema.find(partition.attribute)
     if isinstance(attribute, CategoricalAttribute):
         return [(label, None, None) for label in (*attribute.levels, OTHER, MISSING)]
     edges = partition.edges
     if not edges:
         return [("any value", None, None), (MISSING, None, None)]
-    middle = [(f"{low:g} to {high:g}", low, high) for low, high in pairwise(edges)]
-    first, last = (f"below {edges[0]:g}", None, edges[0]), (f"{edges[-1]:g} or more", edges[-1], None)
-    return [first, *middle, last, (MISSING, None, None)]
+    column = source.column(partition.attribute)
+    whole = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
+    middle = [(_range(low, high, whole=whole), low, high) for low, high in pairwise(edges)]
+    least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
+    lowest = _range(least, edges[0], whole=True) if whole and least == edges[0] - 1 else f"below {edges[0]:g}"
+    return [(lowest, None, edges[0]), *middle, (f"{edges[-1]:g} or more", edges[-1], None), (MISSING, None, None)]
+
+
+def _range(low: float, high: float, *, whole: bool) -> str:
+    """A bin that holds its lower edge and not its upper; whole numbers by the least and the greatest."""
+    if not whole:
+        return f"{low:g} to {high:g}"
+    return f"{low:g}" if low == high - 1 else f"{low:g} to {high - 1:g}"

@@ -18,6 +18,7 @@ from simulations.expectations import expected
 from simulations.federation import Repeat
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
+from simulations.parts import parts_of
 from simulations.records import Records, population_notes
 from simulations.report.model import (
     BudgetPoint,
@@ -29,6 +30,7 @@ from simulations.report.model import (
     SiteAnswers,
     SiteScore,
 )
+from simulations.report.parts import Part
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally, measure_of, tally_repeat
 
@@ -84,13 +86,18 @@ def run_scenario(
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = []
     measure = ACCURACY
+    parts: dict[str, tuple[Part, ...]] = {}
     for repeat in run_repeats(scenario, records, evidence, ledgers=ledgers, tick=tick):
         measure = measure_of(repeat.sites)
         rows += tally_repeat(tallies, repeat)
         if repeat.number == 0:
+            parts = {outcome.learner.name: parts_of(outcome.learned) for outcome in repeat.outcomes}
             curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
             notes = population_notes(scenario, records, repeat.sites) + first_repeat_notes(repeat)
-    learners = tuple(_learner_report(learner, tallies[learner.name], measure) for learner in scenario.learners)
+    learners = tuple(
+        _learner_report(learner, tallies[learner.name], measure, parts.get(learner.name, ()))
+        for learner in scenario.learners
+    )
     report = RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
@@ -135,7 +142,7 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
     }
 
 
-def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) -> LearnerReport:
+def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure, parts: tuple[Part, ...]) -> LearnerReport:
     sites = [key for key in tally.majority if key != POOLED]
     return LearnerReport(
         learner=learner.name,
@@ -154,6 +161,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
             for curator, outcomes in tally.outcomes.items()
         ),
         left_out=tally.left_out,
+        parts=parts,
     )
 
 

@@ -138,7 +138,7 @@ class AdditiveStrategy:
             shares = np.bincount(places, minlength=len(counts)) / count
             told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
         fit = fit_additive(told, seed=problem.seed)
-        return AdditiveModel(partitions, fit, shape_functions(schema, partitions, fit, cells))
+        return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
 
 
 def _averaged(found: Sequence[tuple[NDArray[np.float64], float]]) -> tuple[NDArray[np.float64], float]:
