@@ -13,7 +13,7 @@ from rich.markup import escape
 from protocol.errors import ExprilError
 
 INTERRUPTED = 130
-LEAST_WIDTH = 100
+LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
 PARTS = {
     "learner": frozenset({"scipy", "sklearn", "torch"}),
