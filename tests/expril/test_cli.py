@@ -28,7 +28,17 @@ def finished(tmp_path_factory):
 
 
 def test_json_has_the_documented_shape(finished):
-    assert finished.keys() == {"run", "learners", "measure", "further", "lead", "positive", "records", "seeded_noise", "notes"}
+    assert finished.keys() == {
+        "run",
+        "learners",
+        "measure",
+        "further",
+        "lead",
+        "positive",
+        "records",
+        "seeded_noise",
+        "notes",
+    }
     assert (finished["measure"], finished["further"]) == ("accuracy", "")
     assert finished["seeded_noise"] is False
     assert any("east dropped out at question 2" in note for note in finished["notes"])
@@ -59,7 +69,7 @@ def test_json_has_the_documented_shape(finished):
         rules = [point["rule"] for point in learner["pooled"]["operating_points"]]
         assert rules == ["above 0.5", "above the prevalence", "highest 20 %", "highest 10 %", "highest 5 %"]
     assert (finished["lead"], finished["positive"]) == ("accuracy", "malignant")
-    assert sum(site["private"] + site["source"] + site["test"] for site in finished["records"]) == 569
+    assert sum(site["held"] + site["source"] + site["test"] for site in finished["records"]) == 569
     assert ada["pooled"]["accuracy"] > ada["pooled"]["majority"] + 0.1
 
 

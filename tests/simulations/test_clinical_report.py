@@ -81,7 +81,7 @@ def report(score=None, **options):
         "config_toml": "",
         "learners": (learner,),
         "positive": "back",
-        "records": (RecordCounts(curator="north", private=1200, source=300, test=301, positive=0.2),),
+        "records": (RecordCounts(curator="north", private=1200, source=300, test=301, held=1500, positive=0.2),),
     }
     return RunReport(**(values | options))
 
@@ -203,6 +203,7 @@ def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected()
         "highest 10 %",
         "A curator never tells how many records it has",
         "1,200",
+        "1,500",
         "20.0 %",
     ):
         assert phrase in text, phrase
@@ -282,7 +283,7 @@ def test_the_expected_auc_is_held_against_the_one_on_test_records():
         lambda: ThresholdScore(
             rule="", threshold=0.5, flagged=2.0, sensitivity=None, specificity=None, ppv=None, npv=None
         ),
-        lambda: RecordCounts(curator="north", private=1, source=1, test=1, positive=-0.1),
+        lambda: RecordCounts(curator="north", private=1, source=1, test=1, held=1, positive=-0.1),
         lambda: Score(accuracy=0.5, accuracy_se=None, majority=0.5, ceiling=None, auc=1.1),
     ],
 )
