@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, say, wide_console, work_bar
+from expril.terminal import (
+    MOST_REPEATS,
+    MOST_SEED,
+    Json,
+    WorkTick,
+    bars,
+    err,
+    plain_errors,
+    print_json,
+    say,
+    wide_console,
+    work_bar,
+)
 
 if TYPE_CHECKING:
     from simulations.report.model import RunReport
@@ -42,8 +54,12 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
-    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
+    ] = None,
     epsilon: Annotated[
         str, typer.Option(help="Of every learner, instead of its own; several, such as 0.1,0.3,1, make a curve.")
     ] = "",
@@ -126,12 +142,14 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
 def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
     jobs: Jobs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
+    ] = 0,
     setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
     noise_seed: Annotated[
-        int | None, typer.Option(min=0, help="Noise from a seed, to debug; every file then says so.")
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Noise from a seed, to debug; every file then says so.")
     ] = None,
     out: Out = Path("runs/reproduction"),
     json_: Json = False,
@@ -175,10 +193,15 @@ def compare(
         str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
     ] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
+    runs: Annotated[
+        int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
+    ] = 20,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Of the first run's split and learners, never of noise; develop from 5000 on."
+        ),
     ] = 1000,
     out: Out = Path("runs/comparison"),
     json_: Json = False,
@@ -226,10 +249,10 @@ def compare_synthetic(
     ] = "all",
     datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
     out: Out = Path("runs/comparison"),
     json_: Json = False,

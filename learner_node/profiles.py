@@ -91,6 +91,10 @@ class Profiles:
         share: Floats = self.means(self.predicted.astype(np.float64)[None])[0]
         return share
 
+    def score_at_random(self, share: Floats) -> Floats:
+        """What the predictions score where (S, K) `share` of each cell, dealt at random, has label 1: (S, K)."""
+        return self.predicted_share * share + (1.0 - self.predicted_share) * (1.0 - share)
+
     def means(self, rows: Floats) -> Floats:
         """Cell means, float64 (m, K), of (m, n) values."""
         means: Floats = np.add.reduceat(rows, self.starts, axis=1) / self.counts
@@ -138,14 +142,3 @@ class Profiles:
         moved = self.probit + shifts[self.cell]
         found = [posterior.log_likelihood(self.means(ndtr(a * moved)[None])[0]) for a in SHARPNESS]
         return np.asarray(found, dtype=np.float64)
-
-    def most_agreement(self, share: Floats) -> Floats:
-        """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K).
-
-        1 - |share - predicted share|, less strict by a standard error of the latter, which a few source records tell.
-        """
-        predicted = self.predicted_share
-        rounded = (predicted * self.counts + 1.0) / (self.counts + 2.0)
-        error = np.where((predicted > 0) & (predicted < 1), np.sqrt(rounded * (1 - rounded) / (self.counts + 3.0)), 0.0)
-        score: Floats = 1.0 - np.maximum(np.abs(share - predicted) - error, 0.0)
-        return score

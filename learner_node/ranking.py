@@ -5,6 +5,8 @@ w_i (1 - q_i) without. The area is the share of pairs, one of each, that the mod
 count one half (Hanley & McNeil 1982).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
@@ -29,46 +31,57 @@ def weighted_auc(score: Floats, positive: Floats, negative: Floats) -> Floats:
     return _sorted_auc(positive[:, order], negative[:, order], starts)
 
 
-def auc_draws(
-    profiles: Profiles,
-    share: Floats,
-    weight: Floats,
-    *,
-    shift: Floats,
-    sharpness: NDArray[np.int64],
-    trust: float,
-) -> tuple[Floats, Floats]:
-    """Areas under a model's ROC curve, one for each of S draws.
+@dataclass(frozen=True)
+class Ranked:
+    """How labels are dealt within cells, in each of S draws.
+
+    Attributes:
+        shift: As `Profiles.by_ranking` gives it, float64 (S, K).
+        sharpness: As index of `SHARPNESS`, int64 (S,).
+        trust: How far they are dealt by the model's ranking, float64 (S,), in [-1, 1]; 0 is at random.
+    """
+
+    shift: Floats
+    sharpness: NDArray[np.int64]
+    trust: Floats
+
+
+def auc_draws(profiles: Profiles, share: Floats, weight: Floats, ranked: Ranked | None = None) -> Floats:
+    """Areas under a model's ROC curve, one for each of S draws, float64 (S,).
 
     Args:
         profiles: Of the model.
         share: Of label 1 in each cell, float64 (S, K), in [0, 1].
         weight: Of each cell, float64 (S, K), positive.
-        shift: As `Profiles.by_ranking` gives it.
-        sharpness: As index of `SHARPNESS`, int64 (S,).
-        trust: How far labels within a cell are dealt by the model's ranking, in [-1, 1]; 0 deals them at random.
-
-    Returns:
-        The area with labels so dealt, and where each cell's label 1 is on its highest scores; two float64 (S,).
+        ranked: How labels are dealt within cells; None deals them at random.
     """
     order = np.argsort(profiles.value, kind="stable")
     starts = np.flatnonzero(np.diff(profiles.value[order], prepend=-np.inf))
     cell, probit = profiles.cell[order], profiles.probit[order]
-    by_cell = np.lexsort((-profiles.value, profiles.cell))
-    rank = np.empty(len(order))
-    rank[by_cell] = np.arange(len(order)) - profiles.starts[profiles.cell]
-    rank = rank[order]
-    dealt, highest = np.empty((2, len(share)))
+    areas = np.empty(len(share))
     step = max(1, _BLOCK_ENTRIES // len(order))
     for first in range(0, len(share), step):
         rows = slice(first, first + step)
-        ones, mass = share[rows][:, cell], (weight[rows] / profiles.counts)[:, cell]
-        ranked = ndtr(SHARPNESS[sharpness[rows], None] * probit + shift[rows][:, cell])
-        labelled = np.clip(ones + trust * (ranked - ones), 0.0, 1.0)
-        dealt[rows] = _sorted_auc(mass * labelled, mass * (1.0 - labelled), starts)
-        labelled = np.clip((share[rows] * profiles.counts)[:, cell] - rank, 0.0, 1.0)
-        highest[rows] = _sorted_auc(mass * labelled, mass * (1.0 - labelled), starts)
-    return dealt, highest
+        mass, ones = (weight[rows] / profiles.counts)[:, cell], share[rows][:, cell]
+        if ranked is not None:
+            dealt = ndtr(SHARPNESS[ranked.sharpness[rows], None] * probit + ranked.shift[rows][:, cell])
+            ones = np.clip(ones + ranked.trust[rows, None] * (dealt - ones), 0.0, 1.0)
+        areas[rows] = _sorted_auc(mass * ones, mass * (1.0 - ones), starts)
+    return areas
+
+
+def auc_error(area: Floats, positive: Floats, negative: Floats) -> Floats:
+    """Standard error of an area under the ROC curve, of the shape of `area` (Hanley & McNeil 1982, Eq. 2).
+
+    Args:
+        area: In [0, 1].
+        positive: Number of independent records with label 1, positive.
+        negative: Without it, positive.
+    """
+    both_positive, both_negative = area / (2.0 - area), 2.0 * area**2 / (1.0 + area)
+    spread = (positive - 1.0) * (both_positive - area**2) + (negative - 1.0) * (both_negative - area**2)
+    error: Floats = np.sqrt(np.maximum(area * (1.0 - area) + spread, 0.0) / (positive * negative))
+    return error
 
 
 def _sorted_auc(positive: Floats, negative: Floats, starts: NDArray[np.int64]) -> Floats:

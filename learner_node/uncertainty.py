@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from learner_node.label_model import CellPosterior
 from learner_node.profiles import SHARPNESS, Profiles
-from learner_node.ranking import auc_draws
+from learner_node.ranking import Ranked, auc_draws, auc_error
 
 Floats = NDArray[np.float64]
 
@@ -26,9 +26,13 @@ METHOD = (
 )
 
 _DRAWS = 1000
-_LOG_SHARPNESS_DEVIATION = 0.7
+_EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
+_WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.5
+_JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.08, 0.15
+_SUREST = 1e-4
+_TEMPER = 0.5
 _CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
-_UNSEEN_GAIN = (0.5, 1.5)
 _ROUNDING = 1e-9
 
 
@@ -73,7 +77,9 @@ class AccuracyEstimate:
         return self.ranking_p_value <= LEVEL
 
 
-def estimate_accuracy(probability: Floats, posterior: CellPosterior, *, seed: int) -> AccuracyEstimate:
+def estimate_accuracy(
+    probability: Floats, posterior: CellPosterior, *, seed: int, records_per_unit: int = 1
+) -> AccuracyEstimate:
     """Estimate the accuracy of a model on the target population.
 
     A draw of the posterior says which share of each cell has label 1. What the model scores in a cell follows from
@@ -99,34 +105,35 @@ def estimate_accuracy(probability: Floats, posterior: CellPosterior, *, seed: in
     rng = np.random.default_rng(seed)
     profiles = Profiles.of(probability, posterior, rng)
     draws = posterior.draw(_DRAWS, rng)
-    share = 0.5 * (1.0 + draws.signal)
     weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
-    log_prior = -0.5 * (np.log(SHARPNESS) / _LOG_SHARPNESS_DEVIATION) ** 2
-    sharpness = rng.choice(
-        len(SHARPNESS), _DRAWS, p=_normalised(profiles.held_out_log_likelihoods(posterior) + log_prior)
+    told = 0.5 * (1.0 + draws.signal)
+    sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
+    share = np.where(draws.no_signal[:, None], told, calibrated(told, sharper))
+    between, within = _sharpness_draws(profiles, posterior, rng)
+    shifts, scores = profiles.by_ranking(
+        np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
     )
-    shift, ranked = profiles.by_ranking(share, sharpness)
-    independent = profiles.predicted_share * share + (1.0 - profiles.predicted_share) * (1.0 - share)
-    trust = _correlation(profiles.probability, share[~draws.no_signal], posterior.mass)
+    trust = _correlation(profiles.probability, told[~draws.no_signal], posterior.mass)
     # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
-    alike = draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0))
-    lower = np.where(alike, independent, independent + trust * (ranked - independent))
-    room = np.maximum(profiles.most_agreement(share) - lower, 0.0)
-    upper = np.where(draws.no_signal[:, None], lower, lower + max(trust, 0.0) * room)
-    score = np.sum(weight * lower, axis=1)
-    gain = np.sum(weight * upper, axis=1) - score
-    unseen = rng.beta(*_UNSEEN_GAIN, _DRAWS)
-    ones = np.sum(weight * share, axis=1)
+    trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
+    accuracy, credited = (
+        np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1)
+        for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
+    )
+    ones = np.sum(weight * told, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
-    auc, most = auc_draws(profiles, share, weight, shift=shift, sharpness=sharpness, trust=trust)
-    auc[draws.no_signal] = 0.5
-    auc_gain = np.where(draws.no_signal, 0.0, max(trust, 0.0) * np.maximum(most - auc, 0.0))
+    auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    credited_auc = auc_draws(profiles, told, weight)
+    records = draws.mass.sum(axis=1)
+    further = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
+    chance = further[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
+    auc_chance = further[1] * auc_error(auc, np.maximum(ones * records, 1.0), np.maximum((1.0 - ones) * records, 1.0))
     return AccuracyEstimate(
-        *_median_and_interval(score + gain * unseen),
+        *_median_and_interval(accuracy + chance),
         *_median_and_interval(majority),
-        _tail(score <= majority),
-        *_median_and_interval(auc + auc_gain * unseen),
-        _tail(auc <= 0.5 + _ROUNDING),
+        _tail(credited + chance <= majority),
+        *_median_and_interval(auc + auc_chance),
+        _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING),
     )
 
 
@@ -155,10 +162,30 @@ def calibration(probability: Floats, posterior: CellPosterior, *, seed: int) -> 
     return float(np.exp(weights @ np.log(SHARPNESS)))
 
 
-def calibrated(probability: Floats, sharpness: float, intercept: float = 0.0) -> Floats:
-    """Phi(sharpness probit(p) + intercept), float64 (n,); 0 and 1 stay, and with no intercept 1/2 does."""
+def calibrated(probability: Floats, sharpness: float | Floats, intercept: float = 0.0) -> Floats:
+    """Phi(sharpness probit(p) + intercept), float64 of one shape; 0 and 1 stay, and with no intercept 1/2 does."""
     result: Floats = ndtr(sharpness * ndtri(np.asarray(probability, dtype=np.float64)) + intercept)
     return result
+
+
+def _judge_weights(posterior: CellPosterior) -> Floats:
+    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well sharper shares foretell held-out cells."""
+    held_out = np.clip(posterior.held_out_share(), _SUREST, 1.0 - _SUREST)
+    found = [posterior.log_likelihood(calibrated(held_out, float(b))) for b in _JUDGE_SHARPNESS]
+    deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
+    return _normalised(_TEMPER * np.array(found) - 0.5 * deviations**2)
+
+
+def _sharpness_draws(
+    profiles: Profiles, posterior: CellPosterior, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draws of a as indices of `SHARPNESS`: what held-out cells bear out, and what may be so within cells."""
+    deviations = (np.log(SHARPNESS) - np.log(_EXPECTED_SHARPNESS)) / _SHARPNESS_DEVIATION
+    weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
+    between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
+    log_factor = rng.normal(_WITHIN_MEAN, _WITHIN_DEVIATION, _DRAWS)
+    within = np.rint(between + log_factor / np.log(SHARPNESS[1] / SHARPNESS[0])).astype(np.int64)
+    return between, np.clip(within, 0, len(SHARPNESS) - 1)
 
 
 def _correlation(probability: Floats, share: Floats, mass: Floats) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written, settled_limits
+from curator_node.text_files import read_text_file
 from learner_node.pooling import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
@@ -20,6 +21,8 @@ from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
 
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""What every library takes as a seed."""
 FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
@@ -158,9 +161,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curators: tuple[CuratorScenario, ...] = ()
     faults: tuple[Fault, ...] = ()
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seed: Seed = 0
     thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
-    noise_seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    noise_seed: Seed | None = None
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):
@@ -235,8 +238,8 @@ def _read(name: str) -> tuple[Scenario, str, Path, str]:
     path = Path(name)
     if name in known:
         text, folder, where = known[name], Path.cwd(), f"scenario {name}"
-    elif path.is_file():
-        text, folder, where = path.read_text(encoding="utf-8"), path.resolve().parent, f"scenario {path.name}"
+    elif path.is_dir() or path.is_file():
+        text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:
         raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
     return read_toml(text, Scenario, where=where), text, folder, where

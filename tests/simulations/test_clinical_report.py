@@ -1,5 +1,7 @@
 """Clinical results of a run: means over repeats, what leads, the page, and result against epsilon."""
 
+from functools import cache
+
 import msgspec
 import numpy as np
 import pytest
@@ -49,11 +51,14 @@ def tally(*seeds, **options):
     return found
 
 
+@cache
+def five():
+    return clinical_fields(tally(*range(5)), curves=True)
+
+
 def pooled(**options):
     """A score of five repeats of a rare outcome."""
-    score = Score(
-        accuracy=0.81, accuracy_se=0.004, majority=0.8, ceiling=0.9, **clinical_fields(tally(*range(5)), curves=True)
-    )
+    score = Score(accuracy=0.81, accuracy_se=0.004, majority=0.8, ceiling=0.9, **five())
     return msgspec.structs.replace(score, **options)
 
 
@@ -90,7 +95,7 @@ def test_means_and_errors_are_those_of_the_repeats():
     each = [
         clinical_scores(labels, probabilities[:, 1], [0.5, "10%"]) for labels, probabilities in map(repeat, range(5))
     ]
-    fields = clinical_fields(tally(*range(5)), curves=True)
+    fields = five()
     aucs = [one.auc for one in each]
     assert fields["auc"] == pytest.approx(np.mean(aucs))
     assert fields["auc_se"] == pytest.approx(np.std(aucs, ddof=1) / np.sqrt(5))
@@ -107,7 +112,7 @@ def test_means_and_errors_are_those_of_the_repeats():
 
 def test_the_mean_curve_has_the_mean_area():
     """On the grid the trapezoids miss less than half of one step of either axis."""
-    fields = clinical_fields(tally(*range(5)), curves=True)
+    fields = five()
     area = np.trapezoid(fields["roc"].sensitivity, GRID)
     assert area == pytest.approx(fields["auc"], abs=0.01)
 
