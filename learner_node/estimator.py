@@ -15,12 +15,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from learner_node.clinical import ClinicalScores, clinical_scores
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, Pooling
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
@@ -254,6 +256,41 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             return mixed(self._masses(names), rows)
         positive = mixed(self._masses(names), [row[:, 1] for row in rows])
         return np.column_stack([1.0 - positive, positive])
+
+    def clinical_scores(
+        self, X: Any, y: Any, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS, curator: str | None = None
+    ) -> ClinicalScores:
+        """AUC, calibration, sensitivity and the like on records whose labels the user owns.
+
+        Nothing is asked and nothing is spent: the scores are computed here, from `y`. They are as private as `y` is.
+
+        Args:
+            X: records, in either form that `fit` takes.
+            y: (n,) their classes, each one of `classes_`; the second of these is the positive one.
+            thresholds: as in `learner_node.clinical.clinical_scores`; "prevalence" is what the answers tell of it.
+            curator: as in `predict_proba`.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: more than two classes, a `y` of another length or with other values, a wrong threshold,
+                or what `predict_proba` raises.
+        """
+        check_is_fitted(self, "models_")
+        if len(self.classes_) != 2:
+            raise ConfigurationError(f"these scores are for two classes; the label has {len(self.classes_)}")
+        truth = np.asarray(y)
+        positive = truth == self.classes_[1]
+        if truth.ndim != 1 or not np.all(positive | (truth == self.classes_[0])):
+            known = " or ".join(map(repr, self.classes_.tolist()))
+            raise ConfigurationError(f"y must be one column in which each value is {known}")
+        probability = self.predict_proba(X, curator)[:, 1]
+        if len(probability) != len(truth) or not len(truth):
+            raise ConfigurationError(
+                f"X has {len(probability)} records and y has {len(truth)}; give the same, at least 1"
+            )
+        told = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
+        prevalence = told.prevalence if isinstance(told, SourceEstimate) else None
+        return clinical_scores(positive, probability, thresholds, prevalence=prevalence)
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)

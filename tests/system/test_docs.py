@@ -27,17 +27,8 @@ from simulations.datasets import DATASETS
 from simulations.datasets.splits import SITE_SPLITS
 from simulations.federation import run_repeat
 from simulations.records import load_records
-from simulations.scenario import (
-    FAULTS,
-    CuratorScenario,
-    Data,
-    Fault,
-    LearnerScenario,
-    Parts,
-    Scenario,
-    Sites,
-    load_scenario,
-)
+from simulations.scenario import FAULTS, CuratorScenario, Fault, LearnerScenario, Scenario, load_scenario
+from simulations.scenario_data import Data, Parts, Sites
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
