@@ -263,6 +263,7 @@ def test_parts_that_are_missing_are_left_out(found, keep):
         rows=rows,
         strategies=tuple(each for each in found.strategies if each.name in used),
         problems={name: title for name, title in found.problems.items() if any(row.dataset == name for row in rows)},
+        averaged=tuple(name for name in found.averaged if any(row.dataset == name for row in rows)),
         provenance=None,
     )
     outline = Outline(build_page(part))
