@@ -21,9 +21,10 @@ from learner_node.pooling import POOLED, Pooling
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
-from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
+from learner_node.validation import Validation
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -291,6 +292,49 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         told = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
         prevalence = told.prevalence if isinstance(told, SourceEstimate) else None
         return clinical_scores(positive, probability, thresholds, prevalence=prevalence)
+
+    def validate(
+        self,
+        epsilon: float | str | Fraction,
+        *,
+        curator: str | None = None,
+        thresholds: Sequence[float] | None = None,
+        bins: int | None = None,
+        purpose: str = "",
+    ) -> Validation:
+        """Ask the curators how good the model is; a study of its own, which spends `epsilon`.
+
+        Args:
+            epsilon: to spend at each curator.
+            curator: whose model, as in `predict_proba`; all curators are asked about it.
+            thresholds: as in `learner_node.validation.validate`.
+            bins: as there.
+            purpose: as there.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: no federation (it is not kept in a pickle), or an argument that does not fit.
+            NoCuratorError: no curator accepted and answered.
+        """
+        check_is_fitted(self, "models_")
+        if self.federation is None:
+            raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
+        model, source = self.to_validate(curator)
+        return self.federation.validate(
+            model, epsilon, source=source, thresholds=thresholds, bins=bins, purpose=purpose
+        )
+
+    def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
+        """The model as one function of records, and the source; what `Federation.validate` asks about.
+
+        Args:
+            curator: as in `predict_proba`.
+        """
+        check_is_fitted(self, "models_")
+        names = self._names(curator)
+        models = [self.models_[name] for name in names]
+        model = models[0] if len(models) == 1 else MixedModel(tuple(models), tuple(self._masses(names)))
+        return model, self._source
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)

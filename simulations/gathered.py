@@ -13,6 +13,7 @@ from simulations.clinical import positive_class, record_counts
 from simulations.federation import Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
+from simulations.parts import parts_of
 from simulations.report.clinical_model import RecordCounts
 from simulations.report.model import BudgetPoint, CuratorReport
 from simulations.scenario import Scenario
@@ -62,6 +63,8 @@ class Gathered:
         if repeat.number == 0:
             self.curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
             self.notes = first_repeat_notes(repeat)
+            for outcome in repeat.outcomes:
+                self.tallies[outcome.learner.name].parts = parts_of(outcome.learned)
             self.counts, self.positive = record_counts(repeat.sites), positive_class(repeat.sites)
         self.done = repeat.number + 1
         return said

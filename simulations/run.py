@@ -146,6 +146,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
             for curator, outcomes in tally.outcomes.items()
         ),
         left_out=tally.left_out,
+        parts=tally.parts,
     )
 
 

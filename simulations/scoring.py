@@ -28,6 +28,7 @@ from protocol.records import Records, encode_frame, encode_labels, encode_number
 from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
+from simulations.report.parts import Part
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -102,6 +103,7 @@ class Tally:
     spent: Fraction = Fraction(0)
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
 
 
 MAJORITY = "the majority class"

@@ -14,6 +14,7 @@ import msgspec
 
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.parts import Part
 
 RELEASE = "release"
 REFUSAL = "refusal"
@@ -207,6 +208,8 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.
         rounds_answered: what became of its questions, by curator; of the first repeat.
         left_out: curators whose answers are in no model -> why; of the first repeat.
+        parts: what the pooled model adds up, the strongest attribute first; of the first repeat; empty where it is not
+            additive.
     """
 
     learner: str
@@ -219,6 +222,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     curve: tuple[CurvePoint, ...] = ()
     rounds_answered: tuple[SiteAnswers, ...] = ()
     left_out: dict[str, str] = {}
+    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""

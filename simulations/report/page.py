@@ -17,6 +17,7 @@ from simulations.report.clinical_plots import calibration_figure, roc_figure
 from simulations.report.folding import FEW, fold_notes
 from simulations.report.lead import led
 from simulations.report.model import RunReport, exact
+from simulations.report.parts import panels
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
 from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, told, verdict
@@ -79,6 +80,7 @@ def build_page(report: RunReport) -> str:
             for n, learner in enumerate(shown.learners)
             if learner.curve
         ],
+        parts=[found for n, x in enumerate(report.learners) if (found := panels(n, x.learner, x.parts))],
         budget_axis=budget_axis,
         budgets=rows.budget_rows(report, indices, budget_axis),
         spenders=[Key(index, False, name) for name, index in sorted(indices.items(), key=lambda item: item[1])],
