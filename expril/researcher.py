@@ -26,6 +26,9 @@ class Experiment(StrEnum):
     figure1 = "figure1"
 
 
+RUNS = Path("runs")
+
+
 class Kept(StrEnum):
     """Of which repeats models are kept; the words of `simulations.unfinished`."""
 
@@ -41,7 +44,7 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
-    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
     models: Annotated[Kept, typer.Option(help="Of which repeats the models are kept.")] = Kept.first,
@@ -63,6 +66,7 @@ def simulate(
         plain_errors(part="simulations", kept=lambda: folder.kept if folder is not None else ""),
         bars(json_) as tick,
     ):
+        tick("starting", 0, 0)
         from importlib.metadata import version
 
         from threadpoolctl import threadpool_limits
@@ -81,12 +85,16 @@ def simulate(
         chosen = choose(scenario, changes, base)
         for text in chosen.notes:
             say("note", text)
+        # The report names no place of this machine.
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
         command = f"expril simulate {typed}{_typed(changes)}"
+        tick("starting", 1, 1)
         tick("reading the records", 0, 0)
         records = load_records(chosen.scenario, chosen.folder)
         tick("reading the records", 1, 1)
-        order = Order(chosen.scenario, records, chosen.text, command, version("expril"), models.value)
+        where = {"models": "" if models is Kept.first else models, "base": base, "out": "" if out == RUNS else out}
+        whole = f"expril simulate {scenario}{_typed({**changes, **where})}"
+        order = Order(chosen.scenario, records, chosen.text, whole, version("expril"), models.value)
         # Several BLAS threads on matrices this small cost more than they give.
         with Making(out, order, fresh=fresh) as folder, threadpool_limits(1):
             if folder.gathered.done:
@@ -106,6 +114,7 @@ def simulate(
                 gathered=folder.gathered,
                 keep=folder.keep,
             )
+            tick("writing the report", 0, 0)
             save_run(run, folder.path)
     if json_:
         print_json(summary(run, str(folder.path)))
