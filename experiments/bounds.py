@@ -29,9 +29,10 @@ from experiments.campaign.store import Task, read_cells
 from experiments.learning.trained import network
 from experiments.paper.draws import Draw
 from experiments.paper.synthetic import draw_a, draw_b, draw_c, draw_d, draw_e
-from experiments.problems import PAPER_DATASETS, draw, load_split, split_of
+from experiments.problems import PAPER_DATASETS, draw, load_split
 from experiments.publish.files import csv_text
 from experiments.publish.table import Column
+from experiments.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features

@@ -28,6 +28,7 @@ def verify(
     (no run, one of ExPriL 0.1, or a wrong keys file).
     """
     with plain_errors():
+        from simulations.run_index import epsilon_runs
         from simulations.verification import read_pins, verify_run
         from simulations.verification.tables import PROOF_WIDTH, proof_tables
 
@@ -37,7 +38,7 @@ def verify(
             for number, run in enumerate(runs):
                 tick("runs", number, len(runs))
                 try:
-                    proofs.append(verify_run(run, pins, tick=tick))
+                    proofs += [verify_run(each, pins, tick=tick) for each in epsilon_runs(run).values() or [run]]
                 except ConfigurationError as error:
                     unread.append(str(error))
         if json_:

@@ -1,8 +1,7 @@
 """The commands of a researcher, who simulates studies on public records and publishes what they show."""
 
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -10,9 +9,22 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, say, wide_console, work_bar
+from expril.terminal import (
+    MOST_REPEATS,
+    MOST_SEED,
+    Json,
+    WorkTick,
+    bars,
+    err,
+    plain_errors,
+    print_json,
+    say,
+    wide_console,
+    work_bar,
+)
 
 if TYPE_CHECKING:
+    from simulations.report.model import RunReport
     from simulations.unfinished import Unfinished
 
 Order = TypeVar("Order")
@@ -45,8 +57,15 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
+    ] = None,
+    epsilon: Annotated[
+        str, typer.Option(help="Of every learner, instead of its own; several, such as 0.1,0.3,1, make a curve.")
+    ] = "",
     models: Annotated[Kept, typer.Option(help="Of which repeats the models are kept.")] = Kept.first,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
@@ -61,80 +80,88 @@ def simulate(
     Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
     of a run is a scenario, too: it is run again from there.
     """
-    folder: Unfinished | None = None
+    making: list[Unfinished] = []
     with (
-        plain_errors(part="simulations", kept=lambda: folder.kept if folder is not None else ""),
+        plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
         bars(json_) as tick,
     ):
         tick("starting", 0, 0)
-        from importlib.metadata import version
-
-        from threadpoolctl import threadpool_limits
-
-        from simulations.again import choose, keep_origin
+        from simulations.again import choose
+        from simulations.asked import Asked, run_epsilons, run_one
+        from simulations.epsilons import read_epsilons
         from simulations.records import load_records
-        from simulations.report.folding import fold_notes
-        from simulations.run import run_scenario, summary
-        from simulations.run_folder import save_run
-        from simulations.run_index import LEDGERS, PAGE
-        from simulations.tables import result_table
-        from simulations.unfinished import Order, leftovers
-        from simulations.unfinished import Unfinished as Making
 
-        changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
-        chosen = choose(scenario, changes, base)
-        for text in chosen.notes:
-            say("note", text)
-        # The report names no place of this machine.
+        given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
+        epsilons = read_epsilons(epsilon) if epsilon else ()
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
-        command = f"expril simulate {typed}{_typed(changes)}"
+        chosen = choose(scenario, given, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
         records = load_records(chosen.scenario, chosen.folder)
         tick("reading the records", 1, 1)
-        where = {"models": "" if models is Kept.first else models, "base": base, "out": "" if out == RUNS else out}
-        whole = f"expril simulate {scenario}{_typed({**changes, **where})}"
-        order = Order(chosen.scenario, records, chosen.text, whole, version("expril"), models.value)
-        # Several BLAS threads on matrices this small cost more than they give.
-        with Making(out, order, fresh=fresh) as folder, threadpool_limits(1):
-            if folder.gathered.done:
-                say("note", f"going on after {folder.gathered.done} repeats that are done in {folder.path}")
-            for left in leftovers(out, folder.path):
-                say("note", str(left))
-            keep_origin(folder.path, chosen)
-            run = run_scenario(
-                chosen.scenario,
-                records,
-                text=chosen.text,
-                command=command,
-                version=order.version,
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
-                ledgers=folder.path / LEDGERS,
-                tick=tick,
-                gathered=folder.gathered,
-                keep=folder.keep,
-            )
-            tick("writing the report", 0, 0)
-            save_run(run, folder.path)
-    if json_:
-        print_json(summary(run, str(folder.path)))
+        # A report names no place of this machine; who goes on with a run needs them.
+        places = {
+            "models": "" if models is Kept.first else models.value,
+            "base": base,
+            "out": "" if out == RUNS else out,
+        }
+        again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
+
+        def asked(changes: Mapping[str, int | str], command: str) -> Asked:
+            there = choose(scenario, changes, base)
+            return Asked(there, records, f"expril simulate {typed}{command}", models.value, fresh, again)
+
+        def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
+            changes = given | ({"epsilon": told} if told else {})
+            return run_one(asked(changes, _typed(changes)), where, making, tick, say)
+
+        if len(epsilons) > 1:
+            whole = asked(given, _typed({**given, "epsilon": epsilon}))
+            reports, folder = run_epsilons(whole, epsilons, out, run_at, say)
+        else:
+            report, folder = run_at("".join(epsilons), out)
+            reports = [report]
+    _show_runs(reports, folder, epsilons, silent=json_)
+
+
+def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
+    """Print what one run gave, or several of different epsilons."""
+    from simulations.report.folding import fold_notes
+    from simulations.run import summary
+    from simulations.run_index import PAGE, epsilon_folder
+    from simulations.tables import epsilon_table, run_tables
+
+    several = len(reports) > 1
+    if silent and several:
+        told = [
+            {"epsilon": epsilon, **summary(report, str(folder / epsilon_folder(epsilon)))}
+            for epsilon, report in zip(epsilons, reports, strict=True)
+        ]
+        print_json({"run": str(folder), "epsilons": told})
+        return
+    if silent:
+        print_json(summary(reports[0], str(folder)))
         return
     console = wide_console()
-    console.print(result_table(run.report))
-    for note in fold_notes(run.report.notes, [curator.name for curator in run.report.curators]):
+    for table in [epsilon_table(epsilons, reports)] if several else run_tables(reports[0]):
+        console.print(table)
+    notes = list(dict.fromkeys(note for report in reports for note in report.notes))
+    for note in fold_notes(notes, [curator.name for curator in reports[0].curators]):
         console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
-    console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
+    console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
 
 
 def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
     jobs: Jobs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
+    ] = 0,
     setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
     noise_seed: Annotated[
-        int | None, typer.Option(min=0, help="Noise from a seed, to debug; every file then says so.")
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Noise from a seed, to debug; every file then says so.")
     ] = None,
     out: Out = Path("runs/reproduction"),
     json_: Json = False,
@@ -178,10 +205,15 @@ def compare(
         str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
     ] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
+    runs: Annotated[
+        int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
+    ] = 20,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Of the first run's split and learners, never of noise; develop from 5000 on."
+        ),
     ] = 1000,
     out: Out = Path("runs/comparison"),
     json_: Json = False,
@@ -229,10 +261,10 @@ def compare_synthetic(
     ] = "all",
     datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
     out: Out = Path("runs/comparison"),
     json_: Json = False,

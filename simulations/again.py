@@ -14,14 +14,17 @@ from typing import Annotated, Any
 import msgspec
 
 from protocol.errors import ConfigurationError
+from simulations.epsilons import at_epsilon
 from simulations.private_files import private_folder, write_private
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, load_scenario
 
 ORIGIN = "origin.json"
 FORMAT = 1
-CHANGED = frozenset({"repeats", "seed"})
-"""Keys of a scenario that a command may give other values."""
+CHANGED = frozenset({"repeats", "seed", "epsilon"})
+"""What of a scenario a command may change: keys of it, and the epsilon of every learner."""
+
+Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,7 +36,7 @@ class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     format: int = FORMAT
-    changes: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    changes: dict[str, Change] = {}
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,11 +66,11 @@ class Chosen:
     scenario: Scenario
     text: str
     folder: Path
-    changes: Mapping[str, int]
+    changes: Mapping[str, int | str]
     notes: tuple[str, ...] = ()
 
 
-def choose(name: str, changes: Mapping[str, int], base: Path | None = None) -> Chosen:
+def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> Chosen:
     """A built-in scenario, a scenario file, or the folder of a run.
 
     Args:
@@ -81,13 +84,11 @@ def choose(name: str, changes: Mapping[str, int], base: Path | None = None) -> C
     run = _run_of(Path(name))
     if run is None:
         scenario, text, folder = load_scenario(name)
-        return Chosen(_changed(scenario, changes), text, base or folder, dict(changes))
+        return _chosen(scenario, text, base or folder, changes)
     scenario, text, _ = load_scenario(str(run / SCENARIO))
     changes = {**_read(run / AGAIN, Again, Again()).changes, **changes}
-    scenario = _changed(scenario, changes)
-    if scenario.data.path is None:
-        return Chosen(scenario, text, run, changes)
-    return _with_own_records(run, Chosen(scenario, text, run, changes), base)
+    chosen = _chosen(scenario, text, run, changes)
+    return chosen if scenario.data.path is None else _with_own_records(run, chosen, base)
 
 
 def keep_origin(folder: Path, chosen: Chosen) -> None:
@@ -122,9 +123,12 @@ def _with_own_records(run: Path, chosen: Chosen, base: Path | None) -> Chosen:
             f"the records of this run, {data.path}, are not where they were when it was made; say which folder the "
             "scenario's paths start from: --base FOLDER"
         )
-    notes: tuple[str, ...] = ()
+    notes = chosen.notes
     if origin is not None and _digest(records) != origin.sha256:
-        notes = (f"{data.path} has changed since {run} was made: this run has other records.",)
+        notes = (
+            *notes,
+            f"{data.path} has changed since {run.name} was made: this run has other records.",
+        )
     schema = run / SCHEMA if (run / SCHEMA).is_file() else (base or run) / str(data.schema)
     moved = msgspec.structs.replace(data, path=_way(run, records), schema=_way(run, schema))
     return replace(chosen, scenario=msgspec.structs.replace(chosen.scenario, data=moved), notes=notes)
@@ -152,10 +156,16 @@ def _run_of(path: Path) -> Path | None:
     return None
 
 
-def _changed(scenario: Scenario, changes: Mapping[str, int]) -> Scenario:
+def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, int | str]) -> Chosen:
     if strangers := changes.keys() - CHANGED:
         raise ConfigurationError(f"the run was made by another ExPriL, which changed {', '.join(sorted(strangers))}")
-    return msgspec.structs.replace(scenario, **changes)
+    keys = {key: value for key, value in changes.items() if key != "epsilon"}
+    scenario = msgspec.structs.replace(scenario, **keys)
+    notes: tuple[str, ...] = ()
+    if "epsilon" in changes:
+        there = at_epsilon(scenario, str(changes["epsilon"]))
+        scenario, notes = there.scenario, there.notes
+    return Chosen(scenario, text, folder, dict(changes), notes)
 
 
 def _read(path: Path, kind: Any, absent: Any) -> Any:

@@ -9,9 +9,12 @@ from typing import Any
 from curator_node.ledger.entries import EntryKind
 from protocol.envelopes import SigningKey
 from protocol.rationals import parse_amount
+from simulations.clinical import positive_class, record_counts
 from simulations.federation import Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
+from simulations.parts import parts_of
+from simulations.report.clinical_model import RecordCounts
 from simulations.report.model import BudgetPoint, CuratorReport
 from simulations.scenario import Scenario
 from simulations.scoring import ACCURACY, EXPLAINED, Answers, Measure, Tally, measure_of, tally_repeat
@@ -28,7 +31,8 @@ class Gathered:
         tallies: of the learners, by name.
         done: number of repeats.
         rows: for the metrics file.
-        curators, notes: of the first repeat.
+        curators, notes, counts: of the first repeat.
+        positive: of two classes, the one whose probability is scored; "" where there are not two.
         measure: name of the score, a key of `MEASURES`.
     """
 
@@ -38,13 +42,18 @@ class Gathered:
     rows: list[dict[str, Any]] = field(default_factory=list)
     curators: tuple[CuratorReport, ...] = ()
     notes: list[str] = field(default_factory=list)
+    counts: tuple[RecordCounts, ...] = ()
+    positive: str = ""
     measure: str = ACCURACY.name
 
     @classmethod
     def nothing(cls, scenario: Scenario) -> "Gathered":
         """Before the first repeat; each learner gets a new key."""
         names = [learner.name for learner in scenario.learners]
-        return cls(Evidence({name: SigningKey.generate() for name in names}), {name: Tally() for name in names})
+        return cls(
+            Evidence({name: SigningKey.generate() for name in names}),
+            {name: Tally(thresholds=scenario.thresholds) for name in names},
+        )
 
     def add(self, repeat: Repeat) -> dict[str, Mapping[str, Answers]]:
         """Add a repeat; learner -> site -> what its last model says of the site's test records."""
@@ -54,6 +63,9 @@ class Gathered:
         if repeat.number == 0:
             self.curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
             self.notes = first_repeat_notes(repeat)
+            for outcome in repeat.outcomes:
+                self.tallies[outcome.learner.name].parts = parts_of(outcome.learned)
+            self.counts, self.positive = record_counts(repeat.sites), positive_class(repeat.sites)
         self.done = repeat.number + 1
         return said
 

@@ -22,6 +22,8 @@ Tick = Callable[[str, int, int], None]
 class AccountingError(ExprilError):
     """Receipts, ledger and plan do not agree on what was spent. Never to be ignored."""
 
+    kind = "accounting"
+
 
 @dataclass
 class Evidence:

@@ -19,6 +19,7 @@ from protocol.envelopes import SigningKey
 from protocol.transcript import Transcript
 from simulations.gathered import Gathered
 from simulations.harness import Evidence
+from simulations.report.clinical_model import RecordCounts
 from simulations.report.model import CuratorReport
 from simulations.run_index import PROGRESS, Role
 from simulations.scoring import Tally
@@ -54,6 +55,8 @@ class State(msgspec.Struct, frozen=True):
     rows: list[dict[str, Any]]
     curators: tuple[CuratorReport, ...]
     notes: list[str]
+    counts: tuple[RecordCounts, ...]
+    positive: str
     measure: str
     transcripts: list[KeptTranscript]
     keys: list[tuple[Role, str, int, bytes]]
@@ -75,6 +78,8 @@ def state_of(gathered: Gathered, fingerprint: str, command: str, repeats: int) -
         rows=gathered.rows,
         curators=gathered.curators,
         notes=gathered.notes,
+        counts=gathered.counts,
+        positive=gathered.positive,
         measure=gathered.measure,
         transcripts=[
             KeptTranscript(*key, evidence.states[key], transcript.head)
@@ -117,6 +122,8 @@ def restored(
         rows=state.rows,
         curators=state.curators,
         notes=state.notes,
+        counts=state.counts,
+        positive=state.positive,
         measure=state.measure,
     )
 

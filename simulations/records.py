@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
@@ -90,9 +91,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
         steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
     else:
         schema = folder / str(data.schema)
-        if not schema.is_file():
-            raise ConfigurationError(f"no schema file {schema}")
-        steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
+        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
         frame = read_records(folder / str(data.path))
         _check_own(frame, data, steward)
         if data.sites.how == "shift":

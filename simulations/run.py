@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from learner_node.pooling import POOLED
+from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
@@ -93,11 +94,13 @@ def run_scenario(
         learners=learners,
         curators=found.curators,
         notes=(*found.notes, *score_notes(scenario, learners, measure.constant)),
+        positive=found.positive,
+        records=found.counts,
     )
     return Run(report, found.rows, found.evidence)
 
 
-def summary(run: Run, folder: str) -> dict[str, Any]:
+def summary(report: RunReport, folder: str) -> dict[str, Any]:
     """The object that `expril simulate --json` prints."""
     learners = [
         {
@@ -111,15 +114,18 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
             "left_out": learner.left_out,
         }
-        for learner in run.report.learners
+        for learner in report.learners
     ]
     return {
         "run": folder,
         "learners": learners,
-        "measure": run.report.measure,
-        "further": run.report.further,
-        "seeded_noise": run.report.seeded_noise,
-        "notes": list(run.report.notes),
+        "measure": report.measure,
+        "further": report.further,
+        "lead": report.lead,
+        "positive": report.positive,
+        "records": list(map(msgspec.to_builtins, report.records)),
+        "seeded_noise": report.seeded_noise,
+        "notes": list(report.notes),
     }
 
 
@@ -134,7 +140,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         pooled=Score(**_score(tally, POOLED, measure)),
         sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(
-            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0))
+            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0), *_by_round(tally, round_))
             for round_, values in sorted(tally.curve.items())
         ),
         rounds_answered=tuple(
@@ -142,6 +148,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
             for curator, outcomes in tally.outcomes.items()
         ),
         left_out=tally.left_out,
+        parts=tally.parts,
     )
 
 
@@ -152,16 +159,23 @@ def _score(tally: Tally, key: str, measure: Measure) -> dict[str, Any]:
         "accuracy_se": _standard_error(values, tally.tested[key] if measure is ACCURACY else 0),
         "majority": float(np.mean(tally.majority[key])),
         "ceiling": float(np.mean(tally.ceiling[key])),
-        "expected": expected(tally.expected[key]),
+        "expected": expected(tally.expected[key], tally.ranking[key]),
         "further": float(np.mean(tally.further[key])) if tally.further[key] else None,
         "further_ceiling": float(np.mean(tally.further_ceiling[key])) if tally.further_ceiling[key] else None,
+        **clinical_fields(tally.ranked[key], curves=key == POOLED),
     }
+
+
+def _by_round(tally: Tally, round_: int) -> tuple[float | None, float | None]:
+    """AUC after a round with its standard error."""
+    values = tally.ranked[POOLED].by_round.get(round_, [])
+    return (float(np.mean(values)) if values else None), standard_error(values)
 
 
 def _standard_error(values: list[float], tested: int) -> float | None:
     """Over repeats; with one repeat binomial over its test records, where their number is known."""
     if len(values) > 1:
-        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        return standard_error(values)
     if values and tested:
         return float(np.sqrt(values[0] * (1 - values[0]) / tested))
     return None

@@ -28,6 +28,8 @@ LEDGER_SUFFIX = ".ledger"
 POLICY_SUFFIX = ".policy.toml"
 TRANSCRIPTS = "transcripts"
 AGAIN = "again.json"
+EPSILONS = "epsilons.json"
+"""In a folder of runs at several epsilons: which."""
 SCHEMA = "schema.toml"
 MODELS = "models"
 LOCAL = "local"
@@ -224,6 +226,27 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
             )
     complaints += [f"{SIGNATURES} names {printable(name)}, who is no learner of this run" for name, _ in by_learner]
     return complaints
+
+
+def epsilon_folder(epsilon: str) -> str:
+    """Name of the folder of the run at an epsilon, in a folder of several."""
+    return f"epsilon-{epsilon.replace('/', '-')}"
+
+
+def epsilon_runs(folder: Path) -> dict[str, Path]:
+    """Epsilon -> folder of its run, where a folder is one of several epsilons; else nothing.
+
+    Raises:
+        ConfigurationError: its list cannot be read.
+    """
+    try:
+        told = msgspec.json.decode((folder / EPSILONS).read_bytes())
+        epsilons = [str(epsilon) for epsilon in told["epsilons"]]
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        raise ConfigurationError(f"{folder / EPSILONS} cannot be read") from None
+    return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
 
 
 def listed_files(folder: Path) -> list[Path]:

@@ -12,7 +12,8 @@ from experiments.learning.studies import SILENT_EPSILON, Answer, Claims, accurac
 from experiments.learning.trained import delta_of, network, train_peer
 from experiments.paper.experiments import MOST_BINS
 from experiments.peers import PEERS, PeerKind
-from experiments.problems import PROBLEMS, Options, Split
+from experiments.problems import PROBLEMS
+from experiments.splits import Options, Split
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 

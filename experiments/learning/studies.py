@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from curator_node.site import temporary_site
 from experiments.campaign.curators import roomy_policy, spent
-from experiments.problems import Options, Split
+from experiments.splits import Options, Split
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED
 from learner_node.strategies.base import SourceEstimate, class_probabilities

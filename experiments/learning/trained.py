@@ -5,7 +5,8 @@ from fractions import Fraction
 from experiments.learning.studies import Answer
 from experiments.paper.in_site import train_in_site
 from experiments.peers import PeerKind, PeerTask, run_peer
-from experiments.problems import PROBLEMS, Split
+from experiments.problems import PROBLEMS
+from experiments.splits import Split
 from learner_node.strategies.base import train_alone
 from learner_node.strategies.paper import NetworkModel
 

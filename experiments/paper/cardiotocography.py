@@ -1,4 +1,4 @@
-"""Data sets CTG-A and CTG-B: the 2126 cardiotocograms, divided as section 4.1 of the paper describes.
+"""Data sets CTG-A and CTG-B: the 2126 cardiotocograms, divided as section 4.1 of the paper describes; CTG-pathologic.
 
 Rows are treated as independent, as the paper does, though they come from 352 exams. What the paper leaves open is a
 constant here; ADR 4 says what else was tried.
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.paper.draws import Draw, Labels, Records, stream
-from simulations.datasets.ctg import load_ctg
+from simulations.datasets.ctg import load_ctg, load_ctg3
 
 Rows = NDArray[np.int64]
 
@@ -78,8 +78,17 @@ def rows_b(seed: int) -> tuple[Rows, Rows, Rows]:
     return source[:CTG_B_SOURCE], target[:CTG_B_ORACLE], target[CTG_B_ORACLE:]
 
 
-def _draw(name: str, rows: tuple[Rows, Rows, Rows]) -> Draw:
-    attributes, values, labels = _records()
+@cache
+def _pathologic() -> Labels:
+    """(2126,) 1 where the state is pathologic (NSP 3), in the file's order."""
+    labels: Labels = (load_ctg3().frame["state"] == "pathologic").to_numpy().astype(np.int64)
+    labels.setflags(write=False)
+    return labels
+
+
+def _draw(name: str, rows: tuple[Rows, Rows, Rows], labels: Labels | None = None) -> Draw:
+    attributes, values, normal = _records()
+    labels = normal if labels is None else labels
     source, oracle, test = rows
     centre, deviation = values[source].mean(axis=0), values[source].std(axis=0)
     scaled = (values - centre) / np.where(deviation > 0, deviation, 1.0)
@@ -103,3 +112,8 @@ def draw_ctg_a(seed: int) -> Draw:
 def draw_ctg_b(seed: int) -> Draw:
     """CTG-B: source and target differ in heart rate, but overlap; scaled by the source's mean and deviation."""
     return _draw("CTG-B", rows_b(seed))
+
+
+def draw_ctg_pathologic(seed: int) -> Draw:
+    """CTG-A's division and scaling, with another label: pathologic (176 of the 2126) against normal and suspect."""
+    return _draw("CTG-pathologic", rows_a(seed), _pathologic())

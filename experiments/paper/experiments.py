@@ -9,7 +9,8 @@ from typing import Literal
 from experiments.paper.laboratory import Laboratory, StudySettings
 from experiments.paper.model import Noise
 from experiments.paper.printed_privacy import loss_at_bins, mass_ratio_epsilon
-from experiments.problems import PAPER_DATASETS, Options, PaperDataset, split_of
+from experiments.problems import PAPER_DATASETS
+from experiments.splits import Options, PaperDataset, split_of
 from learner_node.source import paper_bin_count
 from learner_node.strategies.base import Trainer
 from learner_node.strategies.paper import SHRINKAGE

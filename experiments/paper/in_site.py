@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.problems import Options, Split
+from experiments.splits import Options, Split
 from learner_node.networks import TrainingSet
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer

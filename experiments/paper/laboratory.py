@@ -17,7 +17,7 @@ from curator_node.site import assemble_site, hold_records
 from experiments.campaign.curators import roomy_policy, spent
 from experiments.paper.in_site import train_in_site
 from experiments.paper.model import Noise
-from experiments.problems import Options, Split
+from experiments.splits import Options, Split
 from learner_node.learn import learn
 from learner_node.pooling import POOLED
 from learner_node.strategies.base import Trainer, class_probabilities

@@ -9,7 +9,7 @@ import numpy as np
 from experiments.learning.studies import make_study
 from experiments.learning.trained import peer_task
 from experiments.peers.environment import generate_in_environment
-from experiments.problems import Split
+from experiments.splits import Split
 from experiments.synthetic.utility import WeightedRecords
 from learner_node.pooling import POOLED
 from learner_node.strategies import DEFAULT_STRATEGY

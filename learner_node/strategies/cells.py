@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
+from learner_node.rare_classes import rare_intercept
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -47,21 +48,26 @@ class CellsModel:
         features: the source's.
         labels: the Gaussian process.
         networks: whose probabilities are averaged with its; None is the Gaussian process alone.
-        sharpness: a of the calibration map, P = Phi(a probit(p)); positive.
+        sharpness: a of the calibration map, P = Phi(a probit(p) + b); positive.
+        intercept: b, which is 0 unless one class is rare.
     """
 
     features: FeatureMap
     labels: LabelModel
     networks: CellNetworks | None = None
     sharpness: float = 1.0
+    intercept: float = 0.0
 
     def probability(self, records: Records) -> NDArray[np.float64]:
         """P(class 1) for each record: (n,) in [0, 1]."""
-        return calibrated(self.uncalibrated(coordinates(self.features, records)), self.sharpness)
+        return calibrated(self.uncalibrated(coordinates(self.features, records)), self.sharpness, self.intercept)
 
     def uncalibrated(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(class 1) before the answers sharpen or blunt it, (n,) in [0, 1]; points are the feature map's."""
-        smooth = self.labels.probability(points)
+        return self.averaged(self.labels.probability(points), points)
+
+    def averaged(self, smooth: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As `uncalibrated`, from what the Gaussian process says there, (n,)."""
         if self.networks is None:
             return smooth
         share = 0.5 * self.networks.cells / (self.networks.cells + CELLS_TO_TRUST)
@@ -121,11 +127,16 @@ class CellsStrategy:
         observation = self._observation(problem, regions, partition, answers)
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
-        probability = CellsModel(features, labels, networks).uncalibrated(points)
+        smooth = labels.probability(points)
+        probability = CellsModel(features, labels, networks).averaged(smooth, points)
         sharpness = calibration(probability, posterior, seed=seed)
-        accuracy = estimate_accuracy(probability, posterior, seed=seed)
-        estimate = SourceEstimate(labels.source_mass, calibrated(probability, sharpness), accuracy)
-        return CellsModel(features, labels, networks, sharpness), estimate
+        intercept = rare_intercept(probability, sharpness, smooth, labels.source_mass)
+        # An intercept changes which records are given class 1: the model is judged with it.
+        judged = calibrated(probability, 1.0, intercept / sharpness) if intercept else probability
+        bound = problem.most_records_per_unit
+        accuracy = estimate_accuracy(judged, posterior, seed=seed, records_per_unit=bound)
+        estimate = SourceEstimate(labels.source_mass, calibrated(probability, sharpness, intercept), accuracy)
+        return CellsModel(features, labels, networks, sharpness, intercept), estimate
 
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import read_toml
 from simulations.run_index import (
@@ -50,10 +51,7 @@ def read_pins(path: Path) -> Pins:
     Raises:
         ConfigurationError: it cannot be read, or names no key.
     """
-    try:
-        pins = read_toml(path.read_text(encoding="utf-8"), Pins, where=f"keys file {path.name}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the keys file {path}: {type(error).__name__}") from None
+    pins = read_toml(read_text_file(path, "keys file"), Pins, where=f"keys file {path.name}")
     if not pins.curators and not pins.learners:
         raise ConfigurationError(f"the keys file {path} names no key: write [curators] and [learners], name = key")
     return pins

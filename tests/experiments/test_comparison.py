@@ -33,7 +33,8 @@ from experiments.learning.runner import Work, asked_epsilons, cells_path, run_al
 from experiments.learning.studies import Answer, WrongCostError, run_study
 from experiments.learning.summary import compare_outcomes, pool
 from experiments.peers import PEERS, PeerFailedError, PeerUnavailableError
-from experiments.problems import PROBLEMS, Problem, Site, Split, draw, load_split
+from experiments.problems import PROBLEMS, draw, load_split
+from experiments.splits import Problem, Site, Split
 from expril.command import app
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy

@@ -37,7 +37,8 @@ from experiments.paper.lockstep import Lockstep, StoppedError, run_together
 from experiments.paper.printed_privacy import error_ratio_epsilon, loss_at_bins, mass_ratio_epsilon
 from experiments.paper.runner import Chunk, run_experiment
 from experiments.paper.summary import table_cells, wilcoxon_tests
-from experiments.problems import PAPER_DATASETS, split_of
+from experiments.problems import PAPER_DATASETS
+from experiments.splits import split_of
 from expril.command import app
 from learner_node.networks import TrainingOptions, TrainingSet, train_network
 from learner_node.strategies.base import train_alone

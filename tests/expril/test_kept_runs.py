@@ -1,4 +1,4 @@
-"""Runs that can be kept: repeats survive kills and full disks, records and models stay, a run is run again from inside."""
+"""Runs that can be kept: repeats survive kills, models and predictions stay, a run is run again from its folder."""
 
 import json
 import os
@@ -220,10 +220,6 @@ def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp
     assert f"1 of 3 repeats are kept in {partial(tmp_path)}" in died.stderr
     done = Path(json.loads(simulate(place / "small.toml", "--out", tmp_path).stdout)["run"])
     same(done, whole)
-
-
-class _Stop(BaseException):
-    pass
 
 
 @pytest.fixture

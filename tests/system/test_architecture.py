@@ -52,8 +52,10 @@ PATH = (
     "carriers",
     "federation",
     "harness",
-    "scoring",
     "report",
+    "ranked",
+    "scoring",
+    "clinical",
     "expectations",
     "notes",
     "predictions",
@@ -113,7 +115,8 @@ def test_a_scenario_s_way_to_its_report_never_turns_back():
 def test_what_is_reported_comes_from_outside_of_curators():
     """Deployed curators can be put under the harness: it imports nothing that is inside of one, or opens one."""
     inside = {f"curator_node.{name}" for name in ("curator", "dataset", "site", "ledger.Ledger", "ledger.book")}
-    for name in ("harness", "scoring", "expectations", "notes", "gathered", "run", "run_folder", "unfinished"):
+    outside = ("harness", "scoring", "clinical", "expectations", "notes", "gathered", "run", "run_folder", "unfinished")
+    for name in outside:
         assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
 
 
