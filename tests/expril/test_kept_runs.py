@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import expril
 from expril.command import app
+from learner_node.model_files import KINDS
 from simulations.datasets import load_dataset
 from simulations.unfinished import Unfinished, leftovers
 
@@ -182,6 +183,13 @@ def test_verify_says_what_is_local_and_stays_content_without_it(whole, tmp_path)
 def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
     told = simulate(place / "small.toml", "--out", tmp_path, "--repeats", 2, "--models", which)
     assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
+
+
+def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp_path, monkeypatch):
+    monkeypatch.delitem(KINDS, "network")
+    told = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)
+    assert "Models of grace are not kept: no file holds their kind." in told["notes"]
+    assert [path.name for path in Path(told["run"], "models").iterdir()] == ["repeat-00000-0-ada.safetensors"]
 
 
 # Interrupted
