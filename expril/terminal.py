@@ -119,18 +119,23 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked; one without a total just moves."""
+    """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left())
     with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as shown:
         tasks: dict[str, TaskID] = {}
+        moving: set[str] = set()
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total or None)
-            shown.update(tasks[what], completed=done, total=total or None)
+                moving.update({what} if not total else ())
+            if what in moving:
+                shown.update(tasks[what], visible=not total)
+            else:
+                shown.update(tasks[what], completed=done, total=total)
 
         yield tick
 
