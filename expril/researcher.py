@@ -14,11 +14,13 @@ from expril.terminal import (
     MOST_REPEATS,
     MOST_SEED,
     Json,
+    LargeEpsilon,
     WorkTick,
     bars,
     err,
     plain_errors,
     print_json,
+    readable,
     wide_console,
     work_bar,
 )
@@ -74,7 +76,7 @@ def simulate(
                 chosen,
                 records,
                 text=text,
-                command=f"expril simulate {scenario}{_typed(changes)}",
+                command=readable(f"expril simulate {scenario}{_typed(changes)}"),
                 version=version("expril"),
                 created=datetime.now(UTC).isoformat(timespec="seconds"),
                 ledgers=folder.path / LEDGERS,
@@ -156,13 +158,14 @@ def compare(
         ),
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import PAGE, Order, parse_epsilons
+        from experiments.learning.command import PAGE, Order
         from experiments.learning.command import compare as run
         from experiments.learning.contestants import CONTESTANTS
         from experiments.learning.model import Comparison
@@ -176,13 +179,13 @@ def compare(
             work=Work(
                 problems=parse_names(datasets, PROBLEMS, "data set"),
                 strategies=parse_names(strategies, CONTESTANTS, "strategy"),
-                epsilons=parse_epsilons(epsilons),
+                epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
                 jobs=jobs or cores(),
             ),
             out=out,
-            command=f"expril compare{_typed(given)}",
+            command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
         )
 
         def show(found: Comparison) -> None:
@@ -207,13 +210,13 @@ def compare_synthetic(
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import parse_epsilons
         from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
@@ -223,12 +226,12 @@ def compare_synthetic(
         order = Order(
             problems=parse_names(datasets, PROBLEMS, "data set"),
             generators=parse_names(generators, GENERATORS, "generator"),
-            epsilons=parse_epsilons(epsilons),
+            epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
             jobs=jobs or cores(),
             out=out,
-            command=f"expril compare-synthetic{_typed(given)}",
+            command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )
         _conduct(run, order, json_, lambda _rows: _say(f"table: {out / PAGE}"))
 
@@ -268,6 +271,22 @@ def _conduct(
         print_json(as_object(found))
     else:
         show(found)
+
+
+def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
+    """Epsilons from a comma-separated list; large ones only where they are confirmed."""
+    from experiments.learning.command import parse_epsilons
+    from learner_node.large_epsilon import require_confirmed
+    from protocol.rationals import parse_rational
+
+    asked = parse_epsilons(epsilons)
+    if not confirmed:
+        require_confirmed(map(parse_rational, asked), how="--large-epsilon")
+    return asked
+
+
+def _flag(large_epsilon: bool) -> str:
+    return " --large-epsilon" if large_epsilon else ""
 
 
 def _typed(options: Mapping[str, object]) -> str:
