@@ -32,14 +32,17 @@ err = Console(stderr=True)
 
 
 @contextmanager
-def plain_errors(*, part: str = "", kept: str = "nothing of this command was kept") -> Iterator[None]:
+def plain_errors(
+    *, part: str = "", kept: str | Callable[[], str] = "nothing of this command was kept"
+) -> Iterator[None]:
     """A mistake of the user, a full disk or a part that is not installed is one sentence and status 2, no traceback.
 
     With `--json`, standard output gets {"error": the sentence, "kind": one word} instead of a result.
 
     Args:
         part: the extra that the command needs, a key of `PARTS`; "" for a command of every installation.
-        kept: what is said where the command is interrupted.
+        kept: what is said where the command is interrupted; a function is asked in the end, and after an error, too,
+            where it says anything.
     """
     try:
         yield
@@ -51,10 +54,18 @@ def plain_errors(*, part: str = "", kept: str = "nothing of this command was kep
         if fault is None:
             raise  # a fault of ours, or of the installation
         tell_fault(fault, as_json=_wants_json())
+        if not isinstance(kept, str) and kept():
+            say("note", kept())
         raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
-        tell_interrupt(kept, as_json=_wants_json())
+        told = (kept if isinstance(kept, str) else kept()) or "nothing of this command was kept"
+        tell_interrupt(told, as_json=_wants_json())
         raise typer.Exit(INTERRUPTED) from None
+
+
+def say(what: str, text: str) -> None:
+    """One line for people, beside the results: on standard error, so that it is in nobody's way."""
+    err.print(f"[yellow]{what}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _wants_json() -> bool:
@@ -116,7 +127,7 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked."""
+    """A bar for each thing that is ticked; one without a total just moves."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
@@ -126,8 +137,8 @@ def bars(silent: bool) -> Iterator[Tick]:
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
-            shown.update(tasks[what], completed=done, total=total)
+                tasks[what] = shown.add_task(what, total=total or None)
+            shown.update(tasks[what], completed=done, total=total or None)
 
         yield tick
 

@@ -14,6 +14,7 @@ from curator_node.text_files import read_text_file
 from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
@@ -154,6 +155,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         repeats: independent repetitions (splits, curators' keys, ledgers and noise are new each time; a
             learner keeps its key).
         seed: of splits and the learners' own choices; never of noise.
+        thresholds: where probabilities of two classes become decisions, see `learner_node.thresholds`.
         noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
     """
 
@@ -165,6 +167,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...] = ()
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
     seed: Seed = 0
+    thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
     noise_seed: Seed | None = None
 
     def __post_init__(self) -> None:
@@ -174,6 +177,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"two {what}s have the same name")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
+        try:
+            read_thresholds(self.thresholds)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
         known = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - known:

@@ -11,9 +11,12 @@ from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import read_toml
 from simulations.run_index import (
+    AGAIN,
     LEDGERS,
+    LOCAL,
     METRICS,
     POLICY_SUFFIX,
+    PREDICTIONS,
     REPORT,
     SCENARIO,
     TRANSCRIPTS,
@@ -91,6 +94,16 @@ def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:
         else:
             remarks.append(f"{printable(name)} is not in the run's list, and was not looked at")
     return complaints, remarks
+
+
+def kept_apart(folder: Path, index: Index) -> list[str]:
+    """What is said of the files that no list has, because they are about single records or this machine."""
+    if (folder / LOCAL / PREDICTIONS).is_dir():
+        what = f"{LOCAL}/{PREDICTIONS} tells of single records"
+        return [f"{what}: it is in no list, and was not looked at; hand it on to nobody"]
+    if AGAIN in index.files:
+        return [f"{LOCAL}/{PREDICTIONS} was removed, or not kept: it is in no list, and nothing else needs it"]
+    return []
 
 
 def unlisted(index: Index) -> list[str]:

@@ -466,7 +466,7 @@ def test_the_estimators_refuse_infinity_and_warn_of_a_large_epsilon():
         study.fit(table, labels)
     spoilt = table.with_columns(x=pl.when(pl.col("x") == 7).then(float("inf")).otherwise("x"))
     for call in (lambda: study.predict_proba(spoilt), lambda: study.set_params(epsilon=1).fit(spoilt, labels)):
-        with pytest.raises(ConfigurationError, match="column 'x' holds infinity.*in row 8"):
+        with pytest.raises(ConfigurationError, match=r"column .x. holds infinity.*in row 8"):
             call()
 
 
