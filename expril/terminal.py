@@ -20,6 +20,9 @@ MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
 """A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+LargeEpsilon = Annotated[
+    bool, typer.Option("--large-epsilon", help="Confirm an epsilon of 100 or more, which protects nothing.")
+]
 Tick = Callable[[str, int, int], None]
 """(what, done, total), of one of several things."""
 WorkTick = Callable[[str, float, float], None]
@@ -92,6 +95,11 @@ def print_json(value: object) -> None:
     except (UnicodeEncodeError, LookupError):
         text = json.dumps(value, allow_nan=False)
     sys.stdout.write(f"{text}\n")
+
+
+def readable(text: str) -> str:
+    """A text from the command line as Unicode: a file's name may hold bytes that are none."""
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def ignore_output() -> None:
