@@ -23,6 +23,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 class LedgerUnavailableError(ExprilError):
     """The store did not take a write (disk full, database away). Nothing was charged by it."""
 
+    kind = "ledger"
+
 
 class AppendConflictError(ExprilError):
     """Another process appended this index first; read its entries and decide anew."""
@@ -43,6 +45,15 @@ class Row:
     signature: bytes
 
 
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk is full or fails",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the file or its folder is not there, or may not be written",
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_CORRUPT: "it is damaged",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
+}
 Replies = Iterable[tuple[bytes, bytes]]
 """(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
 
@@ -199,7 +210,7 @@ class DatabaseStore:
                     sa.event.listen(self._engine, "connect", _make_durable)
             self._check_tables(create)
         except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ImportError) as error:
-            raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
+            raise ConfigurationError(f"the ledger's database cannot be opened ({_reason(error)})") from None
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
@@ -287,7 +298,13 @@ class _Translate:
         if isinstance(error, sa.exc.IntegrityError):
             return
         if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
-            raise LedgerUnavailableError(f"the ledger's database failed ({type(error).__name__})") from None
+            raise LedgerUnavailableError(f"the ledger's database failed ({_reason(error)})") from None
+
+
+def _reason(error: BaseException) -> str:
+    """What SQLite's error code says, or the kind of error; never a database's own text, which may hold anything."""
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    return _REASONS.get(code & 0xFF, type(error).__name__) if isinstance(code, int) else type(error).__name__
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -295,15 +312,14 @@ def sqlite_url(path: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=str(path))
 
 
-def read_only_url(path: Path) -> sa.URL:
-    """The URL of a SQLite file that is only read: nothing is written beside it.
+def read_only_url(path: Path, *, log: bool = False) -> sa.URL:
+    """The URL of a SQLite file that is only read.
 
-    A ledger that a running curator holds has a write-ahead log, which is then read, too.
+    Args:
+        path: of the file.
+        log: whether its write-ahead log is read, too; without it nothing is ever written beside the file.
     """
-    how = {"mode": "ro", "uri": "true"}
-    log = path.with_name(path.name + "-wal")
-    if not log.exists() or not log.stat().st_size:
-        how["immutable"] = "1"
+    how = {"mode": "ro", "uri": "true"} if log else {"mode": "ro", "uri": "true", "immutable": "1"}
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=how)
 
 

@@ -103,6 +103,9 @@ def test_a_run_leaves_its_folder(finished, tmp_path):
         "report.html",
         "transcripts",
         "ledgers",
+        "models",
+        "again.json",
+        "local",
     }
     metrics = pl.read_parquet(folder / "metrics.parquet")
     final = metrics.filter((pl.col("learner") == "ada") & (pl.col("curator") == ""))
