@@ -18,6 +18,19 @@ from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 
 Group = Literal["ours", "peer", "ceiling"]
+LACE_OR_HOSPITAL = (
+    "number_inpatient",
+    "number_emergency",
+    "time_in_hospital",
+    "admission_type",
+    "number_diagnoses",
+    "num_procedures",
+    "discharge",
+    "age",
+)
+"""Attributes that published scores of readmission use: van Walraven et al. 2010, Donze et al. 2013. Not chosen by what
+is best on these records."""
+READMISSIONS = frozenset({"readmission", "readmission-30"})
 GROUP_TITLES: dict[Group, str] = {
     "ours": "asks curators",
     "peer": "private, sees the records",
@@ -74,6 +87,11 @@ def no_networks(_split: Split, _epsilon: Fraction) -> Options:
 def one_population(_split: Split, _epsilon: Fraction) -> Options:
     """The learner knows that source and private records come from one population, and asks signed counts alone."""
     return {"same_population": True}
+
+
+def published_attributes(_split: Split, _epsilon: Fraction) -> Options:
+    """What the LACE index and the HOSPITAL score look at, as far as these records have it."""
+    return {"attributes": LACE_OR_HOSPITAL}
 
 
 def paper_options(split: Split, epsilon: Fraction) -> Options:
@@ -164,6 +182,14 @@ CONTESTANTS: dict[str, Contestant] = {
             options=no_networks,
             claims=accuracy_claims,
             silent=True,
+        ),
+        ours("additive", "one question over the bins of all attributes, a model whose parts can be read"),
+        ours(
+            "additive-named",
+            "additive over eight attributes named from the literature on readmission",
+            strategy="additive",
+            options=published_attributes,
+            problems=READMISSIONS,
         ),
         *(
             ours(name, f"the paper's {which} learner, valid mechanism", options=paper_options, big_runs=ONE_RUN)
