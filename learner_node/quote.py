@@ -1,8 +1,8 @@
-"""What a study would bring, before anything is asked: noise, cost, and the accuracy to expect from the source alone.
+"""What a study would bring, before anything is asked: noise, cost, and the scores to reckon with, from the source alone.
 
-Labels are drawn from the label model's own prior, a synthetic target of the declared size is drawn from the source, the
-strategy asks it as it would ask curators, and its model is scored on the source. That is an expectation over problems
-such as the prior makes them; the one real problem may be easier or harder, and its target is another population.
+Labels are drawn from a broad prior, a synthetic target of the declared size is drawn from the source, the strategy asks
+it as it would ask curators, and its model is scored on the source. How well a model can do at all hangs on what no
+unlabelled record tells; what the noise takes away from it hangs on that much less. Both are told apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model.prior import DIFFICULTIES, PriorLabels, draw_prior_labels
+from learner_node.label_model import MOST_CELLS
+from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
 from learner_node.readers import READERS
 from learner_node.reading import Precision
+from learner_node.rehearsal import CellsForeseen, Rehearsal, rehearse
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies import make_strategy, option_names
-from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
+from learner_node.strategies import ANY_LABEL, make_strategy, option_names
+from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from protocol.errors import ConfigurationError
@@ -32,32 +34,65 @@ Progress = Callable[[str, int, int], None]
 CELLS_STRATEGY = "cells"
 MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
-"""Every one of these records is drawn and asked about in memory."""
+FORESEEN, REHEARSED = 300, 12
+"""Problems unless told otherwise: where all fits are foreseen at once, and where each is made."""
+KEPT_RECORDS, KEPT_PER_CELL = 2000, 4
+"""Source records on which studies are simulated; more move no score by as much as another seed does."""
+NO_NOISE = Fraction(10**6)
+"""Epsilon whose noise is 0 in every draw."""
+WHAT = "simulated studies"
 _FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 _SHARES = ((1, 1), (1, 3), (3, 1))
 """Of the budget for two rounds, where a strategy takes any."""
-_RANGE = (0.05, 0.95)
+_OUTSIDE = 0.025
+"""Share of the problems beyond each end of a range that is quoted as one of 90 %; see docs/quote.md."""
+_LEAST_GAIN = 0.005
+"""Mean accuracy by which another plan must be better to be suggested."""
+_STUDIES = 60
+"""Rehearsed studies that a quote of several rows makes, about, unless the number of problems is given."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score over the simulated problems; all in [0, 1] but `lost`, which is in [-1, 1].
+
+    Attributes:
+        mean: over the problems.
+        low, high: the range to reckon with, rounded outwards to hundredths: 95 % of the problems lie in it, and it is
+            quoted as one of 90 %, since real problems differ from the prior's.
+        best: mean of what knowing P(label | record) exactly would score.
+        without_noise: mean of what the same strategy would learn from exact answers.
+        lost: mean of what noise takes from that.
+        lost_low, lost_high: range of it, as above.
+    """
+
+    mean: float
+    low: float
+    high: float
+    best: float
+    without_noise: float
+    lost: float
+    lost_low: float
+    lost_high: float
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Accuracies over the simulated problems; all in [0, 1].
+    """What one plan brings over the simulated problems.
 
     Attributes:
         problems: how many.
-        mean, low, high: of the accuracy: its mean and the range that holds 90 % of the problems.
-        majority: mean of what the majority class would score.
-        best: mean of what knowing P(label | record) exactly would score.
-        beats_majority: share of problems whose model beats the majority class.
+        accuracy: share of records whose label is predicted.
+        auc: area under the ROC curve: how well the model ranks, however rare a label is.
+        majority: mean of what the majority class would score in accuracy.
+        beats_majority: share of problems whose model's accuracy beats the majority class.
         by_difficulty: mean accuracy of the easy, middling and hard problems.
     """
 
     problems: int
-    mean: float
-    low: float
-    high: float
+    accuracy: Scores
+    auc: Scores
     majority: float
-    best: float
     beats_majority: float
     by_difficulty: Mapping[str, float]
 
@@ -72,10 +107,11 @@ class QuoteRow:
         options: of the strategy.
         split: share of epsilon of each question, exact; they sum to 1.
         precision: of the question that has the most cells, the first of such.
-        simulated: accuracies.
+        simulated: scores; None where the label is not of two classes: there is no prior of such labels.
         accuracies: of the simulated problems, (problems,), in the same order in every row.
         usual: what the strategy does when it is not told otherwise.
-        suggested: the usual one, unless another is better on these problems by more than two standard errors.
+        suggested: the usual one, unless another is better on these problems by more than two standard errors and half a
+            point of accuracy.
     """
 
     epsilon: Fraction
@@ -83,7 +119,7 @@ class QuoteRow:
     options: Mapping[str, Any]
     split: tuple[Fraction, ...]
     precision: Precision
-    simulated: Simulated
+    simulated: Simulated | None
     accuracies: tuple[float, ...]
     usual: bool
     suggested: bool = False
@@ -103,26 +139,30 @@ def quote(
     sites: int = 1,
     target_size: int | None = None,
     most_records_per_unit: int = 1,
-    problems: int = 9,
+    belief: Belief | None = None,
+    problems: int | None = None,
     seed: int = 0,
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
 ) -> list[QuoteRow]:
     """Quote plans at several epsilons with several numbers of cells (`cells`) or splits of the budget (two rounds).
 
-    Every row is simulated on the same problems, so that rows of one epsilon differ by the plan and not by luck.
+    Every row is simulated on the same problems, so that rows of one epsilon differ by the plan and not by luck. With a
+    label that is not of two classes, rows have costs, noise and precision alone, of the usual plan.
 
     Args:
-        source: the learner's encoded records, at least two.
+        source: the learner's encoded records, at least two; of the population that curators count.
         strategy: key of `STRATEGIES`.
         options: of the strategy; with "cells" among them (strategy `cells`) only that number is tried, else the
             strategy's rule, half of it and twice it. With "shares" among them only those are tried, else, for
             strategies of two rounds, equal ones, 1 to 3 and 3 to 1.
         epsilons: to spend at each curator, positive, exact, distinct.
         sites: curators whose answers are summed, at most MOST_SITES.
-        target_size: private records at all of them together, at most MOST_TARGET_SIZE; None: each has as many as the
-            source.
+        target_size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as
+            many as the source.
         most_records_per_unit: contribution bound c.
-        problems: simulated problems per row, at least 3: one of each difficulty in turn.
+        belief: what is known of the labels; None is nothing.
+        problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
+            many rows, as few as 4.
         seed: of everything random here; equal arguments give equal rows.
         progress: called with (what, done, total).
 
@@ -132,53 +172,84 @@ def quote(
     Raises:
         ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
     """
-    least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": most_records_per_unit}
-    least["target_size"] = assumed_size([None] * sites, len(source)) if target_size is None else target_size
+    size = assumed_size([None] * sites, len(source)) if target_size is None else target_size
+    _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
+    told = dict(options or {})
+    at = {
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)
+    }
+    if len(source.schema.classes) != 2:
+        return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
+    choices = {epsilon: _choices(problem, strategy, told) for epsilon, problem in at.items()}
+    # Exact answers first: what all rows are held against.
+    asked = [(at[NO_NOISE], *next(each for each in choices[NO_NOISE] if each[1]))]
+    asked += [(at[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
+    kept = _kept(source, max(each.get("cells") or 0 for _, each, _ in asked), seed)
+    asked = [(replace(problem, source=kept), each, usual) for problem, each, usual in asked]
+    at_once = strategy == CELLS_STRATEGY
+    number = problems or (FORESEEN if at_once else max(4, min(REHEARSED, _STUDIES // len(asked))))
+    progress(WHAT, 0, len(asked) * number)
+    drawn = draw_prior_problems(coordinates(standardising_map(kept), kept), number, seed, belief)
+    foreseen = CellsForeseen(kept, drawn, seed=seed) if at_once else None
+    found: list[Rehearsal] = []
+    for place, (problem, chosen, _) in enumerate(asked):
+        if foreseen:
+            found.append(foreseen.rehearse(problem, chosen))
+        else:
+            done = iter(range(place * number + 1, (place + 1) * number + 1))
+            found.append(
+                rehearse(
+                    problem, strategy, chosen, drawn, seed=seed,
+                    tick=lambda done=done: progress(WHAT, next(done), len(asked) * number),
+                )
+            )
+        progress(WHAT, (place + 1) * number, len(asked) * number)
+    rows = [_row(*each, strategy, drawn, here, found[0]) for each, here in zip(asked[1:], found[1:], strict=True)]
+    chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
+    return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
+
+
+def _check(
+    source: Records, strategy: str, epsilons: Sequence[Fraction], sites: int, size: int, most: int, problems: int | None
+) -> None:
+    """Raise ConfigurationError for what cannot be quoted, before anything is drawn."""
+    least = {"epsilons": len(epsilons), "sites": sites, "most_records_per_unit": most, "target_size": size}
     for name, value in least.items():
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, not {value}")
-    for name, value, most in (("sites", sites, MOST_SITES), ("target_size", least["target_size"], MOST_TARGET_SIZE)):
-        if value > most:
-            raise ConfigurationError(f"{name} is {value}, and a quote simulates at most {most}; state a smaller one")
+    for name, value, limit in (("sites", sites, MOST_SITES), ("target_size", size, MOST_TARGET_SIZE)):
+        if value > limit:
+            raise ConfigurationError(f"{name} is {value}, and a quote simulates at most {limit}; state a smaller one")
     lawful = all(epsilon > 0 for epsilon in epsilons) and len(set(epsilons)) == len(epsilons)
-    if problems < len(DIFFICULTIES) or len(source) < 2 or not lawful:
+    fewest = len(DIFFICULTIES)
+    if (problems is not None and problems < fewest) or len(source) < 2 or not lawful:
         raise ConfigurationError(
             "a quote needs distinct positive epsilons, at least two source records and "
-            f"at least {len(DIFFICULTIES)} problems"
+            f"at least {fewest} problems"
         )
-    if len(source.schema.classes) != 2:
-        raise ConfigurationError(f"a quote is for a label of two classes; {source.schema.label!r} is another")
-    asked = []
-    for epsilon in epsilons:
-        problem = Problem(source, epsilon, sites, least["target_size"], most_records_per_unit, seed)
-        asked += [(problem, chosen, usual) for chosen, usual in _choices(problem, strategy, dict(options or {}))]
-    points = coordinates(standardising_map(source), source)
-    drawn = [draw_prior_labels(points, number, seed) for number in range(problems)]
-    rows = []
-    for place, (problem, chosen, usual) in enumerate(asked):
-        found = []
-        for number, labels in enumerate(drawn):
-            progress("simulated studies", place * problems + number, len(asked) * problems)
-            rng = np.random.default_rng([seed, number, 1])
-            found.append(_study(problem, strategy, chosen, labels, rng))
-        rows.append(_row(problem, strategy, chosen, drawn, found, usual=usual))
-    progress("simulated studies", len(asked) * problems, len(asked) * problems)
-    chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
-    return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
+    option_names(strategy)  # says so where there is no such strategy
+    if len(source.schema.classes) != 2 and strategy not in ANY_LABEL:
+        raise ConfigurationError(
+            f"strategy {strategy!r} is for a label of two classes, and {source.schema.label!r} is another; "
+            f"quote {' or '.join(sorted(ANY_LABEL))}"
+        )
+
+
+def _kept(source: Records, cells: int, seed: int) -> Records:
+    """The source, or a random part of it that is large enough for the cells."""
+    most = max(KEPT_RECORDS, KEPT_PER_CELL * cells)
+    if len(source) <= most:
+        return source
+    return source.take(np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False)))
 
 
 def _suggested(rows: Sequence[QuoteRow]) -> QuoteRow:
     """Of the rows of one epsilon; differences are paired, as the problems are the same."""
     usual = next(row for row in rows if row.usual)
-    best = max(rows, key=lambda row: row.simulated.mean)
+    best = max(rows, key=lambda row: float(np.mean(row.accuracies)))
     gain = np.array(best.accuracies) - np.array(usual.accuracies)
-    return best if gain.mean() > 2.0 * gain.std(ddof=1) / np.sqrt(len(gain)) else usual
-
-
-@dataclass(frozen=True)
-class _Found:
-    accuracy: float
-    bodies: tuple[Any, ...]
+    least = max(_LEAST_GAIN, 2.0 * float(gain.std(ddof=1)) / len(gain) ** 0.5)
+    return best if gain.mean() > least else usual
 
 
 def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
@@ -192,7 +263,8 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     n_source = len(problem.source)
     known = names_of(CellsStrategy)
     rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
-    numbers = {max(2, min(n_source, round(rule * factor))) for factor in _FACTORS} | {rule}
+    most = min(n_source, max(rule, MOST_CELLS))
+    numbers = {max(2, min(most, round(rule * factor))) for factor in _FACTORS} | {rule}
     return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
 
 
@@ -202,67 +274,74 @@ def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
     return tuple(cost / sum(costs) for cost in costs)
 
 
-def _study(
-    problem: Problem, strategy: str, options: Mapping[str, Any], labels: PriorLabels, rng: np.random.Generator
-) -> _Found:
-    """Run the strategy against a target drawn from the source with these labels, and score its last model."""
-    rows = rng.integers(len(problem.source), size=problem.target_size)
-    target = problem.source.take(rows)
-    truth = rng.random(problem.target_size) < labels.probability[rows]
-    # Networks would take twice as long and move the expectation by less than its range.
-    lighter = {"networks": False, **options} if strategy == CELLS_STRATEGY else options
-    chosen = make_strategy(strategy, lighter)
-    conversation = Conversation(chosen, problem)
-    answers: list[Any] = []
-    bodies: list[Any] = []
-    for turn in QUERY_KINDS.turns(chosen.plan(problem)):
-        bodies.append(conversation.body)
-        reader = READERS[turn.planned.kind]
-        answers.append(reader.rehearse(bodies[-1], turn, target, truth, problem.sites, rng))
-        conversation.hear(answers)
-    model = conversation.models[-1]
-    if model is None:
-        raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
-    predicted = class_probabilities(model, problem.source)[:, 1] > 0.5
-    return _Found(float(np.where(predicted, labels.probability, 1.0 - labels.probability).mean()), tuple(bodies))
-
-
-def _row(
-    problem: Problem,
-    strategy: str,
-    options: Mapping[str, Any],
-    drawn: Sequence[PriorLabels],
-    found: Sequence[_Found],
-    *,
-    usual: bool,
-) -> QuoteRow:
-    plan = make_strategy(strategy, options).plan(problem)
-    accuracy = np.array([each.accuracy for each in found])
-    majority = np.array([labels.majority for labels in drawn])
-    precisions = [
-        READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
-        for turn, body in zip(QUERY_KINDS.turns(plan), found[0].bodies, strict=True)
-    ]
-    finest = max(precisions, key=lambda precision: precision.cells)
-    low, high = np.quantile(accuracy, _RANGE)
+def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
+    """Cost, noise and precision of the first question; what comes after it hangs on answers."""
+    chosen = make_strategy(strategy, options)
+    plan = chosen.plan(problem)
+    turn, *_ = QUERY_KINDS.turns(plan)
+    body = Conversation(chosen, problem).body
     return QuoteRow(
         epsilon=problem.epsilon,
         cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
         split=_split(plan, problem),
-        precision=finest,
+        precision=READERS[turn.planned.kind].precision(
+            body, turn, problem.source.schema, problem.target_size, problem.sites
+        ),
+        simulated=None,
+        accuracies=(),
+        usual=True,
+        suggested=True,
+    )
+
+
+def _row(
+    problem: Problem,
+    options: Mapping[str, Any],
+    usual: bool,
+    strategy: str,
+    drawn: PriorProblems,
+    found: Rehearsal,
+    exact: Rehearsal,
+) -> QuoteRow:
+    plan = make_strategy(strategy, options).plan(problem)
+    turns = QUERY_KINDS.turns(plan)
+    precisions = [
+        READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
+        for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)
+    ]
+    return QuoteRow(
+        epsilon=problem.epsilon,
+        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
+        options=dict(options),
+        split=_split(plan, problem),
+        precision=max(precisions, key=lambda precision: precision.cells),
         simulated=Simulated(
-            problems=len(found),
-            mean=float(accuracy.mean()),
-            low=float(low),
-            high=float(high),
-            majority=float(majority.mean()),
-            best=float(np.mean([labels.best for labels in drawn])),
-            beats_majority=float(np.mean(accuracy > majority)),
+            problems=len(found.accuracy),
+            accuracy=_told(found.accuracy, exact.accuracy, drawn.best),
+            auc=_told(found.auc, exact.auc, drawn.best_auc),
+            majority=float(drawn.majority.mean()),
+            beats_majority=float(np.mean(found.accuracy > drawn.majority)),
             by_difficulty={
-                name: float(accuracy[[labels.name == name for labels in drawn]].mean()) for name in DIFFICULTIES
+                name: float(found.accuracy[drawn.difficulty == number].mean())
+                for number, name in enumerate(DIFFICULTIES)
             },
         ),
-        accuracies=tuple(map(float, accuracy)),
+        accuracies=tuple(map(float, found.accuracy)),
         usual=usual,
     )
+
+
+def _told(score: Floats, exact: Floats, best: Floats) -> Scores:
+    lost = exact - score
+    low, high = _range(score)
+    return Scores(
+        float(score.mean()), max(low, 0.0), min(high, 1.0), float(best.mean()), float(exact.mean()),
+        float(lost.mean()), *_range(lost),
+    )  # fmt: skip
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """What all but `_OUTSIDE` of the values at each end lie between, rounded outwards to hundredths."""
+    low, high = np.quantile(values, (_OUTSIDE, 1.0 - _OUTSIDE))
+    return float(np.floor(100.0 * low)) / 100.0, float(np.ceil(100.0 * high)) / 100.0

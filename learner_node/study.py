@@ -44,6 +44,8 @@ class NoCuratorError(ExprilError):
         study: the study as far as it came, where there is one.
     """
 
+    kind = "study"
+
     def __init__(self, text: str, study: "Study | None" = None) -> None:
         self.study = study
         super().__init__(text)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from rich import box
 from rich.markup import escape
@@ -17,7 +18,10 @@ from rich.table import Table
 
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
-from learner_node.quote import QuoteRow
+from curator_node.text_files import read_text_file
+from learner_node.label_model.prior import Belief
+from learner_node.population import counted
+from learner_node.quote import QuoteRow, Scores, Simulated
 from learner_node.quote import quote as quote_plans
 from learner_node.strategies import DEFAULT_STRATEGY
 from learner_node.strategies.base import assumed_size
@@ -32,6 +36,12 @@ Tick = Callable[[str, int, int], None]
 _SUFFIXES = (".csv", ".parquet", ".pq")
 LONGEST_AMOUNT = 8
 """Characters of an exact number in the table."""
+SIMULATED = (
+    "problems", "accuracy", "accuracy_low", "accuracy_high", "best", "accuracy_without_noise", "accuracy_lost",
+    "accuracy_lost_low", "accuracy_lost_high", "majority", "beats_majority", "by_difficulty", "auc", "auc_low",
+    "auc_high", "best_auc", "auc_without_noise", "auc_lost", "auc_lost_low", "auc_lost_high",
+)  # fmt: skip
+"""Keys of a row that are null where the label is not of two classes."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class Request:
         declared: whether all of them declare theirs.
         most_records_per_unit: contribution bound c.
         strategy, options: of the learner.
+        belief: what is known of the labels.
     """
 
     title: str
@@ -56,6 +67,7 @@ class Request:
     most_records_per_unit: int
     strategy: str
     options: dict[str, Any]
+    belief: Belief = Belief()
 
     def changed(
         self,
@@ -65,11 +77,13 @@ class Request:
         most_records_per_unit: int | None,
         strategy: str,
         options: Sequence[str],
+        prevalence: str = "",
+        best_auc: str = "",
     ) -> "Request":
         """With what the command line says instead; options of another strategy are dropped.
 
         Raises:
-            ConfigurationError: an option that is not of the form name=value.
+            ConfigurationError: an option that is not of the form name=value, or a range of the belief that is none.
         """
         scaled = round(self.target_size * (sites or self.sites) / self.sites)
         kept = self.options if strategy in ("", self.strategy) else {}
@@ -81,6 +95,7 @@ class Request:
             most_records_per_unit=most_records_per_unit or self.most_records_per_unit,
             strategy=strategy or self.strategy,
             options={**kept, **dict(map(_option, options))},
+            belief=Belief(parse_range("--prevalence", prevalence), parse_range("--best-auc", best_auc)),
         )
 
 
@@ -98,10 +113,14 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
     if Path(source).suffix.lower() in _SUFFIXES:
         if schema is None:
             raise ConfigurationError("records need their steward's schema file: pass --schema FILE")
-        if not schema.is_file():
-            raise ConfigurationError(f"no schema file {schema}")
-        steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
-        records = encode_frame(read_records(Path(source)), steward.schema)
+        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
+        frame = read_records(Path(source))
+        unit = steward.unit if steward.unit in frame.columns else None
+        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
+        try:
+            records = encode_frame(frame, steward.schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
         return _request(Path(source).name, records, [steward], DEFAULT_STRATEGY, {})
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
@@ -124,7 +143,24 @@ def parse_epsilons(text: str) -> list[Fraction]:
     return [parse_rational(item.strip()) for item in text.split(",")]
 
 
-def run(request: Request, epsilons: Sequence[Fraction], *, problems: int, seed: int, tick: Tick) -> list[QuoteRow]:
+def parse_range(what: str, text: str) -> tuple[float, float] | None:
+    """A number as a range of its own, or two with a dash between; None for an empty text.
+
+    Raises:
+        ConfigurationError: neither.
+    """
+    if not text:
+        return None
+    low, dash, high = text.partition("-")
+    try:
+        return float(low), float(high if dash else low)
+    except ValueError:
+        raise ConfigurationError(f"{what} takes a number or a range, such as 0.4 or 0.35-0.45, not {text!r}") from None
+
+
+def run(
+    request: Request, epsilons: Sequence[Fraction], *, problems: int | None, seed: int, tick: Tick
+) -> list[QuoteRow]:
     """The rows; see `learner_node.quote.quote`."""
     return quote_plans(
         request.source,
@@ -134,6 +170,7 @@ def run(request: Request, epsilons: Sequence[Fraction], *, problems: int, seed: 
         sites=request.sites,
         target_size=request.target_size,
         most_records_per_unit=request.most_records_per_unit,
+        belief=request.belief,
         problems=problems,
         seed=seed,
         progress=tick,
@@ -141,13 +178,15 @@ def run(request: Request, epsilons: Sequence[Fraction], *, problems: int, seed: 
 
 
 def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
-    """The object that `expril quote --json` prints; exact numbers are texts."""
+    """The object that `expril quote --json` prints; exact numbers are texts, what is not simulated is null."""
     return {
         "source_records": len(request.source),
         "sites": request.sites,
         "target_size": request.target_size,
         "most_records_per_unit": request.most_records_per_unit,
         "strategy": request.strategy,
+        "prevalence": request.belief.prevalence,
+        "best_auc": request.belief.best_auc,
         "rows": [
             {
                 "epsilon": str(row.epsilon),
@@ -160,14 +199,7 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
                 "count_error": row.precision.count_error,
                 "records_per_cell": row.precision.records_per_cell,
                 "share_error": row.precision.share_error,
-                "problems": row.simulated.problems,
-                "accuracy": row.simulated.mean,
-                "accuracy_low": row.simulated.low,
-                "accuracy_high": row.simulated.high,
-                "majority": row.simulated.majority,
-                "best": row.simulated.best,
-                "beats_majority": row.simulated.beats_majority,
-                "by_difficulty": dict(row.simulated.by_difficulty),
+                **_simulated(row.simulated),
                 "usual": row.usual,
                 "suggested": row.suggested,
             }
@@ -176,43 +208,108 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
     }
 
 
+def _simulated(told: Simulated | None) -> dict[str, Any]:
+    if told is None:
+        return dict.fromkeys(SIMULATED)
+    values = (
+        told.problems,
+        *_scores(told.accuracy),
+        told.majority,
+        told.beats_majority,
+        dict(told.by_difficulty),
+        *_scores(told.auc),
+    )
+    return dict(zip(SIMULATED, values, strict=True))
+
+
+def _scores(told: Scores) -> tuple[float, ...]:
+    return (
+        told.mean, told.low, told.high, told.best, told.without_noise, told.lost, told.lost_low, told.lost_high,
+    )  # fmt: skip
+
+
 def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     """One line per epsilon and plan; the suggested plan of each epsilon in bold."""
     declared = "declared" if request.declared else "assumed: who declares none counts as the source does"
-    best, majority = rows[0].simulated.best, rows[0].simulated.majority
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
     table = Table(
         title=f"{escape(request.title)}: {request.strategy}, {questions}",
         caption=(
             f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-            f"at {request.sites} site(s); "
-            f"at most {request.most_records_per_unit} record(s) a unit\n"
-            f"accuracy: mean and 90 % range over {rows[0].simulated.problems} problems of the label model's prior, "
-            f"where the majority class scores {majority:.2f} and perfect knowledge {best:.2f};\n"
-            "an expectation before any answer: the real problem may be easier or harder\n"
-            "bold: suggested, the strategy's own cells and split of the budget unless others are clearly better"
+            f"at {request.sites} site(s);\nat most {request.most_records_per_unit} record(s) a unit\n"
+            + _explained(request, rows)
         ),
         box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
     )
-    headers = ["epsilon\n= cost", "split", "cells", "noise\nscale", "error of\na count", "error of\na share"]
-    headers += ["accuracy", "easy /\nmiddling / hard", "beats\nmajority"]
+    headers = ["epsilon\n= cost", "cells", "noise\nscale", "error:\ncount", "of a\nshare"]
+    simulated = rows[0].simulated is not None
+    if simulated:
+        headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
+    split = any(row.queries > 1 for row in rows)
+    headers[1:1] = ["split"] * split
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        told = row.simulated
-        table.add_row(
+        cells = [
             _short(row.epsilon),
-            _split(row.split),
+            *([_split(row.split)] * split),
             str(row.precision.cells),
             _short(row.precision.scale),
             f"{row.precision.count_error:.1f}",
             "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
-            f"{told.mean:.2f} ({told.low:.2f}-{told.high:.2f})",
-            " / ".join(f"{value:.2f}" for value in told.by_difficulty.values()),
-            f"{100 * told.beats_majority:.0f} %",
-            style="bold" if row.suggested else None,
-        )
+        ]
+        if row.simulated is not None:
+            accuracy, auc = row.simulated.accuracy, row.simulated.auc
+            cells += [
+                _ranged(accuracy.mean, accuracy.low, accuracy.high),
+                _ranged(auc.mean, auc.low, auc.high),
+                _ranged(auc.lost, max(auc.lost_low, 0.0), auc.lost_high),
+                f"{100 * row.simulated.beats_majority:.0f} %",
+            ]
+        table.add_row(*cells, style="bold" if row.suggested else None)
     return table
+
+
+def _ranged(mean: float, low: float, high: float) -> str:
+    """A mean and its range, such as "0.81 .58-.97"."""
+    ends = "-".join(f"{end:.2f}".removeprefix("0") if end < 1 else "1" for end in (low, high))
+    return f"{mean:.2f} {ends}"
+
+
+def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
+    """What the numbers are, and what they cannot know."""
+    told = rows[0].simulated
+    if told is None:
+        return (
+            "cost and precision alone;\naccuracy is quoted for labels of two classes"
+        )
+    belief = request.belief
+    known = [
+        f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
+        for name, (low, high) in (
+            (name, ends) for name, ends in (("prevalence", belief.prevalence), ("best AUC", belief.best_auc)) if ends
+        )
+    ]
+    lines = [
+        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels"
+        + (f" with {' and '.join(known)}" if known else ""),
+        f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
+        f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}",
+    ]
+    open_ = [
+        what
+        for what, ends in (
+            ("how common the label is (--prevalence)", belief.prevalence),
+            ("how well any model could do (--best-auc)", belief.best_auc),
+        )
+        if ends is None
+    ]
+    if open_:
+        lines.append(f"no source record tells {' or '.join(open_)};\nstating it, from the literature, narrows the ranges")
+    lines.append("bold: suggested, the strategy's own plan unless another is clearly better")
+    return "\n".join(lines)
 
 
 def _split(shares: Sequence[Fraction]) -> str:

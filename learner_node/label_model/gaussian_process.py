@@ -44,12 +44,12 @@ from learner_node.label_model.random_features import (
 
 Floats = NDArray[np.float64]
 
-_LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
-_LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
-_AMPLITUDES = (0.25, 4.0)
+LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
+LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
+AMPLITUDES = (0.25, 4.0)
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
-_SMALLEST_WEIGHT = 0.01
+SMALLEST_WEIGHT = 0.01
 _HOPELESS = 8.0
 _JITTER = 1e-6
 MOST_CELLS = 500
@@ -122,7 +122,9 @@ def fit_with_cell_posterior(
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
-        kernels=tuple((weight, _seen(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen),
+        kernels=tuple(
+            (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
+        ),
     )
     return fit.model, posterior
 
@@ -147,18 +149,18 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     observed = [observation.checked(len(rows)) for observation in observations]
     cells = UsedCells.of(observed)
     frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, cells.compact, frequencies, _LENGTH_SCALES, seed=seed)
+    averages = average_over_cells(rows, cells.compact, frequencies, LENGTH_SCALES, seed=seed)
     prior, table = _stacked_tables(observed, cells, averages)
     covariances = Covariances(averages)
     tried = _search_kernels(covariances, table)
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
-    order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
+    order, weights = order[weights >= SMALLEST_WEIGHT], weights[weights >= SMALLEST_WEIGHT]
     weights /= weights.sum()
     chosen = []
     for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
-        chosen.append((float(weight), kernel, normal_posterior(_seen(covariances, kernel), fitted)))
+        chosen.append((float(weight), kernel, normal_posterior(seen_covariance(covariances, kernel), fitted)))
     mass = _posterior_mass(table, chosen)
     model = LabelModel(
         source_mass=_source_mass(observed, cells, mass),
@@ -208,7 +210,7 @@ def _table(counts: Floats, prior: MassPrior, scale: float, sites: int | tuple[in
     return signed_site_table(counts[:, 1] - counts[:, 0], prior, scale=scale, sites=max(noises_by_label(sites)))
 
 
-def _seen(covariances: Covariances, kernel: Kernel) -> Floats:
+def seen_covariance(covariances: Covariances, kernel: Kernel) -> Floats:
     """Prior covariance of the cells' means of f, as the target's records see them: a new float64 (U, U)."""
     covariance, within = covariances.of(kernel)
     # The cell's own mean is estimated from its few source records.
@@ -226,11 +228,11 @@ def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Ke
     def try_amplitude(length_scale: float, amplitude: float) -> float:
         """Try all linear weights; return the best evidence."""
         here = -np.inf
-        for linear in _LINEAR_WEIGHTS:
+        for linear in LINEAR_WEIGHTS:
             kernel = Kernel(length_scale, linear, amplitude)
             best = max(tried, key=lambda pair: pair[1].log_evidence)[1] if tried else None
             fitted = fit_sites(
-                _seen(covariances, kernel),
+                seen_covariance(covariances, kernel),
                 table.log_likelihood,
                 start=best.sites if best else None,
                 least_evidence=best.log_evidence - _HOPELESS if best else -np.inf,
@@ -239,9 +241,9 @@ def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Ke
             here = max(here, fitted.log_evidence)
         return here
 
-    best = {scale: try_amplitude(scale, 1.0) for scale in _LENGTH_SCALES}
-    for scale in sorted(_LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
-        for amplitude in _AMPLITUDES:
+    best = {scale: try_amplitude(scale, 1.0) for scale in LENGTH_SCALES}
+    for scale in sorted(LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
+        for amplitude in AMPLITUDES:
             try_amplitude(scale, amplitude)
     return tried
 

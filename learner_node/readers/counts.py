@@ -21,6 +21,9 @@ from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
 
+_TELL_SHARES = ("error_correct", "class_counts", "label_total")
+
+
 @dataclass(frozen=True)
 class CountsAnswer:
     """Noisy numbers of one query.
@@ -116,7 +119,7 @@ def _beyond(answer: CountsAnswer, round_size: int | None, found: float, where: s
 
 
 def rehearse(
-    body: CountsBody, turn: Turn, records: Records, truth: NDArray[np.bool_], sites: int, rng: np.random.Generator
+    body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> CountsAnswer:
     """What curators would answer; the records are invented, so the noise needs no secure source.
 
@@ -129,28 +132,33 @@ def rehearse(
         raise ConfigurationError(
             f"{planned.release} is not private or not about two classes; a quote is for plans that are both"
         )
-    wrong = np.zeros(len(truth), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records) != truth
+    # Without a hypothesis all are counted as correct.
+    said = np.zeros(len(tally), np.bool_) if body.hypothesis is None else body.hypothesis.predict(records)
+    errors = np.zeros(len(tally)) if body.hypothesis is None else np.where(said, tally[:, 0], tally[:, 1])
     sizes = tuple(partition.cell_count(records.schema) for partition in body.partitions)
     blocks = []
     for partition, size in zip(body.partitions, sizes, strict=True):
         cells = partition.cells(records)
-        errors = np.bincount(cells[wrong], minlength=size).astype(np.int64)
-        blocks.append(kind.of_errors(errors, np.bincount(cells, minlength=size).astype(np.int64) - errors))
+        wrong, all_there = (
+            np.bincount(cells, weights, minlength=size).astype(np.int64) for weights in (errors, tally.sum(axis=1))
+        )
+        blocks.append(kind.of_errors(wrong, all_there - wrong))
     exact = np.concatenate(blocks)
     noise = planned.law.simulate(rng, (sites, *exact.shape)).sum(axis=0)
     return CountsAnswer((exact + noise).astype(np.float64), sizes, planned.release, planned.scale.fraction, sites)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
-    """See `Precision`."""
+    """See `Precision`; errors of a numeric label are in records and in shares of its range."""
     planned, cells = turn.planned, cells_of(body, schema)
-    variance = planned.law.variance(sites)
+    deviation = float(np.sqrt(planned.law.variance(sites))) / planned.steps
     records = target_size * len(body.partitions) / cells
     share_error = None
-    if planned.release == "error_correct":
-        # The share is n1 / (n1 + n0); at 1/2 its noise is that of (n1 - n0) / 2.
-        share_error = float(min(0.5, np.sqrt(variance / 2 + records / 4) / records))
-    return Precision(cells, planned.scale.fraction, float(np.sqrt(variance)), records, share_error)
+    if planned.release in _TELL_SHARES:
+        # At 1/2 the noise of a share s = n1 / (n1 + n0) is that of (1 - s) n1 - s n0, over all columns but its own.
+        columns = RELEASE_KINDS[planned.release].columns(schema)
+        share_error = float(min(0.5, np.sqrt(columns * deviation**2 / 4 + records / 4) / records))
+    return Precision(cells, planned.scale.fraction, deviation, records, share_error)
 
 
 def cells_of(body: CountsBody, schema: Schema) -> int:
