@@ -29,7 +29,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         str, typer.Option(help="AUC that a good model has without privacy, if known, as 0.7-0.8. Narrows the quote.")
     ] = "",
     problems: Annotated[
-        int | None, typer.Option(min=3, help="Simulated problems per row. [400, or 4 to 12 where each takes long]")
+        int | None, typer.Option(min=3, help="Simulated problems per row. [300, or 4 to 12 where each takes long]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the simulated problems and their noise.")] = 0,
     large_epsilon: LargeEpsilon = False,

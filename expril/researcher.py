@@ -40,6 +40,9 @@ class Experiment(StrEnum):
     figure1 = "figure1"
 
 
+RUNS = Path("runs")
+
+
 class Kept(StrEnum):
     """Of which repeats models are kept; the words of `simulations.unfinished`."""
 
@@ -55,7 +58,7 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
-    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
         int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
     ] = None,
@@ -85,6 +88,7 @@ def simulate(
         plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
         bars(json_) as tick,
     ):
+        tick("starting", 0, 0)
         from simulations.again import choose
         from simulations.asked import Asked, run_epsilons, run_one
         from simulations.epsilons import read_epsilons
@@ -95,14 +99,22 @@ def simulate(
         _require_confirmed(epsilons, large_epsilon)
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
         chosen = choose(scenario, given, base)
+        tick("starting", 1, 1)
         tick("reading the records", 0, 0)
         records = load_records(chosen.scenario, chosen.folder)
         tick("reading the records", 1, 1)
+        # A report names no place of this machine; who goes on with a run needs them.
+        places = {
+            "models": "" if models is Kept.first else models.value,
+            "base": base,
+            "out": "" if out == RUNS else out,
+        }
+        again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
 
         def asked(changes: Mapping[str, int | str], command: str) -> Asked:
             there = choose(scenario, changes, base)
             typed_again = readable(f"expril simulate {typed}{command}{_flag(large_epsilon)}")
-            return Asked(there, records, typed_again, models.value, fresh)
+            return Asked(there, records, typed_again, models.value, fresh, again)
 
         def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
             changes = given | ({"epsilon": told} if told else {})

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from expril.faults import INTERRUPTED, NOBODY_READS, WRONG, Fault, fault_of
 
-LEAST_WIDTH = 100
+LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
 MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
 """A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
@@ -127,18 +127,23 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked; one without a total just moves."""
+    """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left())
     with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as shown:
         tasks: dict[str, TaskID] = {}
+        moving: set[str] = set()
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total or None)
-            shown.update(tasks[what], completed=done, total=total or None)
+                moving.update({what} if not total else ())
+            if what in moving:
+                shown.update(tasks[what], visible=not total)
+            else:
+                shown.update(tasks[what], completed=done, total=total)
 
         yield tick
 
