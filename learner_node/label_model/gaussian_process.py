@@ -49,11 +49,11 @@ LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 AMPLITUDES = (0.25, 4.0)
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
-_SMALLEST_WEIGHT = 0.01
+SMALLEST_WEIGHT = 0.01
 _HOPELESS = 8.0
 _JITTER = 1e-6
 MOST_CELLS = 500
-_MOST_CELLS_OF_MANY = 1500
+_MOST_CELLS_OF_MANY = 1000
 _RECORDS_PER_FURTHER_CELL = 12
 _FEWEST_CELLS = 5
 _SIGNED_COUNT_DEVIATIONS = 6.0
@@ -61,7 +61,7 @@ _SOURCE_RECORDS_PER_CELL = 3
 
 
 def most_cells(n_source: int) -> int:
-    """Return the most cells that are worth their time: 500; of a source that has twelve records for each, to 1500.
+    """Return the most cells that are worth their time: 500; of a source that has twelve records for each, up to 1000.
 
     Measured on 18,000 source records and 36,000 private ones at epsilon 1 (docs/strategies.md); the time of the label
     model grows with the cube of the cells.
@@ -133,7 +133,9 @@ def fit_with_cell_posterior(
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
-        kernels=tuple((weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen),
+        kernels=tuple(
+            (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
+        ),
     )
     return fit.model, posterior
 
@@ -165,7 +167,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
-    order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
+    order, weights = order[weights >= SMALLEST_WEIGHT], weights[weights >= SMALLEST_WEIGHT]
     weights /= weights.sum()
     chosen = []
     for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):
