@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from expril.faults import INTERRUPTED, NOBODY_READS, WRONG, Fault, fault_of
 
-LEAST_WIDTH = 100
+LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
 MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
 """A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
