@@ -44,8 +44,8 @@ class Reader:
             is no number.
         pool: several curators' answers to the same question -> what they say together.
         complaint: (answer, declared round size) -> why one curator cannot have given it; empty where it can.
-        rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are like
-            each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
+        rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are
+            like each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
         precision: (body, turn, schema, target records, curators) -> of their pooled answers.
     """
 

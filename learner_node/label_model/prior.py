@@ -41,8 +41,8 @@ class Belief:
     Attributes:
         prevalence: share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2).
         best_auc: area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The
-            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: its 5, 50 and
-            95 % points are .14, .88 and .9999.
+            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: the 5, 50
+            and 95 % points of r are .14, .88 and .9999.
 
     Raises:
         ConfigurationError: a range beyond what can be, or with its ends exchanged.
@@ -128,7 +128,9 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
     slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
     weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1] + 1) for rng in draws]).astype(np.float32)
     straight, bent = np.empty((2, len(rows), len(u)))
-    aligned, scale = (np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES))
+    aligned, scale = (
+        np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)
+    )
     for which, power in enumerate(_ALIGNMENTS):
         turned = _aligned(rows, power)
         straight[:, aligned == which] = turned @ slopes[:, aligned == which]
