@@ -1,8 +1,8 @@
 """Signing keys on disk."""
 
-import os
 from pathlib import Path
 
+from curator_node.new_files import write_new
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 
@@ -16,13 +16,9 @@ def write_key(path: Path) -> str:
     key = SigningKey.generate()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise ConfigurationError(f"{path} exists; a key is never overwritten") from None
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(key.to_pem())
+        raise ConfigurationError(f"cannot make the folder {path.parent}: {error.strerror}; choose another") from None
+    write_new(path, key.to_pem(), rule="a key is never overwritten")
     return key.public.hex()
 
 
@@ -34,4 +30,8 @@ def read_key(path: Path) -> SigningKey:
     """
     if not path.is_file():
         raise ConfigurationError(f"no key file {path}; make one: expril keys {path}")
-    return SigningKey.from_pem(path.read_bytes())
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the key file {path}: {error.strerror}") from None
+    return SigningKey.from_pem(content)

@@ -14,7 +14,12 @@ from typing import NoReturn
 import polars as pl
 
 from protocol.errors import ConfigurationError
+from protocol.strict_toml import text_fault
 
+_AS_CSV = 'save the table as "CSV UTF-8"'
+_EXPORT = "export the table again: a line of column names, then one line a record"
+_RAGGED = "another number of fields than in the header"
+_QUOTE_COMMAS = "give it as many fields as the header has, and put a field that holds a comma in quotes"
 _OTHER_SEPARATORS = {";": "semicolon", "\t": "tab"}
 # One line by RFC 4180. Possessive: a quoted field that fails is tried no other way, and a match ends before the fault.
 _FIELD = r'(?:"(?:[^"]|"")*+"|[^",]*+)'
@@ -33,9 +38,11 @@ def read_records(path: Path) -> pl.DataFrame:
             the comma, or broken content. The text names file, column and row, never a value.
     """
     if not path.is_file():
-        raise ConfigurationError(f"no file {path}")
+        raise ConfigurationError(
+            f"{path} is a folder; name a file in it" if path.is_dir() else f"no file {path}; check its name"
+        )
     if not path.stat().st_size:
-        raise ConfigurationError(f"{path} is empty")
+        raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     try:
         if path.suffix.lower() == ".csv":
             frame = _read_csv(path)
@@ -43,17 +50,23 @@ def read_records(path: Path) -> pl.DataFrame:
             frame = pl.read_parquet(path)
         else:
             raise ConfigurationError(f"{path}: records are read from .csv or .parquet files")
+    except PermissionError:
+        raise ConfigurationError(f"{path} cannot be read: you may not; ask its owner") from None
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise ConfigurationError(f"{path} cannot be read as {path.suffix[1:]} ({type(error).__name__})") from None
+        kind = path.suffix[1:]
+        raise ConfigurationError(
+            f"{path} cannot be read as {kind} ({type(error).__name__}): it is another kind of file, or damaged; export "
+            "the table again, as Parquet or CSV"
+        ) from None
     if frame.is_empty():
-        raise ConfigurationError(f"{path} has no rows")
+        raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
     return frame
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
     text = _text(path).lstrip("\n")  # blank lines before the header are no rows
     if not text:
-        raise ConfigurationError(f"{path} is empty")
+        raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     lines = text.removesuffix("\n").split("\n")
     for row, line in enumerate(lines):
         if '"' in line and not _FIELDS.fullmatch(line):
@@ -64,11 +77,12 @@ def _read_csv(path: Path) -> pl.DataFrame:
         _check_header(path, header)
         for row, fields in enumerate(reader, start=1):
             if len(fields) != len(header):
-                _refuse(path, row, "another number of fields than in the header" if fields else "a blank line")
+                fault, remedy = (_RAGGED, _QUOTE_COMMAS) if fields else ("a blank line", "remove it")
+                _refuse(path, row, fault, remedy)
     except csv.Error:
         _refuse(path, reader.line_num - 1, f"a field of more than {csv.field_size_limit()} characters or a broken one")
     if len(lines) == 1:
-        raise ConfigurationError(f"{path} has no rows")
+        raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
     body = text[len(lines[0]) + 1 :].encode()
     frame = pl.read_csv(body, has_header=False, new_columns=header, infer_schema=False)
     if frame.shape != (len(lines) - 1, len(header)):
@@ -79,10 +93,12 @@ def _read_csv(path: Path) -> pl.DataFrame:
 def _text(path: Path) -> str:
     """What the file holds, without a byte order mark, each line ended by a line feed alone."""
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-    try:
-        text = content.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        _refuse(path, _row(content[: error.start].decode("latin-1")), "text that is not UTF-8")
+    wrong = text_fault(content)
+    if wrong is not None:
+        if wrong.start is None:
+            raise ConfigurationError(f"{path} cannot be read as csv: it {wrong.what}; {_AS_CSV}")
+        _refuse(path, _row(content[: wrong.start].decode("latin-1")), "text that is not UTF-8", _AS_CSV)
+    text = content.decode("utf-8").replace("\r\n", "\n")
     for sign, fault in (("\0", "a NUL byte"), ("\r", "a carriage return that ends no line")):
         if sign in text:
             _refuse(path, _row(text[: text.index(sign)]), fault)
@@ -103,9 +119,9 @@ def _quote_fault(line: str) -> str:
     return "a quote within a field that does not begin with one"
 
 
-def _refuse(path: Path, row: int, fault: str) -> NoReturn:
+def _refuse(path: Path, row: int, fault: str, remedy: str = "correct that line") -> NoReturn:
     where = f"row {row}, header not counted" if row else "the header"
-    raise ConfigurationError(f"{path} cannot be read as csv: {fault}, in {where}") from None
+    raise ConfigurationError(f"{path} cannot be read as csv: {fault}, in {where}; {remedy}") from None
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -114,4 +130,6 @@ def _check_header(path: Path, header: list[str]) -> None:
         raise ConfigurationError(f"{path} has a single column, whose name holds a {mark}: separate columns by commas")
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
-        raise ConfigurationError(f"{path} has the column(s) {', '.join(map(repr, twice))} more than once")
+        raise ConfigurationError(
+            f"{path} has the column(s) {', '.join(map(repr, twice))} more than once; give each a name of its own"
+        )

@@ -35,9 +35,10 @@ from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
-from curator_node.policy import Policy, read_policy
+from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
@@ -140,8 +141,8 @@ def open_site(
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    policy = read_policy(_text(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
-    steward = read_steward_file(_text(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+    policy = read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+    steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
     with _about(folder / KEY):
         key = read_key(folder / KEY)
     path = records or _records(folder)
@@ -246,7 +247,7 @@ def assemble_site(
         entropy=entropy,
         answerers=answerers,
     )
-    return Site(curator, ledger, dataset.warnings, clock)
+    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), clock)
 
 
 def temporary_site(
@@ -276,13 +277,8 @@ def temporary_site(
     return assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise)
 
 
-def _text(path: Path, what: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigurationError(f"no {what} {path}; its steward writes it, as docs/policy.md says") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the {what} {path}: {type(error).__name__}") from None
+def _written(path: Path, what: str) -> str:
+    return read_text_file(path, what, remedy="its steward writes it, as docs/policy.md says")
 
 
 def _records(folder: Path) -> Path:

@@ -1,5 +1,18 @@
-"""`python -m expril`."""
+"""`python -m expril`, and the installed command: an interrupt while the program still loads is one line, too."""
 
-from expril.command import app
+import sys
 
-app(prog_name="expril")
+
+def main() -> None:
+    """Run the command; ends in SystemExit."""
+    try:
+        from expril.command import app
+
+        app(prog_name="expril")
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing of this command was kept\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, err, plain_errors, print_json, wide_console
+from expril.terminal import Json, bars, err, plain_errors, print_json, wide_console
 from protocol.errors import ConfigurationError
 
 transcript_app = typer.Typer(no_args_is_help=True, help="A transcript: every message of a learner with a curator.")
@@ -28,16 +28,19 @@ def verify(
     (no run, one of ExPriL 0.1, or a wrong keys file).
     """
     with plain_errors():
+        from simulations.run_index import epsilon_runs
         from simulations.verification import read_pins, verify_run
         from simulations.verification.tables import PROOF_WIDTH, proof_tables
 
         pins = None if keys is None else read_pins(keys)
         proofs, unread = [], []
-        for run in runs:
-            try:
-                proofs.append(verify_run(run, pins))
-            except ConfigurationError as error:
-                unread.append(str(error))
+        with bars(json_) as tick:
+            for number, run in enumerate(runs):
+                tick("runs", number, len(runs))
+                try:
+                    proofs += [verify_run(each, pins, tick=tick) for each in epsilon_runs(run).values() or [run]]
+                except ConfigurationError as error:
+                    unread.append(str(error))
         if json_:
             print_json({"runs": [proof.as_object() for proof in proofs], "unread": unread})
         for proof in proofs:

@@ -10,9 +10,11 @@ import typer
 from expril.auditor import transcript_app, verify
 from expril.learner import quote
 from expril.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
+from expril.shell import Shell
 from expril.steward import keys, ledger_app
 
 app = typer.Typer(
+    cls=Shell,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,16 +1,33 @@
 """The commands of a researcher, who simulates studies on public records and publishes what they show."""
 
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
 
-from expril.terminal import Json, WorkTick, bars, err, plain_errors, print_json, wide_console, work_bar
+from expril.terminal import (
+    MOST_REPEATS,
+    MOST_SEED,
+    Json,
+    LargeEpsilon,
+    WorkTick,
+    bars,
+    err,
+    plain_errors,
+    print_json,
+    readable,
+    say,
+    wide_console,
+    work_bar,
+)
+
+if TYPE_CHECKING:
+    from simulations.report.model import RunReport
+    from simulations.unfinished import Unfinished
 
 Order = TypeVar("Order")
 Found = TypeVar("Found")
@@ -23,6 +40,17 @@ class Experiment(StrEnum):
     figure1 = "figure1"
 
 
+RUNS = Path("runs")
+
+
+class Kept(StrEnum):
+    """Of which repeats models are kept; the words of `simulations.unfinished`."""
+
+    first = "first"
+    all = "all"
+    none = "none"
+
+
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
 Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
 KEPT = "finished cells are kept in {}; the same command goes on"
@@ -30,61 +58,115 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
-    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
-    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats, instead of what the scenario says.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of splits and learners, never of noise.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
+    ] = None,
+    epsilon: Annotated[
+        str, typer.Option(help="Of every learner, instead of its own; several, such as 0.1,0.3,1, make a curve.")
+    ] = "",
+    models: Annotated[Kept, typer.Option(help="Of which repeats the models are kept.")] = Kept.first,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
+    ] = False,
+    base: Annotated[
+        Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
+    ] = None,
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
-    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report."""
-    with plain_errors(part="simulations"):
-        from importlib.metadata import version
+    """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report.
 
-        import msgspec
-        from threadpoolctl import threadpool_limits
-
+    Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
+    of a run is a scenario, too: it is run again from there.
+    """
+    making: list[Unfinished] = []
+    with (
+        plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
+        bars(json_) as tick,
+    ):
+        tick("starting", 0, 0)
+        from simulations.again import choose
+        from simulations.asked import Asked, run_epsilons, run_one
+        from simulations.epsilons import read_epsilons
         from simulations.records import load_records
-        from simulations.run import run_scenario, summary
-        from simulations.run_folder import NewFolder, save_run
-        from simulations.run_index import LEDGERS, PAGE
-        from simulations.scenario import load_scenario
-        from simulations.tables import result_table
 
-        chosen, text, base = load_scenario(scenario)
-        changes = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
-        chosen = msgspec.structs.replace(chosen, **changes)
-        records = load_records(chosen, base)
-        # Several BLAS threads on matrices this small cost more than they give.
-        with NewFolder(out, chosen.title) as folder, bars(json_) as tick, threadpool_limits(1):
-            run = run_scenario(
-                chosen,
-                records,
-                text=text,
-                command=f"expril simulate {scenario}{_typed(changes)}",
-                version=version("expril"),
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
-                ledgers=folder.path / LEDGERS,
-                tick=tick,
-            )
-            save_run(run, folder.path)
-        if json_:
-            print_json(summary(run, str(folder.path)))
-            return
-        console = wide_console()
-        console.print(result_table(run.report))
-        for note in run.report.notes:
-            console.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-        console.print(f"report: {folder.path / PAGE}", soft_wrap=True, highlight=False)
+        given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
+        epsilons = read_epsilons(epsilon) if epsilon else ()
+        _require_confirmed(epsilons, large_epsilon)
+        typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
+        chosen = choose(scenario, given, base)
+        tick("starting", 1, 1)
+        tick("reading the records", 0, 0)
+        records = load_records(chosen.scenario, chosen.folder)
+        tick("reading the records", 1, 1)
+        # A report names no place of this machine; who goes on with a run needs them.
+        places = {
+            "models": "" if models is Kept.first else models.value,
+            "base": base,
+            "out": "" if out == RUNS else out,
+        }
+        again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
+
+        def asked(changes: Mapping[str, int | str], command: str) -> Asked:
+            there = choose(scenario, changes, base)
+            typed_again = readable(f"expril simulate {typed}{command}{_flag(large_epsilon)}")
+            return Asked(there, records, typed_again, models.value, fresh, again)
+
+        def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
+            changes = given | ({"epsilon": told} if told else {})
+            return run_one(asked(changes, _typed(changes)), where, making, tick, say)
+
+        if len(epsilons) > 1:
+            whole = asked(given, _typed({**given, "epsilon": epsilon}))
+            reports, folder = run_epsilons(whole, epsilons, out, run_at, say)
+        else:
+            report, folder = run_at("".join(epsilons), out)
+            reports = [report]
+    _show_runs(reports, folder, epsilons, silent=json_)
+
+
+def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
+    """Print what one run gave, or several of different epsilons."""
+    from simulations.report.folding import fold_notes
+    from simulations.run import summary
+    from simulations.run_index import PAGE, epsilon_folder
+    from simulations.tables import epsilon_table, run_tables
+
+    several = len(reports) > 1
+    if silent and several:
+        told = [
+            {"epsilon": epsilon, **summary(report, str(folder / epsilon_folder(epsilon)))}
+            for epsilon, report in zip(epsilons, reports, strict=True)
+        ]
+        print_json({"run": str(folder), "epsilons": told})
+        return
+    if silent:
+        print_json(summary(reports[0], str(folder)))
+        return
+    console = wide_console()
+    for table in [epsilon_table(epsilons, reports)] if several else run_tables(reports[0]):
+        console.print(table)
+    notes = list(dict.fromkeys(note for report in reports for note in report.notes))
+    for note in fold_notes(notes, [curator.name for curator in reports[0].curators]):
+        console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
+    console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
 
 
 def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="What to make again.")],
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
     jobs: Jobs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first run's records and networks, never of noise.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
+    ] = 0,
     setting: Annotated[str, typer.Option(help="Make Table 2 with one named setting changed.")] = "",
     noise_seed: Annotated[
-        int | None, typer.Option(min=0, help="Noise from a seed, to debug; every file then says so.")
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Noise from a seed, to debug; every file then says so.")
     ] = None,
     out: Out = Path("runs/reproduction"),
     json_: Json = False,
@@ -128,19 +210,25 @@ def compare(
         str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, heart, heart-cleveland, wdbc, or all.")
     ] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per study.")] = "1,0.3,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set; slow strategies may have fewer.")] = 20,
+    runs: Annotated[
+        int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
+    ] = 20,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split and learners, never of noise; develop from 5000 on.")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Of the first run's split and learners, never of noise; develop from 5000 on."
+        ),
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import PAGE, Order, parse_epsilons
+        from experiments.learning.command import PAGE, Order
         from experiments.learning.command import compare as run
         from experiments.learning.contestants import CONTESTANTS
         from experiments.learning.model import Comparison
@@ -154,13 +242,13 @@ def compare(
             work=Work(
                 problems=parse_names(datasets, PROBLEMS, "data set"),
                 strategies=parse_names(strategies, CONTESTANTS, "strategy"),
-                epsilons=parse_epsilons(epsilons),
+                epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
                 jobs=jobs or cores(),
             ),
             out=out,
-            command=f"expril compare{_typed(given)}",
+            command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
         )
 
         def show(found: Comparison) -> None:
@@ -179,19 +267,19 @@ def compare_synthetic(
     ] = "all",
     datasets: Annotated[str, typer.Option(help="Comma-separated, as for compare, or all.")] = "all",
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
-    runs: Annotated[int, typer.Option(min=1, help="Runs per data set.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
     jobs: Jobs = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first run's split, never of noise; develop from 5000 on.")
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import parse_epsilons
         from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
@@ -201,12 +289,12 @@ def compare_synthetic(
         order = Order(
             problems=parse_names(datasets, PROBLEMS, "data set"),
             generators=parse_names(generators, GENERATORS, "generator"),
-            epsilons=parse_epsilons(epsilons),
+            epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
             jobs=jobs or cores(),
             out=out,
-            command=f"expril compare-synthetic{_typed(given)}",
+            command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )
         _conduct(run, order, json_, lambda _rows: _say(f"table: {out / PAGE}"))
 
@@ -230,8 +318,13 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
     with plain_errors(part="simulations"):
         from simulations.run_page import rewrite_page
 
-        for run in runs:
-            _say(str(rewrite_page(run)))
+        with bars(silent=False) as tick:
+            pages = []
+            for number, run in enumerate(runs):
+                tick("reports", number, len(runs))
+                pages.append(rewrite_page(run))
+        for page in pages:
+            _say(str(page))
 
 
 def _conduct(
@@ -246,6 +339,27 @@ def _conduct(
         print_json(as_object(found))
     else:
         show(found)
+
+
+def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
+    """Epsilons from a comma-separated list; large ones only where they are confirmed."""
+    from experiments.learning.command import parse_epsilons
+
+    asked = parse_epsilons(epsilons)
+    _require_confirmed(asked, confirmed)
+    return asked
+
+
+def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
+    from learner_node.large_epsilon import require_confirmed
+    from protocol.rationals import parse_rational
+
+    if not confirmed:
+        require_confirmed(map(parse_rational, epsilons), how="--large-epsilon")
+
+
+def _flag(large_epsilon: bool) -> str:
+    return " --large-epsilon" if large_epsilon else ""
 
 
 def _typed(options: Mapping[str, object]) -> str:

@@ -1,28 +1,28 @@
 """What every command shares: errors as one clear line, JSON for machines, consoles and bars."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
+import click
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from protocol.errors import ExprilError
+from expril.faults import INTERRUPTED, NOBODY_READS, WRONG, Fault, fault_of
 
-INTERRUPTED = 130
-LEAST_WIDTH = 100
+LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
-PARTS = {
-    "learner": frozenset({"scipy", "sklearn", "torch"}),
-    "simulations": frozenset({"fastexcel", "jinja2", "pooch", "tomli_w"}),
-    "experiments": frozenset[str](),
-}
-"""Extra of the package -> the modules that come with it; each extra has all of those before it."""
+MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
+"""A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+LargeEpsilon = Annotated[
+    bool, typer.Option("--large-epsilon", help="Confirm an epsilon of 100 or more, which protects nothing.")
+]
 Tick = Callable[[str, int, int], None]
 """(what, done, total), of one of several things."""
 WorkTick = Callable[[str, float, float], None]
@@ -32,57 +32,118 @@ err = Console(stderr=True)
 
 
 @contextmanager
-def plain_errors(*, part: str = "", kept: str = "nothing of this command was kept") -> Iterator[None]:
-    """A mistake of the user, or a part that is not installed, is one clear line and exit status 2, never a traceback.
+def plain_errors(
+    *, part: str = "", kept: str | Callable[[], str] = "nothing of this command was kept"
+) -> Iterator[None]:
+    """A mistake of the user, a full disk or a part that is not installed is one sentence and status 2, no traceback.
+
+    With `--json`, standard output gets {"error": the sentence, "kind": one word} instead of a result.
 
     Args:
         part: the extra that the command needs, a key of `PARTS`; "" for a command of every installation.
-        kept: what is said where the command is interrupted.
+        kept: what is said where the command is interrupted; a function is asked in the end, and after an error, too,
+            where it says anything.
     """
     try:
         yield
-    except ExprilError as error:
-        err.print(f"[bold red]error[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        parts = [name for name, modules in PARTS.items() if missing in modules]
-        if not part or not parts:
+    except BrokenPipeError:
+        ignore_output()
+        raise typer.Exit(NOBODY_READS) from None
+    except Exception as error:
+        fault = fault_of(error, part=part)
+        if fault is None:
             raise  # a fault of ours, or of the installation
-        extra = max(part, *parts, key=list(PARTS).index)
-        text = f'this command needs a part that is not installed ({missing}): pip install "expril[{extra}]"'
-        err.print(f"[bold red]error[/] {escape(text)}", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+        tell_fault(fault, as_json=_wants_json())
+        if not isinstance(kept, str) and kept():
+            say("note", kept())
+        raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
-        err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
+        told = (kept if isinstance(kept, str) else kept()) or "nothing of this command was kept"
+        tell_interrupt(told, as_json=_wants_json())
         raise typer.Exit(INTERRUPTED) from None
 
 
+def say(what: str, text: str) -> None:
+    """One line for people, beside the results: on standard error, so that it is in nobody's way."""
+    err.print(f"[yellow]{what}[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def _wants_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("json_"))
+
+
+def tell_fault(fault: Fault, *, as_json: bool) -> None:
+    """One sentence on standard error; for machines also one object on standard output."""
+    err.print(f"[bold red]error[/] {escape(fault.text)}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"error": fault.text, "kind": fault.kind})
+
+
+def tell_interrupt(kept: str, *, as_json: bool) -> None:
+    """As `tell_fault`, of an interrupt, and what was kept."""
+    err.print(f"interrupted; {escape(kept)}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"error": f"interrupted; {kept}", "kind": "interrupted"})
+
+
 def print_json(value: object) -> None:
-    """One line of JSON on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    """One line of JSON on standard output, in ASCII where the terminal or a file's name is not in UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        text = json.dumps(value, allow_nan=False)
+    sys.stdout.write(f"{text}\n")
+
+
+def readable(text: str) -> str:
+    """A text from the command line as Unicode: a file's name may hold bytes that are none."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def ignore_output() -> None:
+    """Nobody reads what is left (`expril scenarios | head -1`), so that not even the flush at the end may fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to `plain_errors`, which ends as a process that SIGPIPE ended does."""
+        raise BrokenPipeError
 
 
 def wide_console(least: int = LEAST_WIDTH) -> Console:
     """A console that never squeezes a table below `least` columns."""
-    console = Console()
-    return console if console.width >= least else Console(width=least)
+    console = _Console()
+    return console if console.width >= least else _Console(width=least)
 
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked."""
+    """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left())
     with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as shown:
         tasks: dict[str, TaskID] = {}
+        moving: set[str] = set()
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = shown.add_task(what, total=total)
-            shown.update(tasks[what], completed=done, total=total)
+                tasks[what] = shown.add_task(what, total=total or None)
+                moving.update({what} if not total else ())
+            if what in moving:
+                shown.update(tasks[what], visible=not total)
+            else:
+                shown.update(tasks[what], completed=done, total=total)
 
         yield tick
 

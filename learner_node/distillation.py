@@ -9,9 +9,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
+from scipy.special import logit
 
-from protocol.feature_map import FeatureMap
+from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import Mlp
+from protocol.records import Records
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +24,9 @@ _POINTS = 4000
 _RIDGE = 1e-4
 _MOST_OUTPUT_WEIGHT = 60.0
 """Below the 64 that a curator takes."""
+_BLENDED = 8000
+_SCORE_RIDGE = 1e-6
+_MOST_LOGIT = 8.0
 
 
 def distil(
@@ -45,16 +50,63 @@ def distil(
     first, second = rng.integers(0, len(points), (2, max(_POINTS - len(points), len(points))))
     share = rng.random((len(first), 1))
     rows = np.concatenate([points, share * points[first] + (1.0 - share) * points[second]])[: _POINTS + len(points)]
-    directions = rng.standard_normal((hidden, width))
+    return _fitted(features, points, rows, function(rows), hidden, _RIDGE, rng)
+
+
+def distil_score(
+    probability: Callable[[Records], Floats], features: FeatureMap, source: Records, *, hidden: int, seed: int
+) -> Mlp:
+    """The network whose logit is nearest to that of a model's probability, on source records and on blends of them.
+
+    A blend takes each attribute from one of two source records, so that any model can be asked about it.
+
+    Args:
+        probability: records -> P(class 1), (n,) in [0, 1].
+        features: the map that gives points.
+        source: n >= 2 records.
+        hidden: number of hidden units.
+        seed: of blends and hidden units.
+    """
+    rng = np.random.default_rng(seed)
+    blends = _blends(source, max(_BLENDED - len(source), min(len(source), _BLENDED)), rng)
+    points = features.points(source) / STEPS
+    rows = np.concatenate([points, features.points(blends) / STEPS])
+    told = np.concatenate([probability(source), probability(blends)])
+    logits = np.clip(logit(np.clip(told, 1e-9, 1.0 - 1e-9)), -_MOST_LOGIT, _MOST_LOGIT)
+    return _fitted(features, points, rows, logits, hidden, _SCORE_RIDGE, rng)
+
+
+def _blends(source: Records, count: int, rng: np.random.Generator) -> Records:
+    first, second = rng.integers(0, len(source), (2, count))
+    share = rng.random((count, 1))
+    one, other = source.take(first), source.take(second)
+    return Records(
+        source.schema,
+        np.where(rng.random(one.numeric.shape) < share, one.numeric, other.numeric),
+        np.where(rng.random(one.categorical.shape) < share, one.categorical, other.categorical),
+    )
+
+
+def _fitted(
+    features: FeatureMap,
+    points: Floats,
+    rows: Floats,
+    values: Floats,
+    hidden: int,
+    ridge: float,
+    rng: np.random.Generator,
+) -> Mlp:
+    """Random hinges across the points, and ridge regression of the values on them."""
+    directions = rng.standard_normal((hidden, points.shape[1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     across = points[rng.integers(0, len(points), hidden)]
     thresholds = -np.einsum("hw,hw->h", directions, across)
     activations = np.maximum(rows @ directions.T + thresholds, 0.0)
     design = np.concatenate([activations, np.ones((len(rows), 1))], axis=1)
     gram = design.T @ design
-    penalty = _RIDGE * len(rows) * np.ones(hidden + 1)
+    penalty = ridge * len(rows) * np.ones(hidden + 1)
     penalty[-1] = 1e-9
-    weights = solve(gram + np.diag(penalty), design.T @ function(rows), assume_a="pos")
+    weights = solve(gram + np.diag(penalty), design.T @ values, assume_a="pos")
     bounded = np.clip(weights, -_MOST_OUTPUT_WEIGHT, _MOST_OUTPUT_WEIGHT).astype(np.float32)
     hinges = directions.astype(np.float32), np.clip(thresholds, -60.0, 60.0).astype(np.float32)
     return Mlp.of(features, [hinges, (bounded[None, :-1], bounded[-1:])])

@@ -3,6 +3,7 @@
 What a study does is in `learn`; turning tables into records and records into class names is what happens here.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,13 +16,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from learner_node.clinical import ClinicalScores, clinical_scores
+from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, Pooling
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
-from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
+from learner_node.validation import Validation
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -140,12 +145,15 @@ class StudyEstimator(BaseEstimator):
             frames.append(as_frame(X, schema))
             return encode_frame(frames[-1], schema)
 
+        epsilon = parse_rational(self.epsilon)
+        if is_large(epsilon):
+            warnings.warn(large_text(epsilon), LargeEpsilonWarning, stacklevel=3)
         learned = learn(
             federation,
             encode,
             strategy=self.strategy,
             options=self.options,
-            epsilon=parse_rational(self.epsilon),
+            epsilon=epsilon,
             pooling=self.pooling,
             purpose=self.purpose,
             seed=seed,
@@ -254,6 +262,84 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             return mixed(self._masses(names), rows)
         positive = mixed(self._masses(names), [row[:, 1] for row in rows])
         return np.column_stack([1.0 - positive, positive])
+
+    def clinical_scores(
+        self, X: Any, y: Any, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS, curator: str | None = None
+    ) -> ClinicalScores:
+        """AUC, calibration, sensitivity and the like on records whose labels the user owns.
+
+        Nothing is asked and nothing is spent: the scores are computed here, from `y`. They are as private as `y` is.
+
+        Args:
+            X: records, in either form that `fit` takes.
+            y: (n,) their classes, each one of `classes_`; the second of these is the positive one.
+            thresholds: as in `learner_node.clinical.clinical_scores`; "prevalence" is what the answers tell of it.
+            curator: as in `predict_proba`.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: more than two classes, a `y` of another length or with other values, a wrong threshold,
+                or what `predict_proba` raises.
+        """
+        check_is_fitted(self, "models_")
+        if len(self.classes_) != 2:
+            raise ConfigurationError(f"these scores are for two classes; the label has {len(self.classes_)}")
+        truth = np.asarray(y)
+        positive = truth == self.classes_[1]
+        if truth.ndim != 1 or not np.all(positive | (truth == self.classes_[0])):
+            known = " or ".join(map(repr, self.classes_.tolist()))
+            raise ConfigurationError(f"y must be one column in which each value is {known}")
+        probability = self.predict_proba(X, curator)[:, 1]
+        if len(probability) != len(truth) or not len(truth):
+            raise ConfigurationError(
+                f"X has {len(probability)} records and y has {len(truth)}; give the same, at least 1"
+            )
+        told = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
+        prevalence = told.prevalence if isinstance(told, SourceEstimate) else None
+        return clinical_scores(positive, probability, thresholds, prevalence=prevalence)
+
+    def validate(
+        self,
+        epsilon: float | str | Fraction,
+        *,
+        curator: str | None = None,
+        thresholds: Sequence[float] | None = None,
+        bins: int | None = None,
+        purpose: str = "",
+    ) -> Validation:
+        """Ask the curators how good the model is; a study of its own, which spends `epsilon`.
+
+        Args:
+            epsilon: to spend at each curator.
+            curator: whose model, as in `predict_proba`; all curators are asked about it.
+            thresholds: as in `learner_node.validation.validate`.
+            bins: as there.
+            purpose: as there.
+
+        Raises:
+            NotFittedError: before `fit`.
+            ConfigurationError: no federation (it is not kept in a pickle), or an argument that does not fit.
+            NoCuratorError: no curator accepted and answered.
+        """
+        check_is_fitted(self, "models_")
+        if self.federation is None:
+            raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
+        model, source = self.to_validate(curator)
+        return self.federation.validate(
+            model, epsilon, source=source, thresholds=thresholds, bins=bins, purpose=purpose
+        )
+
+    def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
+        """The model as one function of records, and the source; what `Federation.validate` asks about.
+
+        Args:
+            curator: as in `predict_proba`.
+        """
+        check_is_fitted(self, "models_")
+        names = self._names(curator)
+        models = [self.models_[name] for name in names]
+        model = models[0] if len(models) == 1 else MixedModel(tuple(models), tuple(self._masses(names)))
+        return model, self._source
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)

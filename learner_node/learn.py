@@ -16,6 +16,7 @@ from learner_node.strategies import make_strategy
 from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from protocol.errors import ConfigurationError
+from protocol.messages import Card
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
@@ -102,15 +103,7 @@ def learn(
         raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
     make_strategy(strategy, options or {})
     study = Study(federation)
-    cards = study.read_cards()
-    encode = source if callable(source) else partial(encode_frame, source)
-    schema, left_out = common_schema(cards, partial(_fits, encode))
-    records = encode(schema)
-    if len(records) < 2:
-        raise ConfigurationError("at least two source records are needed")
-    cards = {name: card for name, card in cards.items() if name not in left_out}
-    left_out |= implausible_cards(cards, len(records))
-    cards = {name: card for name, card in cards.items() if name not in left_out}
+    records, cards, left_out = admit(study, source)
     problem = Problem(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
@@ -131,7 +124,7 @@ def learn(
         study.close()
     learnt = {group.key: group.conversation for group in draft.groups if not group.names.isdisjoint(study.survivors)}
     return Learned(
-        schema=schema,
+        schema=records.schema,
         source=records,
         epsilon_claimed=study.kinds.plan_cost(draft.plan, draft.most_records_per_unit),
         models={key: conversation.models for key, conversation in learnt.items()},
@@ -139,6 +132,29 @@ def learn(
         study=study,
         population=population({name: cards[name] for name in draft.names}),
     )
+
+
+def admit(
+    study: Study, source: pl.DataFrame | Callable[[Schema], Records]
+) -> tuple[Records, dict[str, Card], dict[str, str]]:
+    """Read the cards, and encode the source for the schema that most of them agree on.
+
+    Returns:
+        The source's records, the cards that can be true, and why each of the others is left out.
+
+    Raises:
+        NoCuratorError: no curator sent its card.
+        ConfigurationError: as `learn`; nothing has been charged.
+    """
+    cards = study.read_cards()
+    encode = source if callable(source) else partial(encode_frame, source)
+    schema, left_out = common_schema(cards, partial(_fits, encode))
+    records = encode(schema)
+    if len(records) < 2:
+        raise ConfigurationError("at least two source records are needed")
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    left_out |= implausible_cards(cards, len(records))
+    return records, {name: card for name, card in cards.items() if name not in left_out}, left_out
 
 
 def _fits(encode: Callable[[Schema], Records], schema: Schema) -> bool:

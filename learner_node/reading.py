@@ -22,9 +22,9 @@ class Precision:
         scale: of the noise of one curator in one number, exact.
         count_error: standard error of the sum over curators of one released number, in records.
         records_per_cell: target records in the average cell of one partition.
-        share_error: standard error of the share of one class in such a cell where it is 1/2, or of the mean of a numeric
-            label in the middle of its range where labels are at its ends, as a share of the range; from noise and
-            sampling, at most 1/2. None where the release does not tell it.
+        share_error: standard error of the share of one class in such a cell where it is 1/2, or of the mean of a
+            numeric label in the middle of its range where labels are at its ends, as a share of the range; from noise
+            and sampling, at most 1/2. None where the release does not tell it.
     """
 
     cells: int

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.expected_area import expected_auc
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
-from learner_node.ranking import expected_auc
 from learner_node.readers import READERS
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy

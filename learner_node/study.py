@@ -6,7 +6,7 @@ How bytes travel is the carrier's affair; which questions are asked is the strat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from learner_node.objections import complaint_about_question, in_words
 from learner_node.readers import READERS
@@ -21,6 +21,9 @@ from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
+
+if TYPE_CHECKING:
+    from learner_node.validation import Validation
 
 NO_REPLY = "no reply"
 BAD_REPLY = "bad reply"
@@ -40,6 +43,8 @@ class NoCuratorError(ExprilError):
     Attributes:
         study: the study as far as it came, where there is one.
     """
+
+    kind = "study"
 
     def __init__(self, text: str, study: "Study | None" = None) -> None:
         self.study = study
@@ -81,6 +86,15 @@ class Federation:
     attempts: int = 2
     allow_not_private: bool = False
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
+
+    def validate(self, model: Any, epsilon: Fraction | str | float, **how: Any) -> "Validation":
+        """Ask how good a model is: ROC curve, calibration, predictive values, all with intervals.
+
+        A study of its own, which spends `epsilon`. Arguments are those of `learner_node.validation.validate`.
+        """
+        from learner_node.validation import validate  # noqa: PLC0415 - it is made of studies
+
+        return validate(self, model, epsilon, **how)
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"

@@ -5,15 +5,23 @@ the learner's source: no private record is among them unless the learner already
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from learner_node.strategies.base import AnyEstimate, ClassesEstimate, NumberEstimate, SourceEstimate
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    NumberEstimate,
+    SourceEstimate,
+    class_probabilities,
+)
 from protocol.errors import ConfigurationError
-from protocol.records import column_texts
+from protocol.records import Records, column_texts
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 
@@ -45,6 +53,23 @@ def mixed_numbers(masses: Sequence[Floats | float], numbers: Sequence[Floats]) -
     weights = np.where(weights.sum(axis=0) > 0, weights, 1.0).reshape(*weights.shape, *[1] * (stacked.ndim - 2))
     mixture: Floats = (weights * stacked).sum(axis=0) / weights.sum(axis=0)
     return mixture
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """Several sites' classifiers as one: probabilities mixed by the records that each answered for.
+
+    Attributes:
+        models: at least one.
+        masses: of each, non-negative.
+    """
+
+    models: tuple[AnyModel, ...]
+    masses: tuple[float, ...]
+
+    def probabilities(self, records: Records) -> Floats:
+        """Class probabilities: (n, C), rows adding up to 1."""
+        return mixed(self.masses, [class_probabilities(model, records) for model in self.models])
 
 
 def pooled_estimate(estimates: Sequence[AnyEstimate]) -> AnyEstimate:

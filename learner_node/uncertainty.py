@@ -1,4 +1,4 @@
-"""How accurate a model is on the private records, and how sure its probabilities are, from the answers alone.
+"""How accurate a model is on the private records, how well it ranks them, and how sure it may be: from answers alone.
 
 Nothing is asked for it: the noisy label counts of the cells that a model was learnt from are read a second time. The
 judge is the posterior of the cells' label shares (`label_model.cell_posterior`), which does not depend on the model
@@ -7,45 +7,47 @@ how often its intervals hold is in docs/uncertainty.md.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from learner_node.label_model import CellPosterior
-from learner_node.label_model.cell_posterior import CellDraws
+from learner_node.profiles import SHARPNESS, Profiles
+from learner_node.ranking import Ranked, auc_draws, auc_error
 
 Floats = NDArray[np.float64]
 
 LEVEL = 0.025
 """Level of the verdict "beats the majority class"; the interval is the central 95 %."""
 METHOD = (
-    "posterior of the cells' label shares from the noisy counts; the model's own ranking within cells, sharpened or "
+    "posterior of the cells' label shares from the noisy counts; within cells the model's own ranking, sharpened or "
     "blunted by how well it foretells cells that it is not told"
 )
 
 _DRAWS = 1000
-_SHARPNESS = np.exp(np.linspace(np.log(0.25), np.log(8.0), 11))
-_LOG_SHARPNESS_DEVIATION = 0.7
+_EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
+_WITHIN_MEAN, _WITHIN_DEVIATION = 0.4, 0.6
+_JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.2, 0.2
+_SUREST, _NEWTON_STEPS = 1e-4, 4
 _CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
-_SHIFTS = 12.0 * np.sign(np.linspace(-1.0, 1.0, 61)) * np.abs(np.linspace(-1.0, 1.0, 61)) ** 1.5
-_SUREST = 0.002
-_UNSEEN_GAIN = (0.5, 1.5)
-_RECORDS_PER_CELL, _RECORDS = 24, 10_000
-_BLOCK_ENTRIES = 4_000_000
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """The accuracy that a learner may expect of its model on records like the private ones.
+    """The accuracy and the area under the ROC curve (AUC) that a learner may expect on records like the private ones.
 
     Attributes:
         accuracy: posterior median of the share of records that the model classifies correctly, in [0, 1].
         low, high: central 95 % of the posterior, `low <= accuracy <= high`.
         majority, majority_low, majority_high: the same of what always answering the more frequent class would score.
-        p_value: posterior probability that the model is no better than the majority class; the model's ranking of
-            records within cells counts here only as far as other cells bear it out.
+        p_value: posterior probability that the model is no better than the majority class, see `estimate_accuracy`.
+        auc: posterior median of the AUC, in [0, 1]: the share of pairs of records, one of each class, that the model's
+            probabilities put in order; equal ones count one half.
+        auc_low, auc_high: central 95 %, `auc_low <= auc <= auc_high`.
+        ranking_p_value: posterior probability that the AUC is at most 1/2, see there.
         method: what it is, in words.
     """
 
@@ -56,6 +58,10 @@ class AccuracyEstimate:
     majority_low: float
     majority_high: float
     p_value: float
+    auc: float
+    auc_low: float
+    auc_high: float
+    ranking_p_value: float
     method: str = METHOD
 
     @property
@@ -63,52 +69,82 @@ class AccuracyEstimate:
         """The verdict, at level 2.5 %: `p_value` is at most `LEVEL`."""
         return self.p_value <= LEVEL
 
+    @property
+    def ranks(self) -> bool:
+        """Whether the model ranks records better than chance, at level 2.5 %: `ranking_p_value` is at most `LEVEL`."""
+        return self.ranking_p_value <= LEVEL
 
-def estimate_accuracy(probability: Floats, posterior: CellPosterior, *, seed: int) -> AccuracyEstimate:
-    """Estimate the accuracy of a model on the target population.
 
-    A draw of the posterior says which share of each cell has label 1. What the model scores in a cell follows from
-    that share, the share that it predicts, and how far the two fall on the same records. The last is not in the
-    counts. Its lower end is the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its
-    probability, with a from how well Phi(a u) foretells the answers of held-out cells; its upper end is that label
-    and prediction agree as much as the two shares allow (Frechet's bound). A Beta(1/2, 3/2) share of that way is
-    added to the accuracy, and none of it to the verdict. Both count only as far as the model's cell means are
-    correlated with the posterior's: a model that is wrong between cells is not believed within them.
+def estimate_accuracy(
+    probability: Floats, posterior: CellPosterior, *, seed: int, records_per_unit: int = 1
+) -> AccuracyEstimate:
+    """Estimate the accuracy of a model on the target population, and the area under its ROC curve.
+
+    A draw of the posterior says which share of each cell has label 1. What the model scores between cells follows from
+    that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
+    are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
+    log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
+    log 1.1, deviation 0.4), plus a normal step of mean 0.4 and deviation 0.6 for what they cannot tell. The ranking
+    counts only as far as the model's cell means are correlated with the posterior's: a model that is wrong between
+    cells is not believed within them.
+
+    The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
+    log 1.2, deviation 0.2, and half the log likelihood of held-out cells: a smooth prior blunts a signal with steps.
+
+    The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
+    cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
+
+    Records of one unit are no independent draws. A sum over them varies up to `records_per_unit` times as much
+    (Cauchy-Schwarz), and what is missing is added, with the standard errors of a share and of an AUC.
 
     Args:
         probability: the model's P(label 1) of the source records that the posterior was fitted with, (n_s,), in
             [0, 1]; above one half it predicts label 1.
         posterior: of the cells.
         seed: of the draws, non-negative.
+        records_per_unit: the contribution bound c, at least 1.
 
     Returns:
         The estimate; a pure function of the arguments.
 
     Raises:
-        ValueError: `probability` has another shape or holds what is no probability.
+        ValueError: `probability` has another shape or holds what is no probability, or the bound is below 1.
     """
+    if records_per_unit < 1:
+        raise ValueError(f"records_per_unit must be at least 1, not {records_per_unit}")
     rng = np.random.default_rng(seed)
-    profiles = _Profiles.of(probability, posterior, rng)
+    profiles = Profiles.of(probability, posterior, rng)
     draws = posterior.draw(_DRAWS, rng)
-    share = 0.5 * (1.0 + draws.signal)
     weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
-    log_prior = -0.5 * (np.log(_SHARPNESS) / _LOG_SHARPNESS_DEVIATION) ** 2
-    sharpness = _normalised(profiles.held_out_log_likelihoods(posterior) + log_prior)
-    independent = profiles.predicted_share * share + (1.0 - profiles.predicted_share) * (1.0 - share)
-    ranked = _score_by_ranking(profiles, draws, rng.choice(len(_SHARPNESS), _DRAWS, p=sharpness))
-    trust = _correlation(profiles.probability, share[~draws.no_signal], posterior.mass)
-    lower = np.where(draws.no_signal[:, None], independent, independent + trust * (ranked - independent))
-    room = np.maximum(profiles.most_agreement(share) - lower, 0.0)
-    upper = np.where(draws.no_signal[:, None], lower, lower + max(trust, 0.0) * room)
-    score = np.sum(weight * lower, axis=1)
-    gain = np.sum(weight * upper, axis=1) - score
-    accuracy = score + gain * rng.beta(*_UNSEEN_GAIN, _DRAWS)
-    ones = np.sum(weight * share, axis=1)
+    told = 0.5 * (1.0 + draws.signal)
+    sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
+    share = np.where(draws.no_signal[:, None], told, _steeper(told, weight, sharper))
+    between, within = _sharpness_draws(profiles, posterior, rng)
+    shifts, scores = profiles.by_ranking(
+        np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
+    )
+    trust = _correlation(profiles.probability, told[~draws.no_signal], posterior.mass)
+    # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
+    trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
+    accuracy, credited = (
+        np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1)
+        for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
+    )
+    ones = np.sum(weight * told, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
+    auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    credited_auc = auc_draws(profiles, told, weight)
+    records = draws.mass.sum(axis=1)
+    alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
+    chance = alike[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
+    by_label = np.maximum(records * np.stack([ones, 1.0 - ones]), 1.0)
+    auc_chance = alike[1] * auc_error(auc, *by_label)
     return AccuracyEstimate(
-        *_median_and_interval(accuracy),
+        *_median_and_interval(accuracy + chance),
         *_median_and_interval(majority),
-        p_value=float((1 + np.count_nonzero(score <= majority)) / (1 + _DRAWS)),
+        _tail(credited + chance <= majority),
+        *_median_and_interval(auc + auc_chance),
+        _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING),
     )
 
 
@@ -129,124 +165,54 @@ def calibration(probability: Floats, posterior: CellPosterior, *, seed: int) -> 
     Raises:
         ValueError: as `estimate_accuracy`.
     """
-    profiles = _Profiles.of(probability, posterior, np.random.default_rng(seed))
+    profiles = Profiles.of(probability, posterior, np.random.default_rng(seed))
     held_out = profiles.held_out_log_likelihoods(posterior)
     seen = profiles.log_likelihoods(posterior, np.zeros(profiles.cells))
-    deviations = (np.log(_SHARPNESS) - np.log(_CALIBRATED_SHARPNESS)) / _CALIBRATED_DEVIATION
+    deviations = (np.log(SHARPNESS) - np.log(_CALIBRATED_SHARPNESS)) / _CALIBRATED_DEVIATION
     weights = _normalised(0.5 * (held_out + seen) - 0.5 * deviations**2)
-    return float(np.exp(weights @ np.log(_SHARPNESS)))
+    return float(np.exp(weights @ np.log(SHARPNESS)))
 
 
-def calibrated(probability: Floats, sharpness: float, intercept: float = 0.0) -> Floats:
-    """Phi(sharpness probit(p) + intercept), float64 (n,); 0 and 1 stay, and with no intercept 1/2 does."""
+def calibrated(probability: Floats, sharpness: float | Floats, intercept: float = 0.0) -> Floats:
+    """Phi(sharpness probit(p) + intercept), float64 of one shape; 0 and 1 stay, and with no intercept 1/2 does."""
     result: Floats = ndtr(sharpness * ndtri(np.asarray(probability, dtype=np.float64)) + intercept)
     return result
 
 
-@dataclass(frozen=True)
-class _Profiles:
-    """What a model says of some source records of each cell, in the order of the cells.
+def _steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
+    """Phi(b probit(share) + shift), float64 (S, K); the shift of each row keeps its mean, weighted by (S, K) `weight`.
 
-    Attributes:
-        probit: u, float64 (n,).
-        probability: Cell means of the model's probability, float64 (K,).
-        predicted: Whether label 1 is predicted, bool (n,).
-        starts: Where each cell begins, int64 (K,).
-        counts: Records of each cell, float64 (K,), at least 1.
+    So a class that is rare stays as rare.
     """
-
-    probit: Floats
-    probability: Floats
-    predicted: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    counts: Floats
-
-    @classmethod
-    def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "_Profiles":
-        """Of all source records, or of a random part of those of large cells."""
-        values = np.asarray(probability, dtype=np.float64)
-        if values.shape != posterior.cells.shape:
-            raise ValueError(f"probability must have shape {posterior.cells.shape}, not {values.shape}")
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError("probability must lie in [0, 1]")
-        shuffled = rng.permutation(len(values))
-        order = shuffled[np.argsort(posterior.cells[shuffled], kind="stable")]
-        sizes = np.bincount(posterior.cells)
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        order = order[rank < max(_RECORDS_PER_CELL, _RECORDS // len(sizes))]
-        counts = np.bincount(posterior.cells[order])
-        return cls(
-            probit=ndtri(np.clip(values[order], _SUREST, 1.0 - _SUREST)),
-            probability=np.bincount(posterior.cells, values) / sizes,
-            predicted=values[order] > 0.5,
-            starts=np.cumsum(counts) - counts,
-            counts=counts.astype(np.float64),
-        )
-
-    @property
-    def cells(self) -> int:
-        """Number of cells K."""
-        return len(self.starts)
-
-    @cached_property
-    def predicted_share(self) -> Floats:
-        """Share of each cell's records of which label 1 is predicted, float64 (K,)."""
-        share: Floats = self._means(self.predicted.astype(np.float64)[None])[0]
-        return share
-
-    def curves(self, sharpness: float) -> tuple[Floats, Floats]:
-        """For each shift: a cell's share of label 1, and what the predictions score there; two float64 (61, K)."""
-        share, score = np.empty((2, len(_SHIFTS), self.cells))
-        step = max(1, _BLOCK_ENTRIES // len(self.probit))
-        for first in range(0, len(_SHIFTS), step):
-            block = slice(first, first + step)
-            ones = ndtr(sharpness * self.probit + _SHIFTS[block, None])
-            share[block] = self._means(ones)
-            score[block] = self._means(np.where(self.predicted, ones, 1.0 - ones))
-        return share, score
-
-    def held_out_log_likelihoods(self, posterior: CellPosterior) -> Floats:
-        """Log probability of the answers at each sharpness, each cell moved to its held-out share, float64 (11,)."""
-        share, _ = self.curves(1.0)
-        foretold = posterior.held_out_share()
-        shifts = np.array([np.interp(foretold[k], share[:, k], _SHIFTS) for k in range(self.cells)])
-        return self.log_likelihoods(posterior, shifts)
-
-    def log_likelihoods(self, posterior: CellPosterior, shifts: Floats) -> Floats:
-        """Log probability of the answers at each sharpness, probits moved by (K,) `shifts`, float64 (11,)."""
-        moved = self.probit + np.repeat(shifts, self.counts.astype(np.int64))
-        found = [posterior.log_likelihood(self._means(ndtr(a * moved)[None])[0]) for a in _SHARPNESS]
-        return np.asarray(found, dtype=np.float64)
-
-    def most_agreement(self, share: Floats) -> Floats:
-        """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K).
-
-        1 - |share - predicted share|, less strict by a standard error of the latter, which a few source records tell.
-        """
-        predicted = self.predicted_share
-        rounded = (predicted * self.counts + 1.0) / (self.counts + 2.0)
-        error = np.where((predicted > 0) & (predicted < 1), np.sqrt(rounded * (1 - rounded) / (self.counts + 3.0)), 0.0)
-        score: Floats = 1.0 - np.maximum(np.abs(share - predicted) - error, 0.0)
-        return score
-
-    def _means(self, rows: Floats) -> Floats:
-        means: Floats = np.add.reduceat(rows, self.starts, axis=1) / self.counts
-        return means
+    probit = sharpness * ndtri(np.clip(share, _SUREST, 1.0 - _SUREST))
+    mean = np.sum(weight * share, axis=1, keepdims=True)
+    shift = (1.0 - sharpness) * ndtri(np.clip(mean, _SUREST, 1.0 - _SUREST))
+    for _ in range(_NEWTON_STEPS):
+        missing = mean - np.sum(weight * ndtr(probit + shift), axis=1, keepdims=True)
+        slope = np.sum(weight * np.exp(-0.5 * (probit + shift) ** 2), axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
+        shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
+    result: Floats = ndtr(probit + shift)
+    return result
 
 
-def _score_by_ranking(profiles: _Profiles, draws: CellDraws, sharpness: NDArray[np.int64]) -> Floats:
-    """What the predictions score in each cell by the model's own ranking, float64 (S, K)."""
-    share = 0.5 * (1.0 + draws.signal)
-    predicted = profiles.predicted_share
-    # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
-    score: Floats = predicted * share + (1.0 - predicted) * (1.0 - share)
-    mixed = np.flatnonzero((predicted > 0) & (predicted < 1))
-    for index in np.unique(sharpness):
-        rows = np.flatnonzero((sharpness == index) & ~draws.no_signal)
-        shares, scores = profiles.curves(float(_SHARPNESS[index]))
-        for k in mixed:
-            score[rows, k] = np.interp(share[rows, k], shares[:, k], scores[:, k])
-    return score
+def _judge_weights(posterior: CellPosterior) -> Floats:
+    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
+    share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
+    found = [posterior.log_likelihood(_steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
+    deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
+    return _normalised(0.5 * np.array(found) - 0.5 * deviations**2)
+
+
+def _sharpness_draws(
+    profiles: Profiles, posterior: CellPosterior, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draws of a as indices of `SHARPNESS`: what held-out cells bear out, and what may be so within cells."""
+    deviations = (np.log(SHARPNESS) - np.log(_EXPECTED_SHARPNESS)) / _SHARPNESS_DEVIATION
+    weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
+    between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
+    log_factor = rng.normal(_WITHIN_MEAN, _WITHIN_DEVIATION, _DRAWS)
+    within = np.rint(between + log_factor / np.log(SHARPNESS[1] / SHARPNESS[0])).astype(np.int64)
+    return between, np.clip(within, 0, len(SHARPNESS) - 1)
 
 
 def _correlation(probability: Floats, share: Floats, mass: Floats) -> float:
@@ -263,6 +229,11 @@ def _normalised(log_weights: Floats) -> Floats:
     weights = np.exp(log_weights - log_weights.max())
     result: Floats = weights / weights.sum()
     return result
+
+
+def _tail(counted: NDArray[np.bool_]) -> float:
+    """Posterior probability of what some draws count for, never 0."""
+    return float((1 + np.count_nonzero(counted)) / (1 + len(counted)))
 
 
 def _median_and_interval(values: Floats) -> tuple[float, float, float]:

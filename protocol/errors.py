@@ -1,8 +1,16 @@
 """Errors by whose fault they are: ours, the peer's, or a configuration's."""
 
+from typing import ClassVar
+
 
 class ExprilError(Exception):
-    """Base of every error that ExPriL raises on purpose."""
+    """Base of every error that ExPriL raises on purpose.
+
+    Attributes:
+        kind: one word for machines, by class; docs/errors.md lists them.
+    """
+
+    kind: ClassVar[str] = "protocol"
 
 
 class LocalProtocolError(ExprilError):
@@ -27,6 +35,8 @@ class RemoteProtocolError(ExprilError):
 
 class ConfigurationError(ExprilError):
     """A file or argument of this side's own user is wrong; the text says what to do."""
+
+    kind = "input"
 
 
 def printable(text: str, most: int = 200) -> str:

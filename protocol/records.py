@@ -66,12 +66,12 @@ class Records:
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
     """Encode the attribute columns of a data frame; other columns are ignored.
 
-    Null, NaN, and the texts "", "?", "NA", "NaN" and "null" mean missing. Numbers outside the bounds,
-    infinities among them, move to the nearer bound. An undeclared level becomes "other".
+    Null, NaN, and the texts "", "?", "NA", "NaN" and "null" mean missing. Numbers outside the bounds move to the
+    nearer bound. An undeclared level becomes "other".
 
     Raises:
-        ConfigurationError: a column is absent or holds text where numbers are declared. The text names the
-            column and the first offending row (counted from 1), never a value.
+        ConfigurationError: a column is absent, or holds text or infinity where numbers are declared. The text names
+            the column and the first offending row (counted from 1), never a value.
     """
     return encode_and_count_moved(frame, schema)[0]
 
@@ -174,7 +174,7 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
     A step is the only place where a label is rounded: all that is computed from it later are whole numbers.
 
     Raises:
-        ConfigurationError: a label is missing or no number; names the first row (counted from 1), no value.
+        ConfigurationError: a label is missing, infinite or no number; names the first row (counted from 1), no value.
     """
     lower, upper = bounds
     shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
@@ -223,6 +223,12 @@ def _numbers(column: pl.Series) -> NDArray[np.float64]:
             "or leave it empty"
         )
     array: NDArray[np.float64] = values.fill_null(np.nan).to_numpy()
+    if np.isinf(array).any():
+        row = int(np.flatnonzero(np.isinf(array))[0]) + 1
+        raise ConfigurationError(
+            f"column {column.name!r} holds infinity, or a number too large to be held, in row {row}, header not "
+            "counted; correct it or leave it empty"
+        )
     return array
 
 

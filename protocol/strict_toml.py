@@ -1,16 +1,72 @@
 """TOML of a user into a typed value, with errors that name the key and suggest the right one."""
 
+import codecs
 import difflib
+import re
 import tomllib
 from collections.abc import Sequence
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from protocol.errors import ConfigurationError
 
 T = TypeVar("T")
+SAVE_AS_UTF8 = "save it as UTF-8 text"
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_SAMPLE = 4096
+
+
+def decode_text(content: bytes, *, where: str) -> str:
+    """The text of a file that people write; a UTF-8 byte order mark is no part of it.
+
+    Args:
+        content: of the file.
+        where: what it is ("policy file basel.toml"), for the error.
+
+    Raises:
+        ConfigurationError: UTF-16, another encoding than UTF-8 (with its first line), or no text at all.
+    """
+    fault = text_fault(content)
+    if fault is not None:
+        line = "" if fault.start is None else f" in line {content.count(10, 0, fault.start) + 1}"
+        raise ConfigurationError(f"{where} {fault.what}{line}; {fault.remedy}")
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+
+
+class TextFault(NamedTuple):
+    """Why bytes are no UTF-8 text; nothing of them is in it.
+
+    Attributes:
+        what: continues "the file ...".
+        remedy: what to do.
+        start: the first byte that is wrong; None where it is all of them.
+    """
+
+    what: str
+    remedy: str
+    start: int | None = None
+
+
+def text_fault(content: bytes) -> TextFault | None:
+    """Why bytes are no UTF-8 text, with or without a byte order mark; None where they are."""
+    if content.startswith(_UTF16_MARKS) or _looks_like_utf16(content):
+        return TextFault("is UTF-16 text, not UTF-8", SAVE_AS_UTF8)
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if _CONTROL.search(content) is None:
+            return TextFault("holds text that is not UTF-8", SAVE_AS_UTF8, error.start)
+        return TextFault("is a binary file, no text", "check that it is the right file")
+    return None
+
+
+def _looks_like_utf16(content: bytes) -> bool:
+    """Text of mostly ASCII letters in UTF-16 without a mark: every other byte is zero."""
+    start = content[:_SAMPLE]
+    return max(start[::2].count(0), start[1::2].count(0)) > len(start) // 4 > 0
 
 
 def read_toml(text: str, kind: type[T], *, where: str) -> T:

@@ -27,20 +27,43 @@ def agrees(estimated: float, low: float, high: float, accuracy: float, tested: i
         accuracy: share of correctly classified test records, in [0, 1].
         tested: their number, at least 1.
     """
-    error = float(norm.ppf(1.0 - LEVEL)) * np.sqrt(accuracy * (1.0 - accuracy) / tested)
-    below, above = np.hypot(estimated - low, error), np.hypot(high - estimated, error)
-    return bool(estimated - below <= accuracy <= estimated + above)
+    return within(estimated, low, high, accuracy, np.sqrt(accuracy * (1.0 - accuracy) / tested))
 
 
-def expected(found: Sequence[tuple[AccuracyEstimate, float, int]]) -> Expected | None:
-    """Sum up (estimate, accuracy on test records, number of them) over repeats; None where there is none."""
+def within(estimated: float, low: float, high: float, found: float, error: float) -> bool:
+    """As `agrees`, for any score that was found with a standard error."""
+    chance = float(norm.ppf(1.0 - LEVEL)) * error
+    below, above = np.hypot(estimated - low, chance), np.hypot(high - estimated, chance)
+    return bool(estimated - below <= found <= estimated + above)
+
+
+def expected(
+    found: Sequence[tuple[AccuracyEstimate, float, int]], ranking: Sequence[tuple[AccuracyEstimate, float, float]] = ()
+) -> Expected | None:
+    """Sum up what learners expected over repeats; None where there is none.
+
+    Args:
+        found: (estimate, accuracy on test records, number of them).
+        ranking: (estimate, AUC on test records, its standard error), of the repeats whose test records have both
+            classes.
+    """
     if not found:
         return None
     estimates = [estimate for estimate, _, _ in found]
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(estimate, name) for estimate in estimates]))
+
+    held = [within(each.auc, each.auc_low, each.auc_high, auc, error) for each, auc, error in ranking]
     return Expected(
-        accuracy=float(np.mean([estimate.accuracy for estimate in estimates])),
-        low=float(np.mean([estimate.low for estimate in estimates])),
-        high=float(np.mean([estimate.high for estimate in estimates])),
-        beats_majority=float(np.mean([estimate.beats_majority for estimate in estimates])),
+        accuracy=mean("accuracy"),
+        low=mean("low"),
+        high=mean("high"),
+        beats_majority=mean("beats_majority"),
         coverage=float(np.mean([holds(*each) for each in found])),
+        auc=mean("auc"),
+        auc_low=mean("auc_low"),
+        auc_high=mean("auc_high"),
+        ranks=mean("ranks"),
+        auc_coverage=float(np.mean(held)) if held else None,
     )

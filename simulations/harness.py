@@ -22,6 +22,8 @@ Tick = Callable[[str, int, int], None]
 class AccountingError(ExprilError):
     """Receipts, ledger and plan do not agree on what was spent. Never to be ignored."""
 
+    kind = "accounting"
+
 
 @dataclass
 class Evidence:
@@ -51,22 +53,24 @@ def run_repeats(
     records: Records,
     evidence: Evidence,
     *,
+    first: int = 0,
     ledgers: Path | None = None,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
 ) -> Iterator[Repeat]:
-    """Run every repeat, one at a time, check it, and keep its evidence.
+    """Run the repeats, one at a time, check each, and keep its evidence.
 
     Args:
         scenario: what to run.
         records: of `load_records`.
         evidence: is added to.
+        first: the repeat to begin with; those before it are in the evidence.
         ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
         tick: called with (what, done, total) as work proceeds.
 
     Raises:
         AccountingError: receipts, ledger and plan disagree.
     """
-    for number in range(scenario.repeats):
+    for number in range(first, scenario.repeats):
         tick("repeats", number, scenario.repeats)
         kept = ledgers if number == 0 else None
         repeat = run_repeat(scenario, records, number, keys=evidence.signers, ledgers=kept, progress=tick)

@@ -3,6 +3,7 @@
 from learner_node.study import LEFT_OUT
 from protocol.queries import QUERY_KINDS
 from simulations.federation import Outcome, Repeat
+from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY
@@ -28,9 +29,9 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
             if site.accuracy is not None and site.accuracy + 2 * (site.accuracy_se or 0) < site.majority
         ]
         if below:
-            notes.append(f"{learner.learner}'s model stays below {constant} of {', '.join(below)}.")
+            notes.append(f"{learner.learner}'s model stays below {constant} of {some_of(below)}.")
     if scenario.repeats == 1 and constant == MAJORITY:
-        notes.append("There is one repeat, so standard errors are binomial, over its test records.")
+        notes.append("There is one repeat, so standard errors are by the number of its test records alone.")
     return notes
 
 
@@ -46,7 +47,7 @@ def how_records_were_split(scenario: Scenario) -> str:
 def _claims(repeat: Repeat) -> list[str]:
     """Where the claimed epsilon is not the true one."""
     found = repeat.curators.items()
-    printed = ", ".join(name for name, curator in found if not QUERY_KINDS.private(curator.policy.limits))
+    printed = some_of([name for name, curator in found if not QUERY_KINDS.private(curator.policy.limits)])
     if not printed:
         return []
     return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
@@ -69,7 +70,7 @@ def _learner_notes(outcome: Outcome) -> list[str]:
                 where = f"at question {question}" if accepted else "at the plan"
                 unused = "" if accepted and all(item == "release" for item in said) else "; its answers are not used"
                 notes.append(f"{start}: {curator} dropped out {where}{unused}: {study.fate(curator)}.")
-    late = ", ".join(name for name, count in study.asked_again.items() if count and name in study.survivors)
+    late = some_of([name for name, count in study.asked_again.items() if count and name in study.survivors])
     if late:
         notes.append(f"{start}: {late} answered only when asked again; nothing was charged twice.")
     return notes

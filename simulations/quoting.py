@@ -18,6 +18,7 @@ from rich.table import Table
 
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from learner_node.label_model.prior import Belief
 from learner_node.population import counted
 from learner_node.quote import QuoteRow, Scores, Simulated
@@ -112,13 +113,14 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
     if Path(source).suffix.lower() in _SUFFIXES:
         if schema is None:
             raise ConfigurationError("records need their steward's schema file: pass --schema FILE")
-        if not schema.is_file():
-            raise ConfigurationError(f"no schema file {schema}")
-        steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
+        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
         frame = read_records(Path(source))
         unit = steward.unit if steward.unit in frame.columns else None
         frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
-        records = encode_frame(frame, steward.schema)
+        try:
+            records = encode_frame(frame, steward.schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
         return _request(Path(source).name, records, [steward], DEFAULT_STRATEGY, {})
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)

@@ -1,16 +1,18 @@
 """The records that a scenario names, and their split over sites: private, source and test."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
@@ -22,13 +24,30 @@ from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, movin
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scenario_data import ANY, Data, fits, matching
 
+ROW = "\0row"
+"""Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
+
 
 @dataclass(frozen=True)
 class Records:
-    """All records of a scenario, before any split."""
+    """All records of a scenario, before any split.
+
+    Attributes:
+        dataset: the records.
+        steward: their schema file.
+        places: (n,) uint32, of each in its file or data set, from 0; None where all of them are here.
+    """
 
     dataset: Dataset
     steward: StewardFile
+    places: NDArray[np.uint32] | None = None
+
+    def numbered(self) -> Dataset:
+        """The records with their places, in the column `ROW`."""
+        frame = self.dataset.frame
+        if self.places is None:
+            return replace(self.dataset, frame=frame.with_row_index(ROW))
+        return replace(self.dataset, frame=frame.with_columns(pl.Series(ROW, self.places)))
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,7 @@ class SiteRecords:
         test: for scores.
         all_tests: test records, bound or not.
         steward: its schema file, with the declared round size.
+        test_rows: (n,) uint32, place of each record of `test` in its file or data set, from 0.
     """
 
     name: str
@@ -55,6 +75,7 @@ class SiteRecords:
     test: pl.DataFrame
     all_tests: pl.DataFrame
     steward: StewardFile
+    test_rows: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
 
 
 def load_records(scenario: Scenario, folder: Path) -> Records:
@@ -70,9 +91,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
         steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
     else:
         schema = folder / str(data.schema)
-        if not schema.is_file():
-            raise ConfigurationError(f"no schema file {schema}")
-        steward = read_steward_file(schema.read_text(encoding="utf-8"), where=f"schema file {schema.name}")
+        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
         frame = read_records(folder / str(data.path))
         _check_own(frame, data, steward)
         if data.sites.how == "shift":
@@ -109,13 +128,14 @@ def _as_told(records: Records, data: Data) -> Records:
         raise ConfigurationError(
             f"{dataset.name}: its schema names no unit, so first_record and most_records_per_unit mean nothing"
         )
+    places = None
     if data.first_record:
-        frame = dataset.frame.unique(subset=dataset.unit, keep="first", maintain_order=True)
-        dataset = replace(dataset, frame=frame)
+        frame = dataset.frame.with_row_index(ROW).unique(subset=dataset.unit, keep="first", maintain_order=True)
+        dataset, places = replace(dataset, frame=frame.drop(ROW)), frame[ROW].to_numpy()
         steward = msgspec.structs.replace(steward, most_records_per_unit=1)
     if data.most_records_per_unit is not None:
         steward = msgspec.structs.replace(steward, most_records_per_unit=data.most_records_per_unit)
-    return Records(dataset, steward)
+    return Records(dataset, steward, places)
 
 
 def _merged(
@@ -172,7 +192,7 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
         ConfigurationError: a split that cannot be made, or a curator entry without a site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
-    dataset, told = records.dataset, scenario.data
+    dataset, told = records.numbered(), scenario.data
     parts = msgspec.structs.asdict(told.parts)
     try:
         frames = split_sites(dataset, told.sites.how, rng, **told.sites.options())
@@ -223,7 +243,16 @@ def _site(
     rng = np.random.default_rng([scenario.seed, repeat, *name.encode()])
     private, source, test = (counted(pieces[part], unit, most, rng) for part in ("private", "source", "test"))
     steward = msgspec.structs.replace(records.steward, round_size=scenario.curator(name).round_size)
-    return SiteRecords(name, pieces["private"], private, source, test, pieces["test"], steward)
+    return SiteRecords(
+        name=name,
+        private=pieces["private"].drop(ROW),
+        counted=private.drop(ROW),
+        source=source.drop(ROW),
+        test=test.drop(ROW),
+        all_tests=pieces["test"].drop(ROW),
+        steward=steward,
+        test_rows=test[ROW].to_numpy(),
+    )
 
 
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:

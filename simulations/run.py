@@ -1,8 +1,7 @@
 """A whole run: a scenario's repeats, their scores, and the report and summary that are made of them."""
 
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +9,16 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from curator_node.ledger.entries import EntryKind
 from learner_node.pooling import POOLED
-from protocol.envelopes import SigningKey
-from protocol.rationals import parse_amount
+from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
-from simulations.federation import Repeat
+from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
-from simulations.notes import first_repeat_notes, how_records_were_split, score_notes
+from simulations.notes import how_records_were_split, score_notes
 from simulations.records import Records, population_notes
-from simulations.report.model import (
-    BudgetPoint,
-    CuratorReport,
-    CurvePoint,
-    LearnerReport,
-    RunReport,
-    Score,
-    SiteAnswers,
-    SiteScore,
-)
+from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.scenario import LearnerScenario, Scenario
-from simulations.scoring import ACCURACY, Measure, Tally, measure_of, tally_repeat
+from simulations.scoring import ACCURACY, Measure, Tally
 
 
 @dataclass
@@ -62,8 +50,10 @@ def run_scenario(
     created: str,
     ledgers: Path | None = None,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
+    gathered: Gathered | None = None,
+    keep: Callable[[Finished], None] = lambda finished: None,  # noqa: ARG005
 ) -> Run:
-    """Run every repeat.
+    """Run every repeat that is not done yet.
 
     Args:
         scenario: what to run.
@@ -74,23 +64,22 @@ def run_scenario(
         created: date of the report.
         ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
         tick: called with (what, done, total) as work proceeds.
+        gathered: of repeats that were run before; None begins with the first. It is added to.
+        keep: called after each repeat.
 
     Raises:
         AccountingError: receipts, ledger and plan disagree.
     """
-    tallies = {learner.name: Tally() for learner in scenario.learners}
-    evidence = Evidence({learner.name: SigningKey.generate() for learner in scenario.learners})
-    rows: list[dict[str, Any]] = []
-    curators: tuple[CuratorReport, ...] = ()
-    notes: list[str] = []
-    measure = ACCURACY
-    for repeat in run_repeats(scenario, records, evidence, ledgers=ledgers, tick=tick):
-        measure = measure_of(repeat.sites)
-        rows += tally_repeat(tallies, repeat)
+    found = gathered or Gathered.nothing(scenario)
+    for repeat in run_repeats(scenario, records, found.evidence, first=found.done, ledgers=ledgers, tick=tick):
+        tick("scoring", 0, 0)
+        said = found.add(repeat)
         if repeat.number == 0:
-            curators = tuple(_curator_report(name, repeat) for name in repeat.sites)
-            notes = population_notes(scenario, records, repeat.sites) + first_repeat_notes(repeat)
-    learners = tuple(_learner_report(learner, tallies[learner.name], measure) for learner in scenario.learners)
+            found.notes = population_notes(scenario, records, repeat.sites) + found.notes
+        keep(Finished(found, repeat, said))
+        tick("scoring", 1, 1)
+    measure = MEASURES[found.measure]
+    learners = tuple(_learner_report(learner, found.tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
@@ -103,13 +92,15 @@ def run_scenario(
         measure=measure.name,
         further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
-        curators=curators,
-        notes=(*notes, *score_notes(scenario, learners, measure.constant)),
+        curators=found.curators,
+        notes=(*found.notes, *score_notes(scenario, learners, measure.constant)),
+        positive=found.positive,
+        records=found.counts,
     )
-    return Run(report, rows, evidence)
+    return Run(report, found.rows, found.evidence)
 
 
-def summary(run: Run, folder: str) -> dict[str, Any]:
+def summary(report: RunReport, folder: str) -> dict[str, Any]:
     """The object that `expril simulate --json` prints."""
     learners = [
         {
@@ -123,15 +114,18 @@ def summary(run: Run, folder: str) -> dict[str, Any]:
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
             "left_out": learner.left_out,
         }
-        for learner in run.report.learners
+        for learner in report.learners
     ]
     return {
         "run": folder,
         "learners": learners,
-        "measure": run.report.measure,
-        "further": run.report.further,
-        "seeded_noise": run.report.seeded_noise,
-        "notes": list(run.report.notes),
+        "measure": report.measure,
+        "further": report.further,
+        "lead": report.lead,
+        "positive": report.positive,
+        "records": list(map(msgspec.to_builtins, report.records)),
+        "seeded_noise": report.seeded_noise,
+        "notes": list(report.notes),
     }
 
 
@@ -146,7 +140,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         pooled=Score(**_score(tally, POOLED, measure)),
         sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(
-            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0))
+            CurvePoint(round_, float(np.mean(values)), _standard_error(values, 0), *_by_round(tally, round_))
             for round_, values in sorted(tally.curve.items())
         ),
         rounds_answered=tuple(
@@ -154,6 +148,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
             for curator, outcomes in tally.outcomes.items()
         ),
         left_out=tally.left_out,
+        parts=tally.parts,
     )
 
 
@@ -164,16 +159,23 @@ def _score(tally: Tally, key: str, measure: Measure) -> dict[str, Any]:
         "accuracy_se": _standard_error(values, tally.tested[key] if measure is ACCURACY else 0),
         "majority": float(np.mean(tally.majority[key])),
         "ceiling": float(np.mean(tally.ceiling[key])),
-        "expected": expected(tally.expected[key]),
+        "expected": expected(tally.expected[key], tally.ranking[key]),
         "further": float(np.mean(tally.further[key])) if tally.further[key] else None,
         "further_ceiling": float(np.mean(tally.further_ceiling[key])) if tally.further_ceiling[key] else None,
+        **clinical_fields(tally.ranked[key], curves=key == POOLED),
     }
+
+
+def _by_round(tally: Tally, round_: int) -> tuple[float | None, float | None]:
+    """AUC after a round with its standard error."""
+    values = tally.ranked[POOLED].by_round.get(round_, [])
+    return (float(np.mean(values)) if values else None), standard_error(values)
 
 
 def _standard_error(values: list[float], tested: int) -> float | None:
     """Over repeats; with one repeat binomial over its test records, where their number is known."""
     if len(values) > 1:
-        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        return standard_error(values)
     if values and tested:
         return float(np.sqrt(values[0] * (1 - values[0]) / tested))
     return None
@@ -181,20 +183,3 @@ def _standard_error(values: list[float], tested: int) -> float | None:
 
 def _outcome(said: str) -> str:
     return {"no reply": "vanished", "bad reply": "refusal:bad_reply"}.get(said, said)
-
-
-def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
-    names = {outcome.key: outcome.learner.name for outcome in repeat.outcomes}
-    total: dict[str, Fraction] = defaultdict(Fraction)
-    points = []
-    for entry in repeat.ledgers[name].entries:
-        if entry.kind is EntryKind.CHARGE:
-            learner = names[entry.learner]
-            total[learner] += parse_amount(entry.amount)
-            points.append(BudgetPoint(learner, entry.sequence, str(total[learner])))
-    return CuratorReport(
-        name=name,
-        cap=str(repeat.curators[name].policy.total_cap),
-        private_unit=repeat.sites[name].steward.unit or "record",
-        spent_by_round=tuple(points),
-    )

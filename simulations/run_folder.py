@@ -1,11 +1,12 @@
 """What a run leaves behind: scenario, metrics, transcripts, ledgers with their policies, and one HTML page.
 
-A folder appears under its name only when it is complete; a run that fails or is interrupted leaves nothing. All but the
-page is in a list that the run's learners sign (`run_index`).
+A folder appears under its name only when it is complete; `unfinished` keeps the repeats of one that is not. All but the
+page, and what is local, is in a list that the run's learners sign (`run_index`).
 """
 
 import shutil
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +35,9 @@ from simulations.run_index import (
 )
 from simulations.run_page import rewrite_page
 
+PARTIAL = ".{}.partial"
+"""Name of a folder in the making."""
+
 
 class NewFolder:
     """A folder `base/title-date-time` in the making; a context that keeps it only where nothing went wrong.
@@ -43,14 +47,12 @@ class NewFolder:
     """
 
     def __init__(self, base: Path, title: str, now: datetime | None = None) -> None:
-        stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
-        safe = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in title)
         self._base = base
-        self._name = f"{safe}-{stamp}"
+        self._name = stamped(title, now)
         self.path = base
 
     def __enter__(self) -> Self:
-        self.path = self._claim(".{}.partial")
+        self.path = claim_folder(self._base, PARTIAL, self._name)
         (self.path / LEDGERS).mkdir()
         return self
 
@@ -60,22 +62,48 @@ class NewFolder:
         if kind is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             return
-        final = self._claim("{}")
-        self.path = self.path.rename(final)
+        self.path = self.path.rename(claim_folder(self._base, "{}", self._name))
 
-    def _claim(self, pattern: str) -> Path:
-        for number in range(1, 1000):
-            folder = self._base / pattern.format(self._name + (f"-{number}" if number > 1 else ""))
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                if not folder.is_dir():
-                    raise ConfigurationError(f"{folder} is in the way") from None
-                continue
-            except OSError as error:
-                raise ConfigurationError(f"cannot make the run folder {folder}: {error.strerror}") from None
-            return folder
-        raise ConfigurationError(f"{self._base} holds too many runs of this second")
+
+def stamped(title: str, now: datetime | None = None) -> str:
+    """The name of a run's folder: its title, fit for a file's name, and the time."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    return f"{file_name(title)}-{stamp}"
+
+
+def file_name(text: str) -> str:
+    """A text as a part of a file's name."""
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
+
+
+def claim_folder(base: Path, pattern: str, name: str) -> Path:
+    """Make a new folder of that name, with a number where it is taken.
+
+    Args:
+        base: where.
+        pattern: with {} for the name.
+        name: that is wanted.
+
+    Raises:
+        ConfigurationError: it cannot be made.
+    """
+    for number in range(1, 1000):
+        folder = base / pattern.format(name + (f"-{number}" if number > 1 else ""))
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise ConfigurationError(f"{folder} is in the way") from None
+            continue
+        except OSError as error:
+            raise ConfigurationError(f"cannot make the run folder {folder}: {error.strerror}") from None
+        return folder
+    raise ConfigurationError(f"{base} holds too many runs of this second")
+
+
+def transcript_file(position: int) -> str:
+    """Name of the file of the transcript that comes at that place in the evidence."""
+    return f"{position:05d}.msgpack"
 
 
 def save_run(run: Run, folder: Path) -> None:
@@ -87,14 +115,16 @@ def save_run(run: Run, folder: Path) -> None:
     """
     report, evidence = run.report, run.evidence
     (folder / SCENARIO).write_text(report.config_toml, encoding="utf-8")
-    run.metrics_frame().write_parquet(folder / METRICS)
+    metrics = BytesIO()
+    run.metrics_frame().write_parquet(metrics)
+    (folder / METRICS).write_bytes(metrics.getvalue())
     save_report(report, folder / REPORT)
     for name, policy in evidence.policies.items():
         (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
-    (folder / TRANSCRIPTS).mkdir()
+    (folder / TRANSCRIPTS).mkdir(exist_ok=True)
     entries = []
     for position, ((repeat, learner, curator), transcript) in enumerate(evidence.transcripts.items()):
-        file = f"{position:05d}.msgpack"
+        file = transcript_file(position)
         (folder / TRANSCRIPTS / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
         entries.append(
             TranscriptEntry(

@@ -27,6 +27,17 @@ LEDGERS = "ledgers"
 LEDGER_SUFFIX = ".ledger"
 POLICY_SUFFIX = ".policy.toml"
 TRANSCRIPTS = "transcripts"
+AGAIN = "again.json"
+EPSILONS = "epsilons.json"
+"""In a folder of runs at several epsilons: which."""
+SCHEMA = "schema.toml"
+MODELS = "models"
+LOCAL = "local"
+"""Folder of what concerns single records or this machine: in no list, and handed on to nobody."""
+PREDICTIONS = "predictions"
+"""Folder in `LOCAL`."""
+PROGRESS = ".progress"
+"""Folder of what an unfinished run goes on with."""
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
 
@@ -217,10 +228,40 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
     return complaints
 
 
+def epsilon_folder(epsilon: str) -> str:
+    """Name of the folder of the run at an epsilon, in a folder of several."""
+    return f"epsilon-{epsilon.replace('/', '-')}"
+
+
+def epsilon_runs(folder: Path) -> dict[str, Path]:
+    """Epsilon -> folder of its run, where a folder is one of several epsilons; else nothing.
+
+    Raises:
+        ConfigurationError: its list cannot be read.
+    """
+    try:
+        told = msgspec.json.decode((folder / EPSILONS).read_bytes())
+        epsilons = [str(epsilon) for epsilon in told["epsilons"]]
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        raise ConfigurationError(f"{folder / EPSILONS} cannot be read") from None
+    return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
+
+
 def listed_files(folder: Path) -> list[Path]:
-    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures."""
+    """Every file of a run's folder whose digest is in its list: all but the page, the list and its signatures.
+
+    And but `LOCAL` and `PROGRESS`. A digest of predictions of few records would tell their labels to whoever tries them
+    all, so the list has none.
+    """
     apart = {folder / PAGE, folder / TRANSCRIPTS / INDEX, folder / TRANSCRIPTS / SIGNATURES}
-    return sorted(path for path in folder.rglob("*") if path not in apart and (path.is_symlink() or not path.is_dir()))
+    local = {folder / LOCAL, folder / PROGRESS}
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path not in apart and local.isdisjoint(path.parents) and (path.is_symlink() or not path.is_dir())
+    )
 
 
 def file_digest(path: Path) -> bytes:

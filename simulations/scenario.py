@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written, settled_limits
+from curator_node.text_files import read_text_file
+from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
@@ -19,6 +22,8 @@ from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
 
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""What every library takes as a seed."""
 FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
@@ -93,6 +98,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
         purpose: what it tells the stewards.
+        large_epsilon: confirms an epsilon of 100 or more, which protects nothing.
     """
 
     name: Name
@@ -103,11 +109,14 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: tuple[Name, ...] = ()
     curators: tuple[Name, ...] = ()
     purpose: str = ""
+    large_epsilon: bool = False
 
     def __post_init__(self) -> None:
         check_one_of("pooling", self.pooling, get_args(Pooling))
         try:
-            parse_rational(self.epsilon)
+            epsilon = parse_rational(self.epsilon)
+            if not self.large_epsilon:
+                require_confirmed([epsilon], how="large_epsilon = true")
         except ConfigurationError as error:
             raise ValueError(f"learner {self.name}, epsilon: {error}") from None
         try:
@@ -146,6 +155,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         repeats: independent repetitions (splits, curators' keys, ledgers and noise are new each time; a
             learner keeps its key).
         seed: of splits and the learners' own choices; never of noise.
+        thresholds: where probabilities of two classes become decisions, see `learner_node.thresholds`.
         noise_seed: if given, noise comes from this seed, nothing is private, and every report says so.
     """
 
@@ -156,8 +166,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curators: tuple[CuratorScenario, ...] = ()
     faults: tuple[Fault, ...] = ()
     repeats: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    noise_seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    seed: Seed = 0
+    thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
+    noise_seed: Seed | None = None
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):
@@ -166,6 +177,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"two {what}s have the same name")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
+        try:
+            read_thresholds(self.thresholds)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
         known = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - known:
@@ -228,8 +243,8 @@ def _read(name: str) -> tuple[Scenario, str, Path, str]:
     path = Path(name)
     if name in known:
         text, folder, where = known[name], Path.cwd(), f"scenario {name}"
-    elif path.is_file():
-        text, folder, where = path.read_text(encoding="utf-8"), path.resolve().parent, f"scenario {path.name}"
+    elif path.is_dir() or path.is_file():
+        text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:
         raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
     return read_toml(text, Scenario, where=where), text, folder, where

@@ -5,7 +5,7 @@ A label of classes is scored by accuracy, a number by R^2, the share of its vari
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -20,11 +20,15 @@ from learner_node.learn import Learned
 from learner_node.pooling import POOLED
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import AnyModel, NumberModel, SourceEstimate, class_probabilities
+from learner_node.synthetic import pooled_estimate
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame, encode_labels, encode_numbers
 from simulations.federation import Outcome, Repeat
+from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
+from simulations.report.parts import Part
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -79,7 +83,10 @@ class Measure:
 
 @dataclass
 class Tally:
-    """What all repeats of one learner gave; the key "" stands for all sites together."""
+    """What all repeats of one learner gave; the key "" stands for all sites together.
+
+    `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat.
+    """
 
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     majority: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -89,10 +96,14 @@ class Tally:
     tested: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     expected: dict[str, list[tuple[AccuracyEstimate, float, int]]] = field(default_factory=lambda: defaultdict(list))
     curve: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
+    ranked: dict[str, RankedTally] = field(default_factory=lambda: defaultdict(RankedTally))
+    ranking: dict[str, list[tuple[AccuracyEstimate, float, float]]] = field(default_factory=lambda: defaultdict(list))
     claimed: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
 
 
 MAJORITY = "the majority class"
@@ -179,8 +190,23 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
     return _over(answers, _further_score)
 
 
-def tally_repeat(tallies: Mapping[str, Tally], repeat: Repeat) -> list[dict[str, Any]]:
+def ranked_score(
+    answers: Mapping[str, Answers], thresholds: Sequence[Threshold] = (), prevalence: float | None = None
+) -> Ranked | None:
+    """Clinical scores over all records of all sites; None where there are not two classes, or no probabilities."""
+    whole = _joined(answers)
+    return None if whole is None else ranked(whole.labels, whole.probabilities, thresholds, prevalence)
+
+
+def tally_repeat(
+    tallies: Mapping[str, Tally], repeat: Repeat, said: dict[str, Mapping[str, Answers]] | None = None
+) -> list[dict[str, Any]]:
     """Add a repeat to its learners' tallies.
+
+    Args:
+        tallies: of the learners, by name.
+        repeat: to add.
+        said: where given, it is filled: learner -> site -> what its last model says of the site's test records.
 
     Returns:
         One row per learner, round and site, for the metrics file; the curator "" stands for all sites together.
@@ -188,7 +214,9 @@ def tally_repeat(tallies: Mapping[str, Tally], repeat: Repeat) -> list[dict[str,
     own, pooled = references(repeat.sites)
     rows: list[dict[str, Any]] = []
     for outcome in repeat.outcomes:
-        _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
+        final = _tally(tallies[outcome.learner.name], outcome, repeat, own, pooled, rows)
+        if said is not None:
+            said[outcome.learner.name] = final
     return rows
 
 
@@ -199,7 +227,8 @@ def _tally(
     own: Mapping[str, Reference],
     pooled: Mapping[str, Reference],
     rows: list[dict[str, Any]],
-) -> None:
+) -> Mapping[str, Answers]:
+    """Add one learner's repeat to its tally and to the rows; what its last model says of each site's test records."""
     learner = outcome.learner
     claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
     spent = max(ledger.account.spent.get(outcome.key, Fraction(0)) for ledger in repeat.ledgers.values())
@@ -223,6 +252,7 @@ def _tally(
             if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
                 tally.expected[key].append((estimate.accuracy, accuracy, tested))
         ceiling = {name: reference[name].ceiling for name in chosen}
+        _tally_ranked(tally, key, outcome, answered, ceiling)
         tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
         tally.ceiling[key].append(score(ceiling) or 0.0)
         for values, answers in ((tally.further[key], answered), (tally.further_ceiling[key], ceiling)):
@@ -232,9 +262,11 @@ def _tally(
     for round_, correct in enumerate(rounds, start=1):
         for key, chosen in keys.items():
             answered = {name: correct[name] for name in chosen if name in correct}
-            accuracy = score(answered)
+            accuracy, ranking = score(answered), ranked_score(answered)
             if key == POOLED and accuracy is not None:
                 tally.curve[round_].append(accuracy)
+            if ranking is not None and ranking.auc is not None:
+                tally.ranked[key].by_round.setdefault(round_, []).append(ranking.auc)
             rows.append(
                 {
                     "repeat": repeat.number,
@@ -246,23 +278,52 @@ def _tally(
                     "majority": tally.majority[key][-1],
                     "ceiling": tally.ceiling[key][-1],
                     "further": further_score(answered),
+                    "auc": ranking and ranking.auc,
+                    "average_precision": ranking and ranking.average_precision,
+                    "brier": ranking and ranking.brier,
                     "epsilon_claimed": str(claimed),
                     "epsilon_spent": str(spent),
                 }
             )
+    return final
+
+
+def _tally_ranked(
+    tally: Tally, key: str, outcome: Outcome, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
+) -> None:
+    """Add the clinical scores of the last model, and of the ceiling on the same records."""
+    estimates = outcome.learned.estimates if outcome.learned else {}
+    own = estimates.get(key, estimates.get(POOLED))
+    known = own or (pooled_estimate(list(estimates.values())) if estimates else None)
+    told = known.prevalence if isinstance(known, SourceEstimate) else None
+    found = ranked_score(answered, tally.thresholds, told)
+    best = ranked_score({name: ceiling[name] for name in answered})
+    if found is not None:
+        tally.ranked[key].model.append(found)
+    if best is not None:
+        tally.ranked[key].ceiling.append(best)
+    estimate = estimates.get(key)
+    if found is None or found.auc is None or found.auc_error is None:
+        return
+    if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
+        tally.ranking[key].append((estimate.accuracy, found.auc, found.auc_error))
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:
+    whole = _joined(answers)
+    return None if whole is None else rule(whole)
+
+
+def _joined(answers: Mapping[str, Answers]) -> Answers | None:
+    """All sites' test records as one; None where there is none."""
     parts = list(answers.values())
     if not parts or not sum(len(part.labels) for part in parts):
         return None
     rows = [part.probabilities for part in parts if part.probabilities is not None]
-    return rule(
-        Answers(
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.predicted for part in parts]),
-            np.concatenate(rows) if len(rows) == len(parts) else None,
-        )
+    return Answers(
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.predicted for part in parts]),
+        np.concatenate(rows) if len(rows) == len(parts) else None,
     )
 
 

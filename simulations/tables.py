@@ -1,11 +1,14 @@
 """Tables for the terminal. They keep their columns whatever the terminal's width; a narrow one wraps lines itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.report.folding import few_of
+from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
 from simulations.scenario import Scenario
 
@@ -14,47 +17,94 @@ YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "
 
 
 def result_table(report: RunReport) -> Table:
-    """For each learner and site: accuracy, what was expected, majority, ceiling, epsilon claimed and spent."""
+    """For each learner and site: the score that leads, what was expected, yardsticks, the second score, epsilons."""
     plural = "s" if report.repeats > 1 else ""
     seeded = "; NOISE FROM A SEED, NOT PRIVATE" if report.seeded_noise else ""
-    constant, model = YARDSTICKS[report.measure]
-    told = "expected: by the learner, from the noisy answers alone, with a 95 % interval\n" if report.expects else ""
+    columns = _columns(report)
     table = Table(
         title=f"{escape(report.title)}: {report.repeats} repeat{plural}{seeded}",
-        caption=(
-            f"{constant}, ceiling ({model} without privacy): by the harness, which owns all records\n"
-            f"{told}"
-            "epsilon spent: the most at any one curator"
-        ),
+        caption="\n".join(_captions(report)),
         box=box.SIMPLE_HEAD,
     )
     table.add_column("learner", no_wrap=True)
     table.add_column("site", no_wrap=True)
-    further = [f"{report.further}\n(ceiling)"] if report.further else []
-    expected = ["expected"] if report.expects else []
-    for name in (
-        f"{report.measure} ± se",
-        *expected,
-        constant,
-        "ceiling",
-        *further,
-        "epsilon\nclaimed",
-        "epsilon\nspent",
-    ):
+    for name in (*columns, "epsilon\nclaimed", "epsilon\nspent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for learner in report.learners:
+    for learner, shown in zip(report.learners, led(report).learners, strict=True):
         budget = (learner.epsilon_claimed, learner.epsilon_spent)
         title = f"{escape(learner.learner)} ({learner.strategy})"
-        table.add_row(title, "all", *_cells(learner.pooled, report), *budget, style="bold")
+        table.add_row(title, "all", *(show(learner.pooled) for show in columns.values()), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
-        for site in learner.sites:
+        stored = {site.curator: site for site in learner.sites}
+        for rank, site in few_of(shown.sites):
             name = f"{escape(site.curator)}{' *' if site.curator in unused else ''}"
-            table.add_row("", name, *_cells(site, report), "", "")
+            table.add_row(rank, name, *(show(stored[site.curator]) for show in columns.values()), "", "")
         table.add_section()
-    if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
-        table.caption = (
-            f"{table.caption}\n* did not answer everything, or was left out; its answers are not in the model"
-        )
+    return table
+
+
+def run_tables(report: RunReport) -> list[Table]:
+    """All tables of a run."""
+    thresholds = threshold_table(report)
+    return [result_table(report), *([] if thresholds is None else [thresholds])]
+
+
+def epsilon_table(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Table:
+    """Result against epsilon: for each epsilon and learner, over all sites, the scores and what was expected."""
+    first = reports[-1]
+    constant, _ = YARDSTICKS[first.measure]
+    table = Table(
+        title=f"{escape(first.title)}: {first.repeats} repeat{'s' if first.repeats > 1 else ''} at each epsilon",
+        caption="expected: by the learner, from the noisy answers alone, with a 95 % interval; all else by the harness",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("epsilon", no_wrap=True)
+    table.add_column("learner", no_wrap=True)
+    second = ["AUC ± se", "expected"] if first.ranks else []
+    for name in (f"{first.measure} ± se", "expected", f"{constant}\n(ceiling)", *second):
+        table.add_column(name, justify="right", no_wrap=True)
+    for epsilon, report in zip(epsilons, reports, strict=True):
+        for number, learner in enumerate(report.learners):
+            score = learner.pooled
+            ranking = [_with_error(score.auc, score.auc_se), _expected(score, "auc")] if first.ranks else []
+            table.add_row(
+                "" if number else epsilon,
+                escape(learner.learner),
+                _with_error(score.accuracy, score.accuracy_se),
+                _expected(score, "accuracy"),
+                f"{_number(score.majority)} ({_number(score.ceiling)})",
+                *ranking,
+            )
+        table.add_section()
+    return table
+
+
+def threshold_table(report: RunReport) -> Table | None:
+    """What each threshold does for each learner, over all sites; None where there are not two classes."""
+    learners = [learner for learner in report.learners if learner.pooled.operating_points]
+    if not learners:
+        return None
+    told = [
+        f"{escape(x.learner)}: average precision {_number(x.pooled.average_precision)} "
+        f"(ceiling {_number(x.pooled.average_precision_ceiling)}), "
+        f"Brier {_number(x.pooled.brier)} (ceiling {_number(x.pooled.brier_ceiling)})"
+        for x in learners
+    ]
+    table = Table(
+        title=f"flag a record as “{escape(report.positive)}” where its probability is ...",
+        caption="\n".join(("shares of the test records of all sites, by the harness", _frequency(report), *told)),
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("learner", no_wrap=True)
+    table.add_column("threshold", no_wrap=True)
+    for name in ("probability", "flagged", "sensitivity", "specificity", "PPV", "NPV"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for learner in learners:
+        for number, point in enumerate(learner.pooled.operating_points):
+            shares = (point.flagged, point.sensitivity, point.specificity, point.ppv, point.npv)
+            name = "" if number else escape(learner.learner)
+            table.add_row(name, point.rule, f"{point.threshold:.3f}", *map(_number, shares))
+        table.add_section()
     return table
 
 
@@ -71,20 +121,64 @@ def scenario_table(scenarios: Mapping[str, Scenario]) -> Table:
     return table
 
 
-def _cells(score: Score, report: RunReport) -> tuple[str, ...]:
-    accuracy = _share(score.accuracy)
-    if score.accuracy_se is not None:
-        accuracy += f" ± {score.accuracy_se:.3f}"
-    told: tuple[str, ...] = ("-",) if report.expects else ()
-    if score.expected is not None:
-        told = (f"{score.expected.accuracy:.3f}\n{score.expected.low:.2f}-{score.expected.high:.2f}",)
-    second = (f"{_number(score.further)} ({_number(score.further_ceiling)})",) if report.further else ()
-    return (accuracy, *told, _share(score.majority), _share(score.ceiling), *second)
+def _columns(report: RunReport) -> dict[str, Callable[[Score], str]]:
+    """Heading -> what a row shows, from the score that leads on."""
+    constant, _ = YARDSTICKS[report.measure]
+    if report.lead == "AUC":
+        expected = {"expected": lambda score: _expected(score, "auc")} if report.expects else {}
+        return {
+            "AUC ± se": lambda score: _with_error(score.auc, score.auc_se),
+            **expected,
+            "AUC of\nceiling": lambda score: _number(score.auc_ceiling),
+            "accuracy": lambda score: _number(score.accuracy),
+            constant: lambda score: _number(score.majority),
+        }
+    expected = {"expected": lambda score: _expected(score, "accuracy")} if report.expects else {}
+    columns: dict[str, Callable[[Score], str]] = {
+        f"{report.measure} ± se": lambda score: _with_error(score.accuracy, score.accuracy_se),
+        **expected,
+        constant: lambda score: _number(score.majority),
+        "ceiling": lambda score: _number(score.ceiling),
+    }
+    if report.further:
+        columns[f"{report.further}\n(ceiling)"] = lambda score: (
+            f"{_number(score.further)} ({_number(score.further_ceiling)})"
+        )
+    elif report.ranks:
+        columns["AUC\n(ceiling)"] = lambda score: f"{_number(score.auc)} ({_number(score.auc_ceiling)})"
+    return columns
+
+
+def _captions(report: RunReport) -> list[str]:
+    constant, model = YARDSTICKS[report.measure]
+    lines = [f"{constant}, ceiling ({model} without privacy): by the harness, which owns all records"]
+    if report.lead == "AUC":
+        lines.insert(0, f"{_frequency(report)}: AUC leads; chance has 0.500")
+    if report.expects:
+        lines.append("expected: by the learner, from the noisy answers alone, with a 95 % interval")
+    lines.append("epsilon spent: the most at any one curator")
+    if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
+        lines.append("* did not answer everything, or was left out; its answers are not in the model")
+    return lines
+
+
+def _frequency(report: RunReport) -> str:
+    return f"“{escape(report.positive)}” are {_number(report.prevalence)} of the test records"
+
+
+def _expected(score: Score, name: Literal["accuracy", "auc"]) -> str:
+    told = score.expected
+    if told is None:
+        return "-"
+    middle, low, high = (
+        (told.auc, told.auc_low, told.auc_high) if name == "auc" else (told.accuracy, told.low, told.high)
+    )
+    return "-" if middle is None else f"{middle:.3f}\n{low:.2f}-{high:.2f}"
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    return _number(value) if error is None else f"{_number(value)} ± {error:.3f}"
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

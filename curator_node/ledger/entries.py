@@ -23,6 +23,8 @@ Stub = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 class LedgerCorruptError(ExprilError):
     """The stored chain does not fit together: an entry was edited, removed or inserted."""
 
+    kind = "ledger"
+
 
 class EntryKind(StrEnum):
     """What happened."""

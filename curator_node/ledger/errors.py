@@ -26,9 +26,13 @@ class TooManyStudiesError(ExprilError):
 class HaltedError(ExprilError):
     """The ledger is halted until its steward acts."""
 
+    kind = "ledger"
+
 
 class StoreFullError(ExprilError):
     """No more replies can be kept, and none can be dropped."""
+
+    kind = "ledger"
 
 
 class StateGoneError(ExprilError):

@@ -7,9 +7,12 @@ from typing import Any
 from curator_node.ledger.book import Ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.marks import FileMark
-from curator_node.ledger.store import DatabaseStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, sqlite_url
+from curator_node.new_files import new_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+
+NEVER_ANEW = "a ledger is never made anew"
 
 
 def mark_path(ledger: Path) -> Path:
@@ -20,7 +23,7 @@ def mark_path(ledger: Path) -> Path:
 def create_ledger_file(
     path: Path | str, key: SigningKey, *, now: int, mark: Path | None = None, note: str = ""
 ) -> None:
-    """Make a new ledger, and its mark.
+    """Make a new ledger, and its mark: both of them whole, or none.
 
     Args:
         path: a SQLite file, or a database's URL.
@@ -33,14 +36,21 @@ def create_ledger_file(
         ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
     """
     url, where = _places(path, mark)
-    for file in (path, where):
-        if isinstance(file, Path) and file.exists():
-            raise ConfigurationError(f"{file} exists; a ledger is never made anew")
-    store = DatabaseStore(url, create=True)
-    held = open_mark(where, key)
-    create_ledger(store, key, held, now=now, note=note)
-    held.close()
-    store.close()
+    with ExitStack() as drafts:
+        if isinstance(path, Path):
+            url = sqlite_url(drafts.enter_context(new_file(path, rule=NEVER_ANEW)))
+        draft = drafts.enter_context(new_file(where, rule=NEVER_ANEW))
+        try:
+            with ExitStack() as opened:
+                store = DatabaseStore(url, create=True)
+                opened.callback(store.close)
+                held = open_mark(draft, key)
+                opened.callback(held.close)
+                create_ledger(store, key, held, now=now, note=note)
+        except (OSError, ConfigurationError, LedgerUnavailableError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            where = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
+            raise ConfigurationError(f"cannot make the ledger{where}: {why}; nothing of it was kept") from None
 
 
 def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:

@@ -4,6 +4,7 @@ An append names its index; two processes that append the same index conflict, an
 only concurrency control that the ledger needs. The only file that imports SQLAlchemy.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.new_files import new_file
 from protocol.errors import ConfigurationError, ExprilError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -22,6 +24,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 class LedgerUnavailableError(ExprilError):
     """The store did not take a write (disk full, database away). Nothing was charged by it."""
+
+    kind = "ledger"
 
 
 class AppendConflictError(ExprilError):
@@ -43,6 +47,15 @@ class Row:
     signature: bytes
 
 
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk is full or fails",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the file or its folder is not there, or may not be written",
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_CORRUPT: "it is damaged",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
+}
 Replies = Iterable[tuple[bytes, bytes]]
 """(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
 
@@ -199,7 +212,7 @@ class DatabaseStore:
                     sa.event.listen(self._engine, "connect", _make_durable)
             self._check_tables(create)
         except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ImportError) as error:
-            raise ConfigurationError(f"the ledger's database cannot be opened ({type(error).__name__})") from None
+            raise ConfigurationError(f"the ledger's database cannot be opened ({_reason(error)})") from None
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
@@ -287,7 +300,13 @@ class _Translate:
         if isinstance(error, sa.exc.IntegrityError):
             return
         if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
-            raise LedgerUnavailableError(f"the ledger's database failed ({type(error).__name__})") from None
+            raise LedgerUnavailableError(f"the ledger's database failed ({_reason(error)})") from None
+
+
+def _reason(error: BaseException) -> str:
+    """What SQLite's error code says, or the kind of error; never a database's own text, which may hold anything."""
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    return _REASONS.get(code & 0xFF, type(error).__name__) if isinstance(code, int) else type(error).__name__
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -295,15 +314,14 @@ def sqlite_url(path: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=str(path))
 
 
-def read_only_url(path: Path) -> sa.URL:
-    """The URL of a SQLite file that is only read: nothing is written beside it.
+def read_only_url(path: Path, *, log: bool = False) -> sa.URL:
+    """The URL of a SQLite file that is only read.
 
-    A ledger that a running curator holds has a write-ahead log, which is then read, too.
+    Args:
+        path: of the file.
+        log: whether its write-ahead log is read, too; without it nothing is ever written beside the file.
     """
-    how = {"mode": "ro", "uri": "true"}
-    log = path.with_name(path.name + "-wal")
-    if not log.exists() or not log.stat().st_size:
-        how["immutable"] = "1"
+    how = {"mode": "ro", "uri": "true"} if log else {"mode": "ro", "uri": "true", "immutable": "1"}
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=how)
 
 
@@ -315,13 +333,19 @@ def backup(path: Path, copy: Path) -> None:
     """
     if not is_sqlite(path):
         raise ConfigurationError(f"{path} is not a SQLite ledger")
-    if copy.exists():
-        raise ConfigurationError(f"{copy} exists; a backup is never overwritten")
+    # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves.
+    served = os.access(path.parent, os.W_OK)
+    where = str(path) if served else f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        with (
+            new_file(copy, rule="a backup is never overwritten") as draft,
+            closing(sqlite3.connect(where, uri=not served)) as source,
+            closing(sqlite3.connect(draft)) as target,
+        ):
             source.backup(target)
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"{path} cannot be copied ({type(error).__name__})") from None
+    except (OSError, sqlite3.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else _reason(error)
+        raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
 
 
 def is_sqlite(path: Path) -> bool:

@@ -17,9 +17,11 @@ from curator_node.ledger.checks import Finding, check
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.store import DatabaseStore, is_sqlite, read_only_url, sqlite_url
+from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.store import DatabaseStore, is_sqlite, sqlite_url
 from curator_node.ledger.studies import Restored
 from curator_node.policy import Policy, read_policy
+from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
 from protocol.messages import NO_STUDY, NOBODY
@@ -141,15 +143,9 @@ def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None
     chosen = policy or (beside if beside.is_file() else None)
     rules = None
     if chosen is not None:
-        try:
-            rules = read_policy(chosen.read_text(encoding="utf-8"), where=f"policy file {chosen.name}", kinds=None)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"cannot read {chosen}: {type(error).__name__}") from None
-    store = _open(path, read_only=True)
-    try:
+        rules = read_policy(read_text_file(chosen, "policy file"), where=f"policy file {chosen.name}", kinds=None)
+    with read_ledger_file(path) as store:
         checked = check(store, curator)
-    finally:
-        store.close()
     return LedgerView(checked.account, checked.entries, checked.findings, rules)
 
 
@@ -213,7 +209,7 @@ def _written(total: Fraction) -> str:
     return str(shorten(total, math.ceil))
 
 
-def _open(path: Path, *, read_only: bool = False) -> DatabaseStore:
+def _open(path: Path) -> DatabaseStore:
     if not is_sqlite(path):
         raise ConfigurationError(f"{path} is not a SQLite ledger")
-    return DatabaseStore(read_only_url(path) if read_only else sqlite_url(path))
+    return DatabaseStore(sqlite_url(path))

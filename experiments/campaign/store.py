@@ -9,11 +9,7 @@ from typing import IO, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import msgspec
 
 from protocol.errors import ConfigurationError
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing keeps two processes apart there
-    fcntl = None  # type: ignore[assignment]
+from simulations.alone import take_alone
 
 
 class Cell(Protocol):
@@ -146,10 +142,7 @@ def _open_alone(path: Path) -> IO[bytes]:
         file = path.open("ab")
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; choose another --out") from None
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise ConfigurationError(f"another process works on {path}; wait for it, or choose another --out") from None
+    if not take_alone(file):
+        file.close()
+        raise ConfigurationError(f"another process works on {path}; wait for it, or choose another --out")
     return file

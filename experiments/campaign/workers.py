@@ -26,6 +26,8 @@ MOST_SHOWN = 3
 class FailedRunsError(ExprilError):
     """Runs failed; the text names the first."""
 
+    kind = "runs"
+
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(
             f"{len(failures)} run(s) failed, all others are kept; the same command tries them again: "

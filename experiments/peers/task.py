@@ -26,9 +26,13 @@ GENERATED = ("matrix", "labels")
 class PeerUnavailableError(ConfigurationError):
     """A peer's library, or the peers' environment, is not there; the text says how to install it."""
 
+    kind = "installation"
+
 
 class PeerFailedError(ExprilError):
     """A peer ended without an answer. The text names the kind of error and its place, never a value."""
+
+    kind = "runs"
 
 
 @dataclass(frozen=True)

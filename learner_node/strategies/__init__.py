@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HERE = "learner_node.strategies"
 STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "adaptive-cells": f"{HERE}.refined:AdaptiveCellsStrategy",
+    "additive": f"{HERE}.additive:AdditiveStrategy",
     "cells": f"{HERE}.cells_by_label:CellsByLabel",
     "informative": f"{HERE}.bins:InformativeStrategy",
     "new-features": f"{HERE}.refined:NewFeaturesStrategy",

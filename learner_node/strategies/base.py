@@ -170,6 +170,12 @@ class SourceEstimate:
     probability: NDArray[np.float64]
     accuracy: AccuracyEstimate | None = None
 
+    @property
+    def prevalence(self) -> float | None:
+        """Share of class 1 among the private records, as the answers tell it; None where they tell of no record."""
+        mass = float(self.weights.sum())
+        return float(self.weights @ self.probability) / mass if mass > 0 else None
+
 
 @dataclass(frozen=True)
 class ClassesEstimate:

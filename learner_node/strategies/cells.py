@@ -133,7 +133,8 @@ class CellsStrategy:
         intercept = rare_intercept(probability, sharpness, smooth, labels.source_mass)
         # An intercept changes which records are given class 1: the model is judged with it.
         judged = calibrated(probability, 1.0, intercept / sharpness) if intercept else probability
-        accuracy = estimate_accuracy(judged, posterior, seed=seed)
+        bound = problem.most_records_per_unit
+        accuracy = estimate_accuracy(judged, posterior, seed=seed, records_per_unit=bound)
         estimate = SourceEstimate(labels.source_mass, calibrated(probability, sharpness, intercept), accuracy)
         return CellsModel(features, labels, networks, sharpness, intercept), estimate
 

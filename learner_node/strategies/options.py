@@ -45,6 +45,15 @@ def widths(value: object) -> tuple[int, ...]:
     return tuple(whole("each width of hidden", width) for width in value)
 
 
+def texts(name: str, value: object) -> tuple[str, ...]:
+    """The value of an option; ValueError or TypeError unless it is a list of different texts, at least one."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+        raise TypeError(f'{name} must be a list of names, such as ["age", "sex"]')
+    if not value or len(set(value)) < len(value):
+        raise ValueError(f"{name} must list at least one name, and none twice")
+    return tuple(map(str, value))
+
+
 def flag(name: str, value: object) -> bool:
     """The value of an option; TypeError unless it is true or false."""
     if not isinstance(value, bool | np.bool_):

@@ -25,6 +25,8 @@ DOWNLOAD_TIMEOUT_SECONDS = 30
 class DataUnavailableError(ConfigurationError, RuntimeError):
     """A data file is not to be had, or is not the file it should be; the message says how to provide it."""
 
+    kind = "data"
+
     def __init__(self, filename: str, url: str, attempts: list[str]) -> None:
         self.filename = filename
         self.attempts = tuple(attempts)

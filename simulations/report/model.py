@@ -6,20 +6,23 @@ words.
 """
 
 import re
-from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
+from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.parts import Part
+
 RELEASE = "release"
 REFUSAL = "refusal"
 LATE = "late"
 VANISHED = "vanished"
 LEFT_OUT = "left out"
-LEAST_SCORE = -1e6
-"""R^2 has no lower bound; a page has."""
+RARE = 0.3
+"""An outcome is rare where its smaller class has less than this share of the test records: then AUC leads."""
 
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
@@ -42,32 +45,6 @@ def exact(text: str) -> Fraction:
         raise ValueError(f"division by zero: {text!r}") from None
 
 
-def _check_shares(**shares: float | None) -> None:
-    for name, share in shares.items():
-        if share is not None and not 0 <= share <= 1:  # NaN fails, too
-            raise ValueError(f"{name} must lie between 0 and 1, not {share!r}")
-
-
-def _check_scores(**scores: float | None) -> None:
-    for name, score in scores.items():
-        if score is not None and not LEAST_SCORE <= score <= 1:  # NaN fails, too
-            raise ValueError(f"{name} must lie between {LEAST_SCORE:g} and 1, not {score!r}")
-
-
-def _check_errors(**errors: float | None) -> None:
-    for name, error in errors.items():
-        if error is not None and not 0 <= error <= -LEAST_SCORE:
-            raise ValueError(f"{name} must lie between 0 and {-LEAST_SCORE:g}, not {error!r}")
-
-
-def _check_distinct(what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{what} named twice: {name!r}")
-        seen.add(name)
-
-
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a learner expected of its model, from the noisy answers alone; all are shares, 0 to 1.
 
@@ -77,6 +54,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         beats_majority: share of repeats in which it concluded that its model beats the majority class.
         coverage: share of repeats whose interval agrees with the accuracy on the test records, which the harness
             alone sees; the interval is widened by the chance error of that accuracy.
+        auc, auc_low, auc_high: as `accuracy`, `low` and `high`, of the AUC; None where there was no such estimate.
+        ranks: share of repeats in which it concluded that its model ranks records better than chance.
+        auc_coverage: as `coverage`, of the AUC; None where no repeat's test records have both classes.
     """
 
     accuracy: float
@@ -84,18 +64,30 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     high: float
     beats_majority: float
     coverage: float
+    auc: float | None = None
+    auc_low: float | None = None
+    auc_high: float | None = None
+    ranks: float | None = None
+    auc_coverage: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not a share, and an interval that does not hold its estimate."""
-        _check_shares(
+        check_shares(
             accuracy=self.accuracy,
             low=self.low,
             high=self.high,
             beats_majority=self.beats_majority,
             coverage=self.coverage,
+            auc=self.auc,
+            auc_low=self.auc_low,
+            auc_high=self.auc_high,
+            ranks=self.ranks,
+            auc_coverage=self.auc_coverage,
         )
-        if not self.low <= self.accuracy <= self.high:
-            raise ValueError(f"expected: {self.accuracy} does not lie between {self.low} and {self.high}")
+        for low, middle, high in ((self.low, self.accuracy, self.high), (self.auc_low, self.auc, self.auc_high)):
+            known = (low or 0.0, middle or 0.0, high or 0.0)
+            if not known[0] <= known[1] <= known[2]:
+                raise ValueError(f"expected: {middle} does not lie between {low} and {high}")
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +104,18 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         expected: what the learner expected; None where its answers cannot tell.
         further: a second score (the report's `further`), mean over repeats; None when there is none.
         further_ceiling: that of the ceiling.
+        auc: area under the ROC curve, mean over repeats. This and what follows is None where there are not two classes
+            with probabilities, or where test records lack a class.
+        auc_se: its standard error over repeats; with one repeat by its test records (Hanley and McNeil 1982).
+        auc_ceiling: AUC of the ceiling.
+        average_precision: mean over repeats; `prevalence` is about what a ranking by chance has.
+        average_precision_ceiling: that of the ceiling.
+        brier: mean squared error of the probabilities, mean over repeats.
+        brier_ceiling: that of the ceiling.
+        prevalence: share of the positive class among the test records.
+        calibration: of all curators together.
+        operating_points: likewise, one for each threshold.
+        roc, roc_ceiling: likewise.
     """
 
     accuracy: float | None
@@ -121,11 +125,32 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expected: Expected | None = None
     further: float | None = None
     further_ceiling: float | None = None
+    auc: float | None = None
+    auc_se: float | None = None
+    auc_ceiling: float | None = None
+    average_precision: float | None = None
+    average_precision_ceiling: float | None = None
+    brier: float | None = None
+    brier_ceiling: float | None = None
+    prevalence: float | None = None
+    calibration: CalibrationCurve | None = None
+    operating_points: tuple[ThresholdScore, ...] = ()
+    roc: RocCurve | None = None
+    roc_ceiling: RocCurve | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no score."""
-        _check_scores(accuracy=self.accuracy, majority=self.majority, ceiling=self.ceiling)
-        _check_errors(accuracy_se=self.accuracy_se)
+        check_scores(accuracy=self.accuracy, majority=self.majority, ceiling=self.ceiling)
+        check_errors(accuracy_se=self.accuracy_se, auc_se=self.auc_se)
+        check_shares(
+            auc=self.auc,
+            auc_ceiling=self.auc_ceiling,
+            average_precision=self.average_precision,
+            average_precision_ceiling=self.average_precision_ceiling,
+            brier=self.brier,
+            brier_ceiling=self.brier_ceiling,
+            prevalence=self.prevalence,
+        )
 
 
 class SiteScore(Score, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,16 +160,19 @@ class SiteScore(Score, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CurvePoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pooled accuracy of the hypothesis that the learner held after a round (rounds count from 1)."""
+    """Pooled accuracy and AUC of the hypothesis that the learner held after a round (rounds count from 1)."""
 
     round: int
     accuracy: float
     accuracy_se: float | None
+    auc: float | None = None
+    auc_se: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no score."""
-        _check_scores(accuracy=self.accuracy)
-        _check_errors(accuracy_se=self.accuracy_se)
+        check_scores(accuracy=self.accuracy)
+        check_errors(accuracy_se=self.accuracy_se, auc_se=self.auc_se)
+        check_shares(auc=self.auc)
 
 
 class SiteAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -180,6 +208,8 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.
         rounds_answered: what became of its questions, by curator; of the first repeat.
         left_out: curators whose answers are in no model -> why; of the first repeat.
+        parts: what the pooled model adds up, the strongest attribute first; of the first repeat; empty where it is not
+            additive.
     """
 
     learner: str
@@ -192,13 +222,14 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     curve: tuple[CurvePoint, ...] = ()
     rounds_answered: tuple[SiteAnswers, ...] = ()
     left_out: dict[str, str] = {}
+    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""
         exact(self.epsilon_claimed)
         exact(self.epsilon_spent)
-        _check_distinct("curator", (site.curator for site in self.sites))
-        _check_distinct("curator", (answers.curator for answers in self.rounds_answered))
+        check_distinct("curator", (site.curator for site in self.sites))
+        check_distinct("curator", (answers.curator for answers in self.rounds_answered))
         rounds = [point.round for point in self.curve]
         if rounds != sorted(set(rounds)):
             raise ValueError("the rounds of a curve must increase")
@@ -256,10 +287,13 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         command: what to type to run it again.
         config_toml: the scenario as it was run.
         learners: at least one.
-        measure: what is scored, "accuracy" or "R²"; the first lies between 0 and 1.
+        measure: what is scored, "accuracy" or "R²"; the first lies between 0 and 1. "AUC" is never stored: a
+            page whose outcome is rare is drawn from what `lead.by_ranking` returns.
         further: name of the second score, "macro AUC" or "RMSE"; "" where there is none.
         curators: their ledgers.
         notes: warnings for the reader.
+        positive: of two classes, the one whose probability is scored; "" where there are not two.
+        records: how many there are at each site, counted by the harness; empty in runs of earlier versions.
     """
 
     title: str
@@ -271,10 +305,12 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     command: str
     config_toml: str
     learners: tuple[LearnerReport, ...]
-    measure: Literal["accuracy", "R²"] = "accuracy"
+    measure: Literal["accuracy", "R²", "AUC"] = "accuracy"
     further: str = ""
     curators: tuple[CuratorReport, ...] = ()
     notes: tuple[str, ...] = ()
+    positive: str = ""
+    records: tuple[RecordCounts, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a report on nobody, and names used twice."""
@@ -282,14 +318,33 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError("a report needs a learner")
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, not {self.repeats}")
-        if self.measure == "accuracy":
+        if self.measure != "R²":
             for learner in self.learners:
                 for score in (learner.pooled, *learner.sites):
-                    _check_shares(accuracy=score.accuracy, majority=score.majority, ceiling=score.ceiling)
+                    check_shares(accuracy=score.accuracy, majority=score.majority, ceiling=score.ceiling)
                 for point in learner.curve:
-                    _check_shares(accuracy=point.accuracy)
-        _check_distinct("learner", (learner.learner for learner in self.learners))
-        _check_distinct("curator", (curator.name for curator in self.curators))
+                    check_shares(accuracy=point.accuracy)
+        check_distinct("learner", (learner.learner for learner in self.learners))
+        check_distinct("curator", (curator.name for curator in self.curators))
+        check_distinct("site", (site.curator for site in self.records))
+
+    @property
+    def prevalence(self) -> float | None:
+        """Share of the positive class among the test records that learners were scored on."""
+        shares = [one.pooled.prevalence for one in self.learners if one.pooled.prevalence is not None]
+        return sum(shares) / len(shares) if shares else None
+
+    @property
+    def lead(self) -> Literal["accuracy", "R²", "AUC"]:
+        """What is shown first: AUC where the outcome is rare, else `measure`."""
+        share = self.prevalence
+        ranks = any(learner.pooled.auc is not None for learner in self.learners)
+        return "AUC" if ranks and share is not None and min(share, 1 - share) < RARE else self.measure
+
+    @property
+    def ranks(self) -> bool:
+        """Whether any score has an AUC."""
+        return any(score.auc is not None for one in self.learners for score in (one.pooled, *one.sites))
 
     @property
     def expects(self) -> bool:

@@ -12,11 +12,16 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from curator_node.new_files import replace_text
 from simulations.report import plots, rows
+from simulations.report.clinical_plots import calibration_figure, roc_figure
+from simulations.report.folding import FEW, fold_notes
+from simulations.report.lead import led
 from simulations.report.model import RunReport, exact
+from simulations.report.parts import panels
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
-from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, verdict
+from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, told, verdict
 
 PACKAGE = "simulations.report"
 
@@ -27,6 +32,8 @@ def _template() -> Template:
         PACKAGE,
         {
             "answered": answered,
+            "asides": rows.asides,
+            "told": lambda expected: told(expected, short=True),
             "plain": plain,
             "budget": lambda text: number(exact(text)),
             "runs": runs,
@@ -41,30 +48,40 @@ def build_page(report: RunReport) -> str:
 
     The same report gives the same text. Every string of the report is treated as untrusted and is shown as text.
     """
-    words = WORDS[report.measure]
-    axis = plots.accuracy_axis(score for x in report.learners for score in (x.pooled, *x.sites))
+    words = WORDS[report.lead]
+    shown = led(report)
+    axis = plots.accuracy_axis(score for x in shown.learners for score in (x.pooled, *x.sites))
     budget_axis = plots.budget_axis(report.curators)
     indices = rows.indices(report)
     groups = rows.site_groups(report)
-    crowded = len(groups) > rows.FEW
+    crowded = len(groups) > FEW
     script = asset(PACKAGE, "page.js")
     return _template().render(
         report=report,
+        shown=shown,
         words=words,
+        words_of=WORDS,
+        asides=rows.aside_names(report),
+        roc=roc_figure(report.learners),
+        calibration=calibration_figure(report.learners, report.prevalence),
+        clinical_keys=_clinical_keys(report),
+        counts=rows.record_counts(report),
         headline=headline(report),
         summary=summary(report),
         alarms=rows.budget_alarms(report),
+        notes=fold_notes(report.notes, (curator.name for curator in report.curators)),
         axis=axis,
         single=len(report.learners) == 1,
         groups={} if crowded else groups,
-        crowds=[rows.crowd(n, x, axis) for n, x in enumerate(report.learners) if x.sites] if crowded else (),
+        crowds=rows.crowds(report, axis) if crowded else (),
         sites=len(groups),
-        curve=plots.curve_plot(report.learners, words),
+        curve=plots.curve_plot(shown.learners, words),
         curve_keys=[
             Key(n, False, learner.learner, text=plain(learner.curve[-1]))
-            for n, learner in enumerate(report.learners)
+            for n, learner in enumerate(shown.learners)
             if learner.curve
         ],
+        parts=[found for n, x in enumerate(report.learners) if (found := panels(n, x.learner, x.parts))],
         budget_axis=budget_axis,
         budgets=rows.budget_rows(report, indices, budget_axis),
         spenders=[Key(index, False, name) for name, index in sorted(indices.items(), key=lambda item: item[1])],
@@ -75,6 +92,16 @@ def build_page(report: RunReport) -> str:
     )
 
 
+def _clinical_keys(report: RunReport) -> list[Key]:
+    """Of the ROC and calibration curves."""
+    scored = [(n, one.learner, one.pooled) for n, one in enumerate(report.learners) if one.pooled.auc is not None]
+    keys = [Key(n, False, name, text=f"AUC {score.auc:.3f}") for n, name, score in scored]
+    best = next((score.auc_ceiling for _, _, score in scored if score.auc_ceiling is not None), None)
+    if best is not None:
+        keys.append(Key(len(report.learners), True, "in-site ceiling", text=f"AUC {best:.3f}"))
+    return keys
+
+
 def write_page(report: RunReport, path: Path) -> None:
     """Write the page of a run to a file (UTF-8)."""
-    path.write_text(build_page(report), encoding="utf-8", newline="\n")
+    replace_text(path, build_page(report))

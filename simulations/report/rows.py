@@ -6,6 +6,9 @@ from fractions import Fraction
 from statistics import median, quantiles
 
 from simulations.report import plots
+from simulations.report.clinical_model import RecordCounts
+from simulations.report.folding import FEW, some_of
+from simulations.report.lead import led
 from simulations.report.model import (
     LEFT_OUT,
     RELEASE,
@@ -17,10 +20,7 @@ from simulations.report.model import (
     exact,
 )
 from simulations.report.svg import Axis
-from simulations.report.words import count, number
-
-FEW = 20
-"""With more curators than this, sites are drawn sorted and unnamed, and every table keeps to its extremes."""
+from simulations.report.words import WORDS, count, number
 
 _EXTREMES = 3
 
@@ -44,11 +44,18 @@ def budget_alarms(report: RunReport) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SiteRow:
-    """One score in the dot plot by curator, with its learner and that one's index."""
+    """One score in the dot plot by curator, with its learner and that one's index.
+
+    Attributes:
+        index, learner: whose.
+        score: in terms of what leads (`lead.led`).
+        stored: as it is stored.
+    """
 
     index: int
     learner: str
     score: SiteScore
+    stored: SiteScore
 
 
 @dataclass(frozen=True)
@@ -66,17 +73,26 @@ class Crowd:
 def site_groups(report: RunReport) -> dict[str, list[SiteRow]]:
     """Return the scores by curator, in the order in which curators come up."""
     groups: dict[str, list[SiteRow]] = {}
-    for index, learner in enumerate(report.learners):
-        for site in learner.sites:
-            groups.setdefault(site.curator, []).append(SiteRow(index, learner.learner, site))
+    for index, (learner, shown) in enumerate(zip(report.learners, led(report).learners, strict=True)):
+        for stored, site in zip(learner.sites, shown.sites, strict=True):
+            groups.setdefault(site.curator, []).append(SiteRow(index, learner.learner, site, stored))
     return groups
 
 
-def crowd(index: int, learner: LearnerReport, axis: Axis) -> Crowd:
-    """Return the plot of one learner's many curators."""
-    scored = [site for site in learner.sites if site.accuracy is not None]
-    scored.sort(key=lambda site: (site.accuracy, site.curator))
-    rows = [SiteRow(index, learner.learner, site) for site in scored]
+def crowds(report: RunReport, axis: Axis) -> list[Crowd]:
+    """Return the plots of the learners' many curators."""
+    return [
+        _crowd(index, learner, shown, axis)
+        for index, (learner, shown) in enumerate(zip(report.learners, led(report).learners, strict=True))
+        if learner.sites
+    ]
+
+
+def _crowd(index: int, stored: LearnerReport, learner: LearnerReport, axis: Axis) -> Crowd:
+    both = zip(learner.sites, stored.sites, strict=True)
+    rows = [SiteRow(index, learner.learner, site, own) for site, own in both if site.accuracy is not None]
+    rows.sort(key=lambda row: (row.score.accuracy, row.score.curator))
+    scored = [row.score for row in rows]
     accuracies = [site.accuracy for site in scored if site.accuracy is not None]
     parts = []
     if len(accuracies) > 1:
@@ -95,6 +111,50 @@ def crowd(index: int, learner: LearnerReport, axis: Axis) -> Crowd:
         worst=tuple(rows[:ends]),
         best=tuple(rows[len(rows) - ends :]),
     )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sites that are listed with their records, how many are not, and all together."""
+
+    rows: tuple[RecordCounts, ...]
+    hidden: int
+    total: RecordCounts
+
+
+def record_counts(report: RunReport) -> Counts | None:
+    """Return how many records each site has, of too many the largest; None where the run does not say."""
+    sites = report.records
+    if not sites:
+        return None
+    names = ("private", "source", "test", "held")
+    parts = {name: sum(getattr(site, name) for site in sites) for name in names}
+    known = [site for site in sites if site.positive is not None]
+    ones = sum((site.positive or 0.0) * site.total for site in known)
+    records = sum(site.total for site in known)
+    total = RecordCounts(curator="", **parts, positive=ones / records if records else None)
+    shown = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
+    return Counts(tuple(shown), len(sites) - len(shown), total)
+
+
+def aside_names(report: RunReport) -> tuple[str, ...]:
+    """Return the headings of the columns beside the score that leads, in the table by curator."""
+    words = WORDS[report.lead]
+    if report.lead == "AUC":
+        return ("Ceiling", "Accuracy", "Majority")
+    return (words.constant_title, "Ceiling", *(["AUC"] if report.ranks else []))
+
+
+def asides(row: SiteRow, report: RunReport) -> list[tuple[str, float | None]]:
+    """Return those columns of one curator: name and value."""
+    score, stored = row.score, row.stored
+    values: tuple[float | None, ...] = (score.ceiling, stored.accuracy, stored.majority)
+    if report.lead != "AUC":
+        values = (score.majority, score.ceiling, score.auc)
+    return [
+        (name if name == "AUC" else name.lower(), value)
+        for name, value in zip(aside_names(report), values, strict=False)
+    ]
 
 
 @dataclass(frozen=True)
@@ -211,7 +271,7 @@ def answers(report: RunReport) -> Answers | None:
         f"{bad} of {count(everyone, 'curator')} refused, came late or vanished at least once."
     )
     if left_out:
-        sentence += f" The learner went on without {', '.join(left_out)}; the notes say why."
+        sentence += f" The learner went on without {some_of(left_out)}; the notes say why."
     present = {kind for row in shown for _, kind in row.outcomes}
     kinds = tuple(kind for kind in ("release", "refusal", "late", "vanished", LEFT_OUT) if kind in present)
     return Answers(sentence, tuple(shown), len(rows) - len(shown), kinds)

@@ -6,7 +6,8 @@ from datetime import datetime
 from fractions import Fraction
 from itertools import groupby
 
-from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score, exact
+from simulations.report.lead import CHANCE, led
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score, exact
 
 
 def number(value: Fraction) -> str:
@@ -33,6 +34,11 @@ class Words:
         """The score at the start of a sentence."""
         return self.score[0].upper() + self.score[1:]
 
+    @property
+    def constant_title(self) -> str:
+        """The constant at the start of a sentence."""
+        return self.constant[0].upper() + self.constant[1:]
+
 
 WORDS = {
     "accuracy": Words(
@@ -46,6 +52,13 @@ WORDS = {
         "mean",
         "the mean",
         "The score of always answering the mean, which is 0: R² is the share of the variance that is explained.",
+    ),
+    "AUC": Words(
+        "AUC",
+        "chance",
+        "chance",
+        "The AUC of a ranking that does not look at the records, 0.500: the outcome is rare, and accuracy would reward "
+        "whoever never predicts it.",
     ),
 }
 
@@ -63,17 +76,79 @@ def share_learned(score: Score) -> float | None:
 
 
 def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
-    """Return what the score amounts to, as the rest of a sentence whose subject is the learner."""
+    """Return what the score amounts to, as the rest of a sentence whose subject is the learner.
+
+    Args:
+        score: as it is stored: its `accuracy` is one, whatever leads.
+        words: of what leads.
+    """
     if score.accuracy is None:
         return "learned nothing"
+    if words.score == "AUC":
+        return _ranking_verdict(score)
     if score.accuracy <= score.majority:
-        return f"did no better than {words.constant_named}"
+        nothing = f"no better than {words.constant_named}"
+        return f"ranks records (AUC {score.auc:.3f}), though it calls {nothing}" if ranks(score) else f"did {nothing}"
     share = share_learned(score)
     if share is None:
         return f"beat {words.constant_named}"
     if share >= 1:
         return "reached the ceiling"
     return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
+
+
+def ranks(score: Score) -> bool:
+    """Whether the AUC lies above chance by more than two standard errors."""
+    return score.auc is not None and score.auc - 2 * (score.auc_se or 0.0) > CHANCE
+
+
+def _ranking_verdict(score: Score) -> str:
+    """Of a rare outcome: does the model rank, how well, and is calling each record worth anything?"""
+    if score.auc is None or score.accuracy is None:
+        return "cannot be judged: its test records hold one class only"
+    auc = f"AUC {score.auc:.3f}"
+    if not ranks(score):
+        return f"does not rank records better than chance ({auc})"
+    told = auc
+    if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
+        share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
+        way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
+        told = f"{auc}, {way} the ceiling of {score.auc_ceiling:.3f}"
+    if score.accuracy - 2 * (score.accuracy_se or 0.0) > score.majority:
+        calls = "calls them better than the majority class"
+        return f"ranks records ({told}) and {calls} (accuracy {score.accuracy:.3f} against {score.majority:.3f})"
+    return f"ranks records ({told}), though it calls no better than the majority class"
+
+
+def rarity(report: RunReport) -> str:
+    """Return the sentence on how frequent the positive class is; "" where there are not two classes."""
+    share = report.prevalence
+    if share is None or not report.positive:
+        return ""
+    return f"{100 * share:.1f} % of the test records are “{report.positive}”."
+
+
+def pairs(score: Score) -> str:
+    """Return what the AUC says of two records; "" where there is none."""
+    if score.auc is None:
+        return ""
+    return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
+
+
+def told(expected: Expected, *, short: bool = False) -> str:
+    """Return what a learner expected, its AUC too where it told one.
+
+    Args:
+        expected: by the learner.
+        short: for a narrow place.
+    """
+    between = "to" if short else "95 % interval"
+    parts = [("accuracy", expected.accuracy, expected.low, expected.high)]
+    if expected.auc is not None and expected.auc_low is not None and expected.auc_high is not None:
+        parts.append(("AUC", expected.auc, expected.auc_low, expected.auc_high))
+    if short:
+        return "; ".join(f"{name} {middle:.2f} ({low:.2f} {between} {high:.2f})" for name, middle, low, high in parts)
+    return " and ".join(f"{name} {middle:.3f} ({between} {low:.3f} to {high:.3f})" for name, middle, low, high in parts)
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
@@ -85,9 +160,9 @@ def _epsilons(learners: Sequence[LearnerReport]) -> str:
 
 def headline(report: RunReport) -> str:
     """Return the answer of the run in one line."""
-    learners = report.learners
+    learners = led(report).learners
     epsilon = _epsilons(learners)
-    name = WORDS[report.measure].score
+    name = WORDS[report.lead].score
     scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
     if not scored and not any(map(released, learners)):
         return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
@@ -104,24 +179,34 @@ def headline(report: RunReport) -> str:
 def summary(report: RunReport) -> tuple[str, ...]:
     """Return the sentences under the headline: the yardsticks, and how the accuracy compares."""
     sentences = []
-    words = WORDS[report.measure]
-    majorities = {f"{learner.pooled.majority:.3f}" for learner in report.learners}
-    ceilings = {f"{x.pooled.ceiling:.3f}" for x in report.learners if x.pooled.ceiling is not None}
+    words = WORDS[report.lead]
+    shown = led(report)
+    majorities = {f"{learner.pooled.majority:.3f}" for learner in shown.learners}
+    ceilings = {f"{x.pooled.ceiling:.3f}" for x in shown.learners if x.pooled.ceiling is not None}
+    if report.lead == "AUC":
+        sentences.append(rarity(report))
     if len(majorities) == 1 and len(ceilings) <= 1:
-        yardstick = f"{words.constant.capitalize()} {majorities.pop()}"
+        yardstick = f"{words.constant_title} {majorities.pop()}"
         sentences.append(yardstick + (f"; in-site ceiling {ceilings.pop()}." if ceilings else "."))
     scored = [learner for learner in report.learners if learner.pooled.accuracy is not None]
     if not scored:
         pass  # the headline says it
     elif len(report.learners) == 1:
         sentences.append(f"The learner {verdict(scored[0].pooled, words)}.")
-        told = scored[0].pooled.expected
-        if told is not None:
-            interval = f"{told.low:.3f} to {told.high:.3f}"
-            sentences.append(f"From the answers alone it expected {told.accuracy:.3f} (95 % interval {interval}).")
+        if report.lead == "AUC" and ranks(scored[0].pooled):
+            sentences.append(pairs(scored[0].pooled))
+        elif scored[0].pooled.auc is not None and report.lead != "AUC":
+            best = scored[0].pooled.auc_ceiling
+            sentences.append(f"AUC {scored[0].pooled.auc:.3f}" + (f"; the ceiling has {best:.3f}." if best else "."))
+        if scored[0].pooled.expected is not None:
+            sentences.append(f"From the answers alone it expected {told(scored[0].pooled.expected)}.")
     else:
-        best = max(scored, key=lambda learner: learner.pooled.accuracy or 0.0)
-        sentences.append(f"The best, {best.learner}, {verdict(best.pooled, words)}.")
+        first = max(
+            zip(shown.learners, report.learners, strict=True), key=lambda pair: pair[0].pooled.accuracy or -9e9
+        )[1]
+        sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
+        if first.pooled.expected is not None:
+            sentences.append(f"From the answers alone it expected {told(first.pooled.expected)}.")
     return tuple(sentences)
 
 

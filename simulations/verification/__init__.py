@@ -8,6 +8,7 @@
 * `tables`: verdicts for the terminal
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
@@ -16,6 +17,7 @@ from protocol.queries import QUERY_KINDS
 from simulations.run_index import (
     INDEX,
     LEDGERS,
+    PROGRESS,
     REPORT,
     SCENARIO,
     SIGNATURES,
@@ -26,7 +28,7 @@ from simulations.run_index import (
     unsigned,
 )
 from simulations.verification.ledgers import hold, read_ledger
-from simulations.verification.listing import Pins, misplaced, pin, read_pins, told_twice, unlisted
+from simulations.verification.listing import Pins, kept_apart, misplaced, pin, read_pins, told_twice, unlisted
 from simulations.verification.reports import check_report
 from simulations.verification.transcripts import read_exchange
 from simulations.verification.verdicts import (
@@ -63,13 +65,20 @@ __all__ = [
 SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
 
 
-def verify_run(folder: Path, pins: Pins | None = None, *, kinds: Kinds = QUERY_KINDS) -> RunProof:
+def verify_run(
+    folder: Path,
+    pins: Pins | None = None,
+    *,
+    kinds: Kinds = QUERY_KINDS,
+    tick: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
+) -> RunProof:
     """Check everything in a run's folder that can be checked without records.
 
     Args:
         folder: of the run.
         pins: public keys known from elsewhere; None takes the run's own, and says so.
         kinds: the query kinds that can be read; what others cost and release stays unproven.
+        tick: called with (what, done, total) as transcripts and ledgers are read.
 
     Raises:
         ConfigurationError: the folder holds no run, or one of ExPriL 0.1.
@@ -78,6 +87,10 @@ def verify_run(folder: Path, pins: Pins | None = None, *, kinds: Kinds = QUERY_K
     there = [name for name in (REPORT, SCENARIO, TRANSCRIPTS, LEDGERS) if (folder / name).exists()]
     data = _read(folder / TRANSCRIPTS / INDEX)
     if data is None:
+        if (folder / PROGRESS).is_dir():
+            raise ConfigurationError(
+                f"{folder} is a run that was not finished: the same simulate command goes on with it"
+            )
         if not there:
             raise ConfigurationError(f"{folder} holds no run: no {TRANSCRIPTS}/{INDEX}, no {REPORT}")
         proof.complaints.append(f"{TRANSCRIPTS}/{INDEX} is missing or cannot be read: nothing in this folder is proven")
@@ -95,22 +108,28 @@ def verify_run(folder: Path, pins: Pins | None = None, *, kinds: Kinds = QUERY_K
     changed, others = misplaced(folder, index)
     proof.complaints += wrong + unlisted(index) + changed
     keys = index.keys()
-    exchanges = [read_exchange(folder, keys, entry, kinds) for entry in index.transcripts]
+    exchanges = []
+    for number, one in enumerate(index.transcripts):
+        tick("transcripts", number, len(index.transcripts))
+        exchanges.append(read_exchange(folder, keys, one, kinds))
+    tick("transcripts", len(exchanges), len(exchanges))
     proof.transcripts += [exchange.verdict for exchange in exchanges]
     proof.complaints += told_twice(exchanges)
     in_order = {}
-    for entry in index.ledgers:
+    for number, entry in enumerate(index.ledgers):
+        tick("ledgers", number, len(index.ledgers))
         verdict, checked = read_ledger(folder, entry)
         hold(verdict, checked, exchanges, index)
         proof.ledgers.append(verdict)
         if checked is not None and entry.repeat == 0:
             in_order[entry.curator] = checked
+    tick("ledgers", len(index.ledgers), len(index.ledgers))
     proof.complaints += check_report(folder, index, exchanges, in_order)
     kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
     alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
     if alone:
         proof.remarks.append(f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone")
-    proof.remarks += [*free, *others, SCORES]
+    proof.remarks += [*free, *others, *kept_apart(folder, index), SCORES]
     return proof
 
 

@@ -1,8 +1,6 @@
 """Ledgers held against transcripts, in both directions, and against their curators' policies."""
 
 import math
-import shutil
-import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +8,8 @@ from pathlib import Path
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger, check, load
 from curator_node.ledger.entries import Entry, EntryKind
-from curator_node.ledger.store import DatabaseStore, LedgerStore, read_only_url
+from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.store import LedgerStore
 from curator_node.ledger.studies import StudyKey
 from curator_node.ledger.terms import ledger_terms
 from protocol.errors import ExprilError, printable
@@ -29,23 +28,21 @@ ZERO = Fraction(0)
 def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, CheckedLedger | None]:
     """Check one ledger by itself: places, contents, signatures, stored replies, and the head in the run's list.
 
-    A copy is read, so that nothing is ever written beside the evidence, and what is read is one file.
+    It is read without a log that might lie beside it: nothing is ever written, and what is read is one file.
 
     Returns:
         The verdict, and the ledger where its chain holds: one that merely lacks replies can still be held against
         transcripts.
     """
     verdict = LedgerVerdict(entry)
+    path = folder / LEDGERS / entry.file
+    if not path.is_file():
+        verdict.why.append("it is missing or cannot be read")
+        return verdict, None
     try:
-        with tempfile.TemporaryDirectory() as place:
-            copy = Path(place) / "copy.ledger"
-            shutil.copyfile(folder / LEDGERS / entry.file, copy)
-            store = DatabaseStore(read_only_url(copy))
-            try:
-                checked = check(store, bytes.fromhex(entry.key))
-                whole = _holds(store, bytes.fromhex(entry.key))
-            finally:
-                store.close()
+        with read_ledger_file(path, log=False) as store:
+            checked = check(store, bytes.fromhex(entry.key))
+            whole = _holds(store, bytes.fromhex(entry.key))
     except OSError:
         verdict.why.append("it is missing or cannot be read")
         return verdict, None

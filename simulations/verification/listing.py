@@ -7,12 +7,16 @@ from typing import Annotated
 
 import msgspec
 
+from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import read_toml
 from simulations.run_index import (
+    AGAIN,
     LEDGERS,
+    LOCAL,
     METRICS,
     POLICY_SUFFIX,
+    PREDICTIONS,
     REPORT,
     SCENARIO,
     TRANSCRIPTS,
@@ -47,10 +51,7 @@ def read_pins(path: Path) -> Pins:
     Raises:
         ConfigurationError: it cannot be read, or names no key.
     """
-    try:
-        pins = read_toml(path.read_text(encoding="utf-8"), Pins, where=f"keys file {path.name}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the keys file {path}: {type(error).__name__}") from None
+    pins = read_toml(read_text_file(path, "keys file"), Pins, where=f"keys file {path.name}")
     if not pins.curators and not pins.learners:
         raise ConfigurationError(f"the keys file {path} names no key: write [curators] and [learners], name = key")
     return pins
@@ -93,6 +94,16 @@ def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:
         else:
             remarks.append(f"{printable(name)} is not in the run's list, and was not looked at")
     return complaints, remarks
+
+
+def kept_apart(folder: Path, index: Index) -> list[str]:
+    """What is said of the files that no list has, because they are about single records or this machine."""
+    if (folder / LOCAL / PREDICTIONS).is_dir():
+        what = f"{LOCAL}/{PREDICTIONS} tells of single records"
+        return [f"{what}: it is in no list, and was not looked at; hand it on to nobody"]
+    if AGAIN in index.files:
+        return [f"{LOCAL}/{PREDICTIONS} was removed, or not kept: it is in no list, and nothing else needs it"]
+    return []
 
 
 def unlisted(index: Index) -> list[str]:

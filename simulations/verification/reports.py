@@ -22,7 +22,7 @@ from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
 from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
-from simulations.run_index import LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
+from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
 from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)
@@ -48,7 +48,7 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledg
         "whether the noise came from a seed": _seeded_fits(report, index, policies),
     }
     wrong = [f"{what} is another than elsewhere in the run" for what, right in facts.items() if not right]
-    epsilons = _epsilons(scenario)
+    epsilons = _epsilons(scenario, _changed_epsilon(folder))
     for learner in report.learners:
         wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner))
     for curator in report.curators:
@@ -141,12 +141,20 @@ def _planned(exchange: Exchange) -> Fraction:
         return ZERO
 
 
-def _epsilons(scenario: str) -> dict[str, Fraction]:
-    """Learner -> epsilon that the scenario names."""
+def _changed_epsilon(folder: Path) -> str | None:
+    """The epsilon that the command gave every learner instead of the scenario's; None where it gave none."""
+    try:
+        return str(msgspec.json.decode(read_plain(folder / AGAIN))["changes"]["epsilon"])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        return None
+
+
+def _epsilons(scenario: str, changed: str | None) -> dict[str, Fraction]:
+    """Learner -> epsilon that the scenario names, or the command instead."""
     found = {}
     try:
         for learner in tomllib.loads(scenario)["learners"]:
-            found[str(learner["name"])] = parse_rational(learner.get("epsilon", 1))
+            found[str(learner["name"])] = parse_rational(changed or learner.get("epsilon", 1))
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError, ConfigurationError):
         return found
     return found

@@ -1,6 +1,7 @@
 """Edited, cut and rolled-back ledgers: what is found, by whom, and what the steward's act restores."""
 
 import dataclasses
+import errno
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -32,6 +33,7 @@ from curator_node.ledger.checks import check, load
 from curator_node.ledger.entries import Entry, EntryKind, LedgerCorruptError, Suspect, decode_entry, encode_entry
 from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file, open_mark
 from curator_node.ledger.marks import SLOT, MemoryMark
+from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, read_only_url, sqlite_url
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
@@ -75,19 +77,13 @@ def reopened(file):
 
 
 def load_file(file):
-    store = DatabaseStore(read_only_url(file))
-    try:
+    with read_ledger_file(file) as store:
         return load(store)
-    finally:
-        store.close()
 
 
 def checked(file, curator=None):
-    store = DatabaseStore(read_only_url(file))
-    try:
+    with read_ledger_file(file) as store:
         return check(store, curator)
-    finally:
-        store.close()
 
 
 # edited
@@ -277,11 +273,8 @@ def test_a_damaged_file_is_an_error_of_ours_and_no_change_goes_unseen(file):
 
 
 def _rows(file):
-    store = DatabaseStore(read_only_url(file))
-    try:
+    with read_ledger_file(file) as store:
         return store.rows(0)
-    finally:
-        store.close()
 
 
 # rolled back, found by the curator itself
@@ -625,3 +618,44 @@ def test_reading_writes_nothing_beside_the_ledger(file):
     assert checked(file).findings == ()
     assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in file.parent.iterdir()} == before
     assert str(sqlite_url(file)) != str(read_only_url(file))
+
+
+def test_a_log_that_nobody_serves_is_read_and_left_alone(file, tmp_path):
+    """A copy of a served folder on another medium: what stands in the log counts, and nothing appears beside it."""
+    written(file, studies=1)
+    ledger = reopened(file)
+    spend(ledger, 2)
+    (tmp_path / "medium").mkdir()
+    copy = tmp_path / "medium" / "copy.ledger"
+    for suffix in ("", "-wal"):
+        copy.with_name(copy.name + suffix).write_bytes(file.with_name(file.name + suffix).read_bytes())
+    entries = len(ledger.store.rows(0))
+    ledger.close()
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in copy.parent.iterdir()}
+    assert len(_rows(copy)) == entries
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in copy.parent.iterdir()} == before
+
+
+def test_a_ledger_is_made_whole_or_not_at_all(file, monkeypatch):
+    """Whatever fails, at the file, at its mark or at the first entry: nothing is there, and it can be made again."""
+
+    def fail(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    for place, fault, raised in (
+        ("curator_node.ledger.files.create_ledger", fail, ConfigurationError),
+        ("curator_node.ledger.marks.os.pwrite", fail, ConfigurationError),
+        ("curator_node.ledger.files.create_ledger", interrupt, KeyboardInterrupt),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, fault)
+            with pytest.raises(raised):
+                create_ledger_file(file, CURATOR, now=0)
+        assert list(file.parent.iterdir()) == []
+    create_ledger_file(file, CURATOR, now=0)
+    assert {path.name for path in file.parent.iterdir()} == {file.name, file.with_suffix(".mark").name}
+    with pytest.raises(ConfigurationError, match="never made anew"):
+        create_ledger_file(file, CURATOR, now=0)

@@ -195,7 +195,7 @@ def test_an_absent_mark_halts_the_curator(folder):
     ("name", "content", "told"),
     [
         (POLICY, b"nmae = 1", "did you mean 'name'"),
-        (POLICY, b"\xff", "UnicodeDecodeError"),
+        (POLICY, b"# \xe4", "holds text that is not UTF-8 in line 1; save it as UTF-8 text"),
         (SCHEMA, b"labl = 1", "did you mean 'label'"),
         (SCHEMA, b"[", "not valid TOML"),
         (KEY, b"no key", "make one: expril keys"),

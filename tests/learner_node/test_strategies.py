@@ -21,6 +21,9 @@ from protocol.records import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 
 SETTINGS = [
+    ("additive", {}),
+    ("additive", {"attributes": ["y"], "bins": 4}),
+    ("additive", {"choice_share": "1/3", "chosen": 1}),
     ("cells", {}),
     ("cells", {"cells": 9}),
     ("cells", {"same_population": True}),
@@ -87,6 +90,8 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
 @pytest.mark.parametrize(
     ("name", "options"),
     [
+        ("additive", {}),
+        ("additive", {"choice_share": "1/4", "chosen": 1}),
         ("cells", {"cells": 60}),
         ("paper-c", {"rounds": 3, "bins": 12}),
         ("random-subsets", {"rounds": 2, "features": 1}),
@@ -116,7 +121,7 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
 
 
 def test_the_source_estimate_says_how_many_records_each_stands_for():
-    for name in ("cells", "paper-c", "random-subsets", "informative", "adaptive-cells"):
+    for name in ("additive", "cells", "paper-c", "random-subsets", "informative", "adaptive-cells"):
         curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
         learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), strategy=name, epsilon=Fraction(1, 2))
         estimate = learned.estimates[""]

@@ -494,7 +494,7 @@ def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
-    assert "expected 0.921 (95 % interval 0.874 to 0.953)" in words.summary(report)[-1]
+    assert "expected accuracy 0.921 (95 % interval 0.874 to 0.953)" in words.summary(report)[-1]
     text = Outline(build_page(report)).text
     for phrase in ("Expected by the learner", "0.921 (0.874 to 0.953)", "macro AUC, ceiling", "0.945", "0.966"):
         assert phrase in text

@@ -1,0 +1,79 @@
+"""What a command says when it cannot do what was asked: one sentence, a kind for machines, and an exit status."""
+
+import errno
+from typing import NamedTuple
+
+from protocol.errors import ExprilError
+
+WRONG, INTERRUPTED, NOBODY_READS = 2, 130, 141
+"""Exit statuses; the last two are those of a process that SIGINT or SIGPIPE ended."""
+PARTS = {
+    "learner": frozenset({"scipy", "sklearn", "torch"}),
+    "simulations": frozenset({"fastexcel", "jinja2", "pooch", "tomli_w"}),
+    "experiments": frozenset[str](),
+}
+"""Extra of the package -> the modules that come with it; each extra has all of those before it."""
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file would be larger than is allowed here",
+}
+_LOCKED = {
+    errno.EROFS: "it is on a read-only disk",
+    errno.EACCES: "you may not read or write there",
+    errno.EPERM: "you may not read or write there",
+}
+
+
+class Fault(NamedTuple):
+    """What went wrong.
+
+    Attributes:
+        kind: one word for machines; docs/errors.md lists them.
+        text: one sentence for people: what is wrong, where, what to do.
+    """
+
+    kind: str
+    text: str
+
+
+def fault_of(error: Exception, *, part: str = "") -> Fault | None:
+    """What to say of an error; None where it is a fault of ours, which deserves its traceback.
+
+    Args:
+        error: that ended a command.
+        part: the extra that the command needs, a key of `PARTS`.
+    """
+    if isinstance(error, ExprilError):
+        return Fault(error.kind, str(error))
+    if isinstance(error, BrokenPipeError):
+        return None
+    if isinstance(error, OSError):
+        return _of_the_system(error)
+    if isinstance(error, MemoryError):
+        return Fault("memory", "there is not enough memory; ask for less at a time, or use a larger machine")
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_part(error, part)
+    return None
+
+
+def _of_the_system(error: OSError) -> Fault | None:
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in _FULL:
+        return Fault("disk", f"{where}{_FULL[error.errno]}; free some space, or write to another folder")
+    if error.errno in _LOCKED:
+        return Fault("disk", f"{where}{_LOCKED[error.errno]}; choose another folder, or copy it to one of your own")
+    if error.errno is None:
+        return None
+    return Fault("disk", f"{where}{error.strerror}")
+
+
+def _missing_part(error: ModuleNotFoundError, part: str) -> Fault | None:
+    missing = (error.name or "").partition(".")[0]
+    parts = [name for name, modules in PARTS.items() if missing in modules]
+    if not part or not parts:
+        return None
+    extra = max(part, *parts, key=list(PARTS).index)
+    return Fault(
+        "installation", f'this command needs a part that is not installed ({missing}): pip install "expril[{extra}]"'
+    )

@@ -1,0 +1,151 @@
+"""Values of known types as plain JSON and named arrays, and back: no pickle, no code.
+
+What a value is, its class says: a frozen dataclass by the types of its fields, a msgspec struct by itself. Both ways go
+by these types alone, so nothing in a file can name one. A field may be a bool, an int, a float, a text, an array with a
+dtype (`NDArray[np.float64]`), a dataclass, a msgspec struct (or tagged ones), a tuple or a `dict[str, ...]` of those,
+or None.
+"""
+
+import math
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from hashlib import sha256
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""JSON has no numbers for these."""
+_PLAIN: tuple[type, ...] = (bool, int, str)
+
+
+def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
+    """Write a value of a type as plain JSON; its arrays are added to `arrays`, equal ones once.
+
+    Raises:
+        TypeError: the type is none that the module names, or the value is not of it.
+    """
+    if value is None and _may_be_none(kind):
+        return None
+    kind = _without_none(kind)
+    origin = get_origin(kind)
+    if origin is np.ndarray:
+        return _put_array(np.asarray(value), kind, arrays)
+    if origin is tuple:
+        return [take_apart(one, of, arrays) for one, of in zip(value, _places(kind, len(value)), strict=True)]
+    if origin is dict and get_args(kind)[0] is str:
+        return {str(name): take_apart(one, get_args(kind)[1], arrays) for name, one in value.items()}
+    if _is_struct(kind):
+        return msgspec.json.decode(msgspec.json.encode(msgspec.convert(value, kind)))
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return {one.name: take_apart(getattr(value, one.name), hints[one.name], arrays) for one in fields(kind)}
+    if kind is float:
+        number = float(value)
+        return number if math.isfinite(number) else str(number)
+    if kind in _PLAIN:
+        return kind(value)
+    raise TypeError(f"{kind} is no type that is kept in a file")
+
+
+def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
+    """The value of a type that `take_apart` wrote.
+
+    A field that the JSON lacks takes its default: it was added to the class after the file was written.
+
+    Raises:
+        ValueError, TypeError, KeyError: the JSON or an array is not of that type.
+    """
+    if plain is None and _may_be_none(kind):
+        return None
+    kind = _without_none(kind)
+    origin = get_origin(kind)
+    if origin is np.ndarray:
+        return _get_array(plain, kind, arrays)
+    if origin is tuple:
+        items = _of(plain, list)
+        return tuple(put_together(one, of, arrays) for one, of in zip(items, _places(kind, len(items)), strict=True))
+    if origin is dict and get_args(kind)[0] is str:
+        return {name: put_together(one, get_args(kind)[1], arrays) for name, one in _of(plain, dict).items()}
+    if _is_struct(kind):
+        return msgspec.convert(plain, kind)
+    if is_dataclass(kind):
+        return _put_fields(_of(plain, dict), kind, arrays)
+    if kind is float:
+        return NOT_FINITE[plain] if isinstance(plain, str) else float(_of(plain, int | float))
+    if kind in _PLAIN:
+        return _of(plain, kind)
+    raise TypeError(f"{kind} is no type that is kept in a file")
+
+
+def _put_fields(plain: dict[str, Any], kind: Any, arrays: Arrays) -> Any:
+    hints = get_type_hints(kind)
+    known = {one.name: one for one in fields(kind)}
+    if strangers := plain.keys() - known.keys():
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(strangers))}")
+    given = {name: put_together(value, hints[name], arrays) for name, value in plain.items()}
+    for name, one in known.items():
+        if name not in given and one.default is MISSING and one.default_factory is MISSING:
+            raise KeyError(name)
+    return kind(**given)
+
+
+def _put_array(array: NDArray[Any], kind: Any, arrays: Arrays) -> dict[str, str]:
+    """By column where it lies so in memory: a product of matrices may differ in its last bit by the way they lie."""
+    wanted = _dtype(kind)
+    if array.dtype.hasobject or (wanted is not None and array.dtype != wanted):
+        raise TypeError(f"an array of {array.dtype} where {wanted} is declared")
+    by_column = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
+    laid = np.ascontiguousarray(array.T if by_column else array).reshape(
+        array.shape[::-1] if by_column else array.shape
+    )
+    name = sha256(repr((laid.dtype.str, laid.shape)).encode() + laid.tobytes()).hexdigest()[:32]
+    arrays[name] = laid
+    return {"array": name, "by": "column" if by_column else "row"}
+
+
+def _get_array(plain: Any, kind: Any, arrays: Arrays) -> NDArray[Any]:
+    found = _of(plain, dict)
+    array = arrays[_of(found["array"], str)]
+    wanted = _dtype(kind)
+    if wanted is not None and array.dtype != wanted:
+        raise TypeError(f"an array of {array.dtype} where {wanted} is declared")
+    return {"row": array, "column": array.T}[found["by"]]
+
+
+def _dtype(kind: Any) -> np.dtype[Any] | None:
+    """Of `NDArray[...]`; None where any will do."""
+    (scalar,) = get_args(get_args(kind)[1]) or (Any,)
+    return None if scalar is Any or scalar is np.generic else np.dtype(scalar)
+
+
+def _places(kind: Any, count: int) -> tuple[Any, ...]:
+    """The type of each item of a tuple of `count` items."""
+    declared = get_args(kind)
+    return declared[:1] * count if len(declared) == 2 and declared[1] is Ellipsis else declared
+
+
+def _may_be_none(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType) and type(None) in get_args(kind)
+
+
+def _without_none(kind: Any) -> Any:
+    if not _may_be_none(kind):
+        return kind
+    rest = tuple(one for one in get_args(kind) if one is not type(None))
+    return Union[rest]  # noqa: UP007 - of a tuple
+
+
+def _is_struct(kind: Any) -> bool:
+    """A msgspec struct, or one of several that tell each other apart by a tag, such as any partition."""
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return all(isinstance(one, type) and issubclass(one, msgspec.Struct) for one in members)
+
+
+def _of(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{type(value).__name__} where {cast('Any', kind)} is declared")
+    return value

@@ -1,0 +1,165 @@
+"""What is validated: a score that every curator evaluates exactly, and the bins that the learner draws on its source.
+
+Everything here is computed from the source and from what is already released, so it costs no privacy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import spearmanr
+
+from learner_node.distillation import HEADER_PARAMETERS, distil_score
+from learner_node.label_model.likelihood import noise_law
+from learner_node.partitions import score_bins
+from learner_node.readers.counts import limits_of
+from learner_node.source import standardising_map
+from learner_node.strategies.base import NumberModel, class_probabilities
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.feature_map import STEPS
+from protocol.hypotheses import UNIT_COST, Constant, Mlp
+from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.messages import Card
+from protocol.partitions import ScoreBins
+from protocol.partitions.grid_edges import PRODUCT_STEPS
+from protocol.records import Records
+from protocol.schema import Schema
+
+Floats = NDArray[np.float64]
+
+FEWEST_BINS, MOST_BINS = 4, 30
+DEVIATIONS_A_BIN = 3.0
+"""Records of the rarer class in a bin on average, in deviations of the noise there."""
+SOURCE_A_BIN = 5
+"""Source records in a bin on average, at least."""
+FEWEST_UNITS, MOST_UNITS = 64, 1024
+"""Hidden units of a distilled network."""
+ROOM = 0.8
+"""Of a curator's limit of work, what a distilled network may take."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the hypothesis that was validated agrees with the model that was given, on the source.
+
+    Attributes:
+        rank_correlation: Spearman's, of the two scores; NaN where one is constant.
+        same_class: share of records for which both predict the same class.
+    """
+
+    rank_correlation: float
+    same_class: float
+
+
+def probability_of(hypothesis: Mlp, records: Records) -> Floats:
+    """P(class 1) that a network's exact logit stands for: logistic, (n,) in [0, 1]."""
+    probability: Floats = expit(hypothesis.logits(records) / (STEPS * STEPS))
+    return probability
+
+
+def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, seed: int) -> tuple[Mlp, Agreement | None]:
+    """The model as a network of the protocol.
+
+    A network, and a model that has one as `hypothesis`, is taken as it is. Any other classifier of two classes is
+    distilled, into as many hidden units as all curators' limits allow, up to 1,024.
+
+    Args:
+        model: a hypothesis of the protocol, or a model of `learner_node.strategies.base`.
+        source: n >= 2 records.
+        cards: of the curators that may be asked; at least one.
+        seed: of the distillation.
+
+    Returns:
+        The network, and how far it agrees with a model that was distilled; None where it is the model.
+
+    Raises:
+        ConfigurationError: a model without a score, or one that does not fit the schema.
+    """
+    found = model if isinstance(model, Mlp | Constant) else getattr(model, "hypothesis", None)
+    if isinstance(found, Constant):
+        raise ConfigurationError("a constant gives every record one score: there is nothing to validate")
+    if isinstance(model, NumberModel):
+        raise ConfigurationError("validation is about two classes; this model predicts a number")
+    if isinstance(found, Mlp):
+        _check(found, source.schema)
+        return found, None
+    if not (hasattr(model, "probability") or hasattr(model, "probabilities")):
+        raise ConfigurationError(
+            f"a {type(model).__name__} cannot be validated: pass a fitted ExPriLClassifier, a model of a study, or a "
+            "network of the protocol (protocol.hypotheses.Mlp)"
+        )
+    features = standardising_map(source)
+
+    def probability(records: Records) -> Floats:
+        positive: Floats = class_probabilities(model, records)[:, 1]
+        return positive
+
+    allowed = [_units_allowed(card, features.width, features.multiply_adds()) for card in cards.values()]
+    hidden = int(np.clip(min(allowed), FEWEST_UNITS, MOST_UNITS))
+    network = distil_score(probability, features, source, hidden=hidden, seed=seed)
+    told, logits = probability(source), network.logits(source)
+    constant = np.ptp(told) == 0.0 or np.ptp(logits) == 0.0
+    correlation = float("nan") if constant else float(spearmanr(told, logits).statistic)
+    return network, Agreement(correlation, float(np.mean((told > 0.5) == (logits > 0))))
+
+
+def bin_count(probability: Floats, *, target_size: int, scale: float, sites: int, most: int = MOST_BINS) -> int:
+    """Bins for which the rarer class has about three deviations of noise in each, 4 to 30.
+
+    Args:
+        probability: of the source's records, (n,).
+        target_size: private records at all curators, as declared.
+        scale: of one curator's noise.
+        sites: curators.
+        most: bins that they allow.
+    """
+    share = float(np.mean(probability))
+    rarer = max(min(share, 1.0 - share), 0.01) * target_size
+    deviation = np.sqrt(noise_law(scale).variance(sites))
+    wanted = int(np.clip(round(rarer / (DEVIATIONS_A_BIN * deviation)), FEWEST_BINS, MOST_BINS))
+    return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
+
+
+def validation_bins(hypothesis: Mlp, source: Records, bins: int, thresholds: Sequence[float]) -> ScoreBins:
+    """Bins of the score, of even mass of the two foretold classes together, with an edge at each threshold.
+
+    Half of the mass is the records weighted by P(class 1), half by P(class 0): so where one class is rare, bins are
+    finer where it is foretold.
+
+    Args:
+        hypothesis: whose score.
+        source: n records.
+        bins: their number, thresholds' among them; ties may leave fewer, many thresholds make more.
+        thresholds: probabilities in (0, 1).
+    """
+    probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)
+    weights = probability / probability.sum() + (1.0 - probability) / (1.0 - probability).sum()
+    edges = list(score_bins(hypothesis, source, bins, weights).edges)
+    asked = sorted({edge_of(threshold) for threshold in thresholds})
+    for edge in asked:
+        if edges:
+            edges.remove(min(edges, key=lambda other: abs(other - edge)))
+    return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *asked})))
+
+
+def edge_of(threshold: float) -> float:
+    """The least logit on the grid whose probability is at least the threshold; above 0 for 1/2."""
+    steps = np.ceil(float(logit(threshold)) * PRODUCT_STEPS - 1e-6)
+    return float(1.0 if steps == 0 else steps) / PRODUCT_STEPS
+
+
+def _check(hypothesis: Mlp, schema: Schema) -> None:
+    try:
+        hypothesis.check(schema, "hypothesis")
+    except RemoteProtocolError as error:
+        raise ConfigurationError(f"the network does not fit the curators' card: {error.field}: {error.limit}") from None
+
+
+def _units_allowed(card: Card, width: int, once: int) -> int:
+    """Hidden units for which a network is within a curator's limits of parameters and of work."""
+    parameters = (limits_of(card).parameters - HEADER_PARAMETERS) // (width + 2)
+    per_record = ROOM * card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) - once
+    return int(min(parameters, per_record // (width + 2 + UNIT_COST)))

@@ -1,0 +1,148 @@
+"""Strategy `additive`: one question over the bins of some attributes, and a model whose parts can be read.
+
+Class counts by bin are the sufficient statistics of a logistic additive model, so m attributes cost a noise of scale
+m c / epsilon and nothing else is lost to it. Interactions of attributes are not learnt: `cells` sees those.
+
+Fewer attributes have less noise. The user may name them, which costs nothing; or a first question over all attributes,
+on a share of the budget, chooses those that the rest is spent on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.attribute_bins import bin_kernel, named_attributes, tied_bins
+from learner_node.label_model.additive import AdditiveFit, fit_additive
+from learner_node.label_model.bin_counts import BinCounts
+from learner_node.readers.counts import CountsAnswer
+from learner_node.shape_functions import ShapeFunction, shape_functions
+from learner_node.strategies.base import Asking, Problem, SourceEstimate
+from learner_node.strategies.bins import asked_attributes
+from learner_node.strategies.options import Share, part_of_epsilon, texts, whole, whole_or_none
+from protocol.hypotheses import Constant
+from protocol.partitions import FeatureBins
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+from protocol.records import Records
+
+MOST_BINS = 10
+"""Most bins of a numeric attribute, missing values not counted."""
+CHOSEN = 8
+"""Attributes that the rest of the budget is spent on, where a first question chooses them."""
+
+
+@dataclass(frozen=True)
+class AdditiveModel:
+    """log-odds(x) = intercept + one contribution for each attribute.
+
+    Attributes:
+        partitions: the bins of each attribute.
+        fit: the posterior of intercept and contributions.
+        shape_functions: what each attribute contributes, with bands; the strongest first.
+    """
+
+    partitions: tuple[FeatureBins, ...]
+    fit: AdditiveFit
+    shape_functions: tuple[ShapeFunction, ...]
+
+    def probability(self, records: Records) -> NDArray[np.float64]:
+        """P(class 1) for each record: (n,) in [0, 1]."""
+        return self.fit.probability([partition.cells(records).astype(np.int64) for partition in self.partitions])
+
+
+class AdditiveStrategy:
+    """See the module.
+
+    Args:
+        attributes: names of those to ask; None takes all that vary in the source.
+        bins: of each numeric attribute; None takes about three noise deviations of signed count in each, at most 10.
+        choice_share: of epsilon, for a first question over all attributes, which chooses those that the second asks;
+            both answers count. 0 asks one question. Not with `attributes`.
+        chosen: how many the second question asks.
+    """
+
+    def __init__(
+        self,
+        *,
+        attributes: Sequence[str] | None = None,
+        bins: int | None = None,
+        choice_share: Share = 0,
+        chosen: int = CHOSEN,
+    ) -> None:
+        self._names = None if attributes is None else texts("attributes", attributes)
+        self._bins = whole_or_none("bins", bins)
+        self._share = part_of_epsilon("choice_share", choice_share)
+        self._chosen = whole("chosen", chosen)
+        if self._names is not None and self._share:
+            raise ValueError("with attributes named there is none to choose; leave choice_share out")
+
+    def plan(self, problem: Problem) -> Plan:
+        """One query over m attributes, or one over all and one over the chosen; exactly epsilon in all."""
+        return problem.counts_plan([("error_correct", count, share) for count, share in self._questions(problem)])
+
+    def run(self, problem: Problem) -> Asking:
+        """Bins of each attribute under the hypothesis "class 1": errors are class 0, correct are class 1."""
+        names = self._attributes(problem)
+        (count, share), *later = self._questions(problem)
+        bins = self.bin_count(problem, share, count)
+        partitions = tuple(tied_bins(problem.source, name, bins) for name in names)
+        asked = [tuple(range(len(names)))]
+        answers = yield CountsBody(partitions=partitions, hypothesis=Constant(predicted=1)), None
+        model = self._model(problem, partitions, asked, answers)
+        for count, _ in later:
+            strongest = [shape.attribute for shape in model.shape_functions[:count]]
+            asked.append(tuple(number for number, name in enumerate(names) if name in strongest))
+            again = tuple(partitions[number] for number in asked[-1])
+            answers = yield CountsBody(partitions=again, hypothesis=Constant(predicted=1)), model
+            model = self._model(problem, partitions, asked, answers)
+        return model, SourceEstimate(model.fit.source_mass, model.probability(problem.source))
+
+    def bin_count(self, problem: Problem, share: Fraction, count: int) -> int:
+        """Bins of each of `count` attributes that are asked together on a share of epsilon."""
+        rule = problem.cell_rule(problem.epsilon_per_record(share, count), most=MOST_BINS)
+        # Each attribute has a further bin for missing values.
+        return max(1, min(self._bins or rule, problem.limits.cells // count - 1))
+
+    def _attributes(self, problem: Problem) -> list[str]:
+        if self._names is None:
+            return asked_attributes(problem)
+        return named_attributes(problem.source.schema, self._names)
+
+    def _questions(self, problem: Problem) -> list[tuple[int, Fraction]]:
+        """Number of attributes and share of epsilon of each question."""
+        count = len(self._attributes(problem))
+        if not self._share or count <= self._chosen:
+            return [(count, Fraction(1))]
+        return [(count, self._share), (self._chosen, 1 - self._share)]
+
+    def _model(
+        self,
+        problem: Problem,
+        partitions: tuple[FeatureBins, ...],
+        asked: Sequence[tuple[int, ...]],
+        answers: Sequence[CountsAnswer],
+    ) -> AdditiveModel:
+        schema, count = problem.source.schema, len(problem.source)
+        cells = [partition.cells(problem.source).astype(np.int64) for partition in partitions]
+        told = []
+        for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
+            found = [
+                (answer.blocks[numbers.index(number)], answer.noise_variance)
+                for numbers, answer in zip(asked, answers, strict=True)
+                if number in numbers
+            ]
+            counts, variance = _averaged(found)
+            shares = np.bincount(places, minlength=len(counts)) / count
+            told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
+        fit = fit_additive(told, seed=problem.seed)
+        return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
+
+
+def _averaged(found: Sequence[tuple[NDArray[np.float64], float]]) -> tuple[NDArray[np.float64], float]:
+    """Counts (K, 2) of the same bins from several answers, weighted by the inverse variance of their noise."""
+    precision = np.array([1.0 / max(variance, 1e-9) for _, variance in found])
+    mean: NDArray[np.float64] = np.tensordot(precision / precision.sum(), np.stack([c for c, _ in found]), axes=1)
+    return mean, float(1.0 / precision.sum())

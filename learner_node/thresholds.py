@@ -1,0 +1,63 @@
+"""Where a probability becomes a decision: rules for thresholds, as users write them.
+
+Nothing heavy is imported here: a scenario file is checked by these rules.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from protocol.errors import ConfigurationError
+
+Threshold = float | str
+"""A probability between 0 and 1; "prevalence"; or a share of the records to flag, such as "5%"."""
+
+PREVALENCE = "prevalence"
+DEFAULT_THRESHOLDS: tuple[Threshold, ...] = (0.5, PREVALENCE, "20%", "10%", "5%")
+"""One half (what accuracy uses), the share of class 1 that the learner expects, and three sizes of a list to act on."""
+
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One threshold.
+
+    Attributes:
+        kind: "probability" (above `value`), "prevalence" (above the expected share of class 1), or "share" (the
+            `value` of the records with the highest probabilities).
+        value: in (0, 1); of "prevalence" 0.
+        name: as a table shows it.
+    """
+
+    kind: Literal["probability", "prevalence", "share"]
+    value: float
+    name: str
+
+
+def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:
+    """Rules of what a user wrote.
+
+    Raises:
+        ConfigurationError: one of them is no threshold, or two are the same.
+    """
+    rules = tuple(map(_rule, written))
+    if len({rule.name for rule in rules}) != len(rules):
+        raise ConfigurationError("thresholds names one threshold twice")
+    return rules
+
+
+def _rule(written: Threshold) -> Rule:
+    if written == PREVALENCE:
+        return Rule("prevalence", 0.0, "above the prevalence")
+    if isinstance(written, str):
+        found = _SHARE.fullmatch(written)
+        if found and 0 < float(found[1]) < 100:
+            return Rule("share", float(found[1]) / 100, f"highest {float(found[1]):g} %")
+    elif not isinstance(written, bool) and 0 < written < 1:
+        return Rule("probability", float(written), f"above {float(written):g}")
+    raise ConfigurationError(
+        f"{written!r} is no threshold; write a probability between 0 and 1 (0.2), a share of the records to flag "
+        f'("10%"), or "{PREVALENCE}"'
+    )

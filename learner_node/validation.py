@@ -1,0 +1,355 @@
+"""How good is a model, asked of the curators themselves: one question, the class counts in bins of its score.
+
+A validation is a study of its own: its plan, its charge, its receipts and transcripts are like those of a fit. What is
+asked is in `scored`, what the answers say in `score_posterior`, and how it reads in `performance`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit
+
+from learner_node.learn import MOST_PURPOSE, admit
+from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
+from learner_node.performance import (
+    CalibrationBin,
+    Floats,
+    Interval,
+    OperatingPoint,
+    Performance,
+    as_frame,
+    calibration_rows,
+    calibration_table,
+    performance,
+    point_rows,
+    points_table,
+)
+from learner_node.population import population
+from learner_node.readers.counts import CountsAnswer, limits_of, tightest
+from learner_node.score_posterior import Bins, draw_counts
+from learner_node.scored import Agreement, as_hypothesis, bin_count, edge_of, probability_of, validation_bins
+from learner_node.strategies.base import Problem, assumed_size
+from learner_node.study import Federation, Study
+from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant, Mlp
+from protocol.messages import Card
+from protocol.partitions import ScoreBins
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+from protocol.rationals import parse_rational
+from protocol.records import Records
+from protocol.schema import Schema
+
+DRAWS = 2000
+CLASSES = 2
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What the curators said of a model.
+
+    Every interval is a central 95 % one and speaks of the population behind the records that the curators count: it
+    holds the noise, and the chance by which these records are those of the population.
+
+    Attributes:
+        pooled: of all curators that answered, together.
+        by_site: of each of them.
+        hypothesis: what was validated, and what to use: `probability_of(hypothesis, records)` of `learner_node.scored`
+            is its P(class 1).
+        agreement: how far it agrees with the model that was given; None where it is that model.
+        bins: what was asked.
+        thresholds: that were asked for.
+        positive: name of class 1.
+        epsilon_claimed: exact cost of the question at the costliest curator.
+        epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
+        left_out: curators whose answers are not used -> why.
+        population: which records count, in words; "" where each record is a privacy unit.
+        study: with its transcripts.
+    """
+
+    pooled: Performance
+    by_site: Mapping[str, Performance]
+    hypothesis: Mlp
+    agreement: Agreement | None
+    bins: ScoreBins
+    thresholds: tuple[float, ...]
+    positive: str
+    epsilon_claimed: Fraction
+    epsilon_spent: Mapping[str, Fraction]
+    left_out: Mapping[str, str]
+    population: str
+    study: Study
+
+    @property
+    def auc(self) -> float:
+        """Area under the ROC curve of all curators' records, posterior median."""
+        return self.pooled.auc
+
+    @property
+    def auc_interval(self) -> tuple[float, float]:
+        """Ends of its 95 % interval."""
+        return self.pooled.auc_interval
+
+    @property
+    def prevalence(self) -> Interval:
+        """Share of class 1."""
+        return self.pooled.prevalence
+
+    @property
+    def roc(self) -> Floats:
+        """See `Performance.roc`."""
+        return self.pooled.roc
+
+    @property
+    def calibration(self) -> tuple[CalibrationBin, ...]:
+        """What was foretold and what is so, bin by bin."""
+        return self.pooled.calibration
+
+    def at(self, threshold: float) -> OperatingPoint:
+        """See `Performance.at`."""
+        return self.pooled.at(threshold)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Operating points with the ends of their intervals: one row a threshold and site; "" is all sites."""
+        parts = {"": self.pooled, **self.by_site}
+        return as_frame([row for name, found in parts.items() for row in point_rows(name, found)])
+
+    def calibration_frame(self) -> pl.DataFrame:
+        """Bins of the score: one row a bin and site; "" is all sites."""
+        parts = {"": self.pooled, **self.by_site}
+        return as_frame([row for name, found in parts.items() for row in calibration_rows(name, found)])
+
+    def to_text(self) -> str:
+        """For people: areas, operating points and calibration, and what was validated at what cost."""
+        many = len(self.by_site)
+        who = f"{many} curator{'s' if many > 1 else ''}, about {self.pooled.records.value:.0f} records"
+        lines = [
+            f"Validation at epsilon {self.epsilon_claimed} by {who}; 95 % intervals",
+            f"  AUC {self.pooled.area}",
+            f"  share of {self.positive!r} {self.prevalence}",
+            f"{self.positive!r} is called where its probability is at or above the threshold:",
+            *points_table(self.pooled, self.thresholds),
+            f"Calibration, probability of {self.positive!r}:",
+            *calibration_table(self.pooled),
+        ]
+        if many > 1:
+            lines.append("By site:")
+            lines += [
+                f"  {name}: AUC {found.area}, share of {self.positive!r} {found.prevalence}"
+                for name, found in self.by_site.items()
+            ]
+        if self.agreement is not None:
+            lines.append(
+                "The model was distilled into a network that curators evaluate; these figures are that network's "
+                f"(validation.hypothesis). On the source its score has a rank correlation of "
+                f"{self.agreement.rank_correlation:.3f} with the model's, and it predicts the same class for "
+                f"{self.agreement.same_class:.1%} of the records."
+            )
+        if self.population:
+            lines.append(f"Here {self.population}.")
+        lines += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        low, high = self.auc_interval
+        return (
+            f"<Validation at epsilon {self.epsilon_claimed}: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), "
+            f"{len(self.by_site)} curators, {len(self.bins.edges) + 1} bins>"
+        )
+
+
+def validate(
+    federation: Federation,
+    model: Any,
+    epsilon: Fraction | str | float,
+    *,
+    source: pl.DataFrame | Callable[[Schema], Records] | None = None,
+    thresholds: Sequence[float] | None = None,
+    bins: int | None = None,
+    purpose: str = "",
+    seed: int = 0,
+) -> Validation:
+    """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `epsilon`.
+
+    Args:
+        federation: whom to ask, and how.
+        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol; see
+            `scored.as_hypothesis`.
+        epsilon: to spend at the costliest curator.
+        source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
+            source of a fitted `ExPriLClassifier`.
+        thresholds: probabilities in (0, 1) at which to tell sensitivity, specificity and predictive values; None is
+            1/2, where the source has records on both sides.
+        bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
+            the rarer class.
+        purpose: for the stewards to read.
+        seed: of the learner's own random choices.
+
+    Raises:
+        NoCuratorError: no curator accepted and answered; the study is closed first.
+        ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
+    """
+    exact = parse_rational(epsilon)
+    asked = _checked(thresholds, bins, purpose)
+    if hasattr(model, "to_validate"):
+        model, own = model.to_validate()
+        source = own if source is None else source
+    if source is None:
+        raise ConfigurationError("pass source, unlabelled records: the bins of the score are drawn on them")
+    study = Study(federation)
+    records, cards, left_out = admit(study, source)
+    schema = records.schema
+    if schema.label_bounds is not None or len(schema.classes) != CLASSES:
+        there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
+        raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
+    hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
+    probability = probability_of(hypothesis, records)
+    if asked is None:
+        asked = (0.5,) if 0.0 < float(np.mean(probability > 0.5)) < 1.0 else ()
+    question = _settled(study, _Wish(hypothesis, records, probability, exact, asked, bins, seed), cards, left_out)
+    for name, reason in left_out.items():
+        study.leave_out(name, reason)
+    try:
+        study.propose(question.plan, purpose, question.names)
+        study.ask(dict.fromkeys(study.survivors, question.body))
+    finally:
+        study.close()
+    place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
+    answers = {name: study.pooled([name])[0] for name in study.survivors}
+    told = _Telling(question, place, asked, _means(question.bins, records, probability), seed)
+    return Validation(
+        pooled=told.of(study.pooled(study.survivors)[0]),
+        by_site={name: told.of(answer) for name, answer in answers.items()},
+        hypothesis=hypothesis,
+        agreement=agreement,
+        bins=question.bins,
+        thresholds=asked,
+        positive=schema.classes[1],
+        epsilon_claimed=study.kinds.plan_cost(question.plan, question.most_records_per_unit),
+        epsilon_spent={name: study.spent(name) for name in study.sessions},
+        left_out=study.left_out,
+        population=population({name: cards[name] for name in question.names}),
+        study=study,
+    )
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is to be asked, whoever answers."""
+
+    hypothesis: Mlp
+    source: Records
+    probability: Floats
+    epsilon: Fraction
+    thresholds: tuple[float, ...]
+    bins: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked, of whom, at what noise."""
+
+    bins: ScoreBins
+    body: CountsBody
+    plan: Plan
+    names: list[str]
+    most_records_per_unit: int
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """How an answer is read."""
+
+    question: _Question
+    place: Bins
+    thresholds: tuple[float, ...]
+    predicted: Floats
+    seed: int
+
+    def of(self, answer: CountsAnswer) -> Performance:
+        """What one answer, or the sum of several, says; errors of "class 1" are class 0."""
+        draws = draw_counts(
+            answer.values,
+            self.place,
+            scale=float(answer.scale),
+            sites=answer.sites,
+            draws=DRAWS,
+            seed=self.seed,
+            design=float(self.question.most_records_per_unit),
+        )
+        named = {edge_of(threshold): threshold for threshold in self.thresholds}
+        thresholds = [named.get(edge, float(expit(edge))) for edge in self.question.bins.edges]
+        return performance(draws, thresholds, list(self.predicted), (0.0, 1.0))
+
+
+def _checked(thresholds: Sequence[float] | None, bins: int | None, purpose: str) -> tuple[float, ...] | None:
+    if len(purpose) > MOST_PURPOSE:
+        raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
+    if bins is not None and (not isinstance(bins, int) or bins < 2):
+        raise ConfigurationError(f"bins is {bins!r}; it must be a whole number of at least 2")
+    if thresholds is None:
+        return None
+    for threshold in thresholds:
+        if not 0.0 < threshold < 1.0:
+            raise ConfigurationError(f"a threshold is a probability between 0 and 1, not {threshold!r}")
+    return tuple(sorted({float(threshold) for threshold in thresholds}))
+
+
+def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dict[str, str]) -> _Question:
+    """The question, and whom to ask it: all but those that would refuse it, who are added to `left_out`."""
+    asked = dict(cards)
+    while asked:
+        question = _question(wish, asked)
+        turn = study.kinds.turn(question.plan, question.plan.places[0])
+        reasons = {
+            name: f"it would refuse this study: {reason}"
+            for name, card in asked.items()
+            if (
+                reason := complaint_about_plan(question.plan, card, study.kinds)
+                or complaint_about_question(question.body, turn, card, study.kinds)
+            )
+        }
+        capped = {
+            name: reason
+            for name, card in asked.items()
+            if name not in reasons and (reason := complaint_about_cap(question.plan, card, study.kinds))
+        }
+        # Where all caps are too low the plan is proposed: a refusal tells what is left.
+        if len(capped) < len(asked) - len(reasons):
+            reasons |= capped
+        if not reasons:
+            return question
+        left_out |= reasons
+        asked = {name: card for name, card in asked.items() if name not in reasons}
+    listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
+    raise ConfigurationError(f"no curator is left to ask. {listed}; nothing was asked yet: change epsilon or the model")
+
+
+def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
+    size = assumed_size([card.round_size for card in cards.values()], len(wish.source))
+    most = max(card.most_records_per_unit for card in cards.values())
+    limits = tightest([limits_of(card) for card in cards.values()])
+    problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits)
+    plan = problem.counts_plan([("error_correct", 1, Fraction(1))])
+    count = wish.bins or bin_count(
+        wish.probability, target_size=size, scale=float(problem.scale(1).fraction), sites=len(cards), most=limits.cells
+    )
+    bins = validation_bins(wish.hypothesis, wish.source, count, wish.thresholds)
+    body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
+    return _Question(bins, body, plan, list(cards), most)
+
+
+def _means(bins: ScoreBins, records: Records, probability: Floats) -> Floats:
+    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
+    edges = expit(np.array(bins.edges))
+    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
+    cells = bins.cells(records)
+    counted = np.bincount(cells, minlength=len(found))
+    sums = np.bincount(cells, weights=probability, minlength=len(found))
+    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
+    return found

@@ -1,0 +1,182 @@
+"""Runs a run again from its own folder: `expril simulate runs/X`.
+
+What the run needs of its own it keeps: the scenario, what the command changed of it, the schema file. Records are never
+copied. Where they are is written in the run's folder `local`, which is handed on to nobody.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from protocol.errors import ConfigurationError
+from simulations.epsilons import at_epsilon
+from simulations.private_files import private_folder, write_private
+from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
+from simulations.scenario import Scenario, load_scenario
+
+ORIGIN = "origin.json"
+FORMAT = 1
+CHANGED = frozenset({"repeats", "seed", "epsilon"})
+"""What of a scenario a command may change: keys of it, and the epsilon of every learner."""
+
+Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the scenario's file does not say of a run.
+
+    Attributes:
+        format: `FORMAT`.
+        changes: key of the scenario -> value that the command gave instead of the file's.
+    """
+
+    format: int = FORMAT
+    changes: dict[str, Change] = {}
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the records of one's own are.
+
+    Attributes:
+        records: path from the run's folder.
+        sha256: of the file.
+    """
+
+    records: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A scenario that is to be run.
+
+    Attributes:
+        scenario: ready to be run, with all changes.
+        text: its TOML.
+        folder: that relative paths start from.
+        changes: key -> value that was given instead of the file's.
+        notes: what its user must know.
+    """
+
+    scenario: Scenario
+    text: str
+    folder: Path
+    changes: Mapping[str, int | str]
+    notes: tuple[str, ...] = ()
+
+
+def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> Chosen:
+    """A built-in scenario, a scenario file, or the folder of a run.
+
+    Args:
+        name: what was typed.
+        changes: what was typed instead of values of the file; they go before those of a run.
+        base: folder that relative paths start from; None is the scenario file's own, and a run knows where its were.
+
+    Raises:
+        ConfigurationError: no such scenario, an error in it, or a run whose records are not where they were.
+    """
+    run = _run_of(Path(name))
+    if run is None:
+        scenario, text, folder = load_scenario(name)
+        return _chosen(scenario, text, base or folder, changes)
+    scenario, text, _ = load_scenario(str(run / SCENARIO))
+    changes = {**_read(run / AGAIN, Again, Again()).changes, **changes}
+    chosen = _chosen(scenario, text, run, changes)
+    return chosen if scenario.data.path is None else _with_own_records(run, chosen, base)
+
+
+def keep_origin(folder: Path, chosen: Chosen) -> None:
+    """Leave in a run's folder what it needs to be run again from there; OSError.
+
+    Args:
+        folder: of the run; it may be renamed, but not moved.
+        chosen: what is run.
+    """
+    (folder / AGAIN).write_bytes(msgspec.json.format(msgspec.json.encode(Again(changes=dict(chosen.changes)))))
+    data = chosen.scenario.data
+    if data.path is None:
+        return
+    (folder / SCHEMA).write_bytes((chosen.folder / str(data.schema)).read_bytes())
+    records = (chosen.folder / data.path).resolve()
+    origin = Origin(records=_way(folder, records), sha256=_digest(records))
+    write_private(private_folder(folder / LOCAL) / ORIGIN, msgspec.json.encode(origin))
+
+
+def _with_own_records(run: Path, chosen: Chosen, base: Path | None) -> Chosen:
+    """The run's own copy of the schema file, and the records where they were, or under `base`."""
+    data = chosen.scenario.data
+    origin = _read(run / LOCAL / ORIGIN, Origin, None)
+    if base is not None:
+        records = base / str(data.path)
+    elif origin is not None:
+        records = run / origin.records
+    else:
+        records = run / str(data.path)
+    if not records.is_file():
+        raise ConfigurationError(
+            f"the records of this run, {data.path}, are not where they were when it was made; say which folder the "
+            "scenario's paths start from: --base FOLDER"
+        )
+    notes = chosen.notes
+    if origin is not None and _digest(records) != origin.sha256:
+        notes = (
+            *notes,
+            f"{data.path} has changed since {run.name} was made: this run has other records.",
+        )
+    schema = run / SCHEMA if (run / SCHEMA).is_file() else (base or run) / str(data.schema)
+    moved = msgspec.structs.replace(data, path=_way(run, records), schema=_way(run, schema))
+    return replace(chosen, scenario=msgspec.structs.replace(chosen.scenario, data=moved), notes=notes)
+
+
+def _way(start: Path, file: Path) -> str:
+    """The path from a folder to a file."""
+    try:
+        return Path(os.path.relpath(file.resolve(), start.resolve())).as_posix()
+    except ValueError:  # another drive
+        return str(file.resolve())
+
+
+def _run_of(path: Path) -> Path | None:
+    """The run's folder, where a path is one or is the scenario file in one."""
+    folder = path.parent if path.name == SCENARIO and path.is_file() else path
+    if not folder.is_dir():
+        return None
+    if (folder / SCENARIO).is_file() and ((folder / REPORT).exists() or (folder / TRANSCRIPTS).exists()):
+        return folder
+    if folder == path:
+        raise ConfigurationError(
+            f"{path} is a folder, and no run is in it: name a scenario, its file or a run's folder"
+        )
+    return None
+
+
+def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, int | str]) -> Chosen:
+    if strangers := changes.keys() - CHANGED:
+        raise ConfigurationError(f"the run was made by another ExPriL, which changed {', '.join(sorted(strangers))}")
+    keys = {key: value for key, value in changes.items() if key != "epsilon"}
+    scenario = msgspec.structs.replace(scenario, **keys)
+    notes: tuple[str, ...] = ()
+    if "epsilon" in changes:
+        there = at_epsilon(scenario, str(changes["epsilon"]))
+        scenario, notes = there.scenario, there.notes
+    return Chosen(scenario, text, folder, dict(changes), notes)
+
+
+def _read(path: Path, kind: Any, absent: Any) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return absent
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        raise ConfigurationError(f"{path} cannot be read, so the run cannot be run again from its folder") from None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,117 @@
+"""What `expril simulate` does once a scenario is chosen: one run, or one at each of several epsilons."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from threadpoolctl import threadpool_limits
+
+from simulations.again import Chosen, keep_origin
+from simulations.epsilons import FORMAT, EpsilonList, done, find_or_make_folder, settle
+from simulations.harness import Tick
+from simulations.records import Records
+from simulations.report.model import RunReport
+from simulations.run import run_scenario
+from simulations.run_folder import save_run
+from simulations.run_index import LEDGERS
+from simulations.run_page import read_runs, rewrite_page
+from simulations.unfinished import Order, Unfinished, leftovers
+
+Say = Callable[[str, str], None]
+"""(kind, text): tells the user something."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be run.
+
+    Attributes:
+        chosen, records: what.
+        command: as typed.
+        models: of which repeats models are kept, see `simulations.unfinished`.
+        fresh: begin anew although an interrupted run could go on.
+        again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
+    """
+
+    chosen: Chosen
+    records: Records
+    command: str
+    models: str
+    fresh: bool = False
+    again: str = ""
+
+    @property
+    def order(self) -> Order:
+        """As an unfinished run knows it."""
+        chosen, command = self.chosen, self.again or self.command
+        return Order(chosen.scenario, self.records, chosen.text, command, version("expril"), self.models)
+
+
+def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: Say) -> tuple[RunReport, Path]:
+    """Run a scenario in a folder of its own, or go on with one that was interrupted.
+
+    Args:
+        asked: what.
+        out: under which the folder is made.
+        making: the folder in the making is added, for whoever must say what an interrupt leaves.
+        tick: called with (what, done, total) as work proceeds.
+        say: called with what the user must know.
+
+    Returns:
+        Its report and its folder.
+    """
+    # Several BLAS threads on matrices this small cost more than they give.
+    with Unfinished(out, asked.order, fresh=asked.fresh) as folder, threadpool_limits(1):
+        making.append(folder)
+        if folder.gathered.done:
+            say("note", f"going on after {folder.gathered.done} repeats that are done in {folder.path}")
+        for left in leftovers(out, folder.path):
+            say("note", str(left))
+        keep_origin(folder.path, asked.chosen)
+        run = run_scenario(
+            asked.chosen.scenario,
+            asked.records,
+            text=asked.chosen.text,
+            command=asked.command,
+            version=asked.order.version,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            ledgers=folder.path / LEDGERS,
+            tick=tick,
+            gathered=folder.gathered,
+            keep=folder.keep,
+        )
+        run.report = msgspec.structs.replace(run.report, notes=(*asked.chosen.notes, *run.report.notes))
+        tick("writing the report", 0, 0)
+        save_run(run, folder.path)
+        tick("writing the report", 1, 1)
+    return run.report, folder.path
+
+
+def run_epsilons(
+    asked: Asked, epsilons: tuple[str, ...], out: Path, run_at: Callable[[str, Path], tuple[RunReport, Path]], say: Say
+) -> tuple[list[RunReport], Path]:
+    """A run at each epsilon in one folder, or those that an interrupted command left undone; and their page.
+
+    Args:
+        asked: the scenario as it is without them.
+        epsilons: in rising order.
+        out: under which the folder is made.
+        run_at: runs it at an epsilon, under a folder.
+        say: called with what the user must know.
+
+    Returns:
+        The reports in the order of the epsilons, and the folder of all.
+    """
+    order = asked.order
+    wanted = EpsilonList(FORMAT, asked.command, order.fingerprint, epsilons)
+    folder = find_or_make_folder(out, asked.chosen.scenario.title, wanted, fresh=asked.fresh)
+    for epsilon in epsilons:
+        if done(folder, epsilon):
+            say("note", f"going on: epsilon {epsilon} is done in {folder}")
+        else:
+            settle(run_at(epsilon, folder)[1], folder, epsilon)
+    rewrite_page(folder)
+    return [run.report for run in read_runs(folder)], folder

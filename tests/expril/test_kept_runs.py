@@ -1,0 +1,383 @@
+"""Runs that can be kept: repeats survive kills, models and predictions stay, a run is run again from its folder."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import accuracy_score
+from typer.testing import CliRunner
+
+import expril
+from expril.command import app
+from learner_node.model_files import KINDS
+from simulations.datasets import load_dataset
+from simulations.unfinished import Unfinished, leftovers
+
+SCENARIO = """
+title = "small"
+repeats = 3
+seed = 3
+noise_seed = 5
+[data]
+name = "wdbc"
+sites = { how = "random", fractions = { north = 0.5, south = 0.5 } }
+[[learners]]
+name = "ada"
+options = { networks = false, cells = 6 }
+[[learners]]
+name = "grace"
+strategy = "paper-c"
+epsilon = "1/2"
+pooling = "site"
+options = { epochs = 1, hidden = [2], rounds = 1 }
+"""
+KILLED = """
+import os, resource, signal, sys
+from simulations import unfinished
+from expril.command import app
+
+how, after, *arguments = sys.argv[1:]
+keep, models, done = unfinished.Unfinished.keep, unfinished.Unfinished._write_state, []
+
+def stop(*_):
+    if how == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        return
+    os.kill(os.getpid(), getattr(signal, how))
+
+def write_state(self, gathered):
+    # After the other files of the repeat, and before the one that counts it.
+    if gathered.done > int(after):
+        stop()
+    models(self, gathered)
+
+unfinished.Unfinished._write_state = write_state
+app(arguments, prog_name="expril")
+"""
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def simulate(*arguments, code=0):
+    return run("simulate", *arguments, "--json", code=code)
+
+
+def killed(how, after, *arguments):
+    """The command in a process of its own, which is really ended while it keeps the repeat number `after`."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, "-c", KILLED, how, str(after), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenario")
+    (folder / "small.toml").write_text(SCENARIO)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(place, tmp_path_factory):
+    """The folder of a run that nobody disturbed."""
+    return Path(json.loads(simulate(place / "small.toml", "--out", tmp_path_factory.mktemp("whole")).stdout)["run"])
+
+
+def partial(out):
+    (found,) = out.glob(".*.partial")
+    return found
+
+
+def predictions(folder):
+    return pl.read_parquet(folder / "local/predictions/*.parquet").sort("repeat", "learner", "row")
+
+
+def same(run_, other):
+    """All that noise and splits decide, to the last bit; keys, signatures and the time differ."""
+    one, two = (pl.read_parquet(folder / "metrics.parquet") for folder in (run_, other))
+    assert one.equals(two)
+    assert predictions(run_).equals(predictions(other))
+    reports = [json.loads((folder / "report.json").read_bytes()) for folder in (run_, other)]
+    for report in reports:
+        del report["created"], report["command"]
+    assert reports[0] == reports[1]
+    models = [sorted((folder / "models").iterdir()) for folder in (run_, other)]
+    assert [(path.name, path.read_bytes()) for path in models[0]] == [
+        (path.name, path.read_bytes()) for path in models[1]
+    ]
+
+
+# What a run leaves
+
+
+def test_every_score_can_be_computed_anew_from_the_predictions(whole):
+    told = predictions(whole)
+    metrics = pl.read_parquet(whole / "metrics.parquet")
+    assert set(told.columns) >= {"repeat", "learner", "site", "part", "row", "label", "predicted"}
+    assert told["part"].unique().to_list() == ["test"]
+    last = metrics.sort("round").group_by("repeat", "learner", "curator").last()
+    for row in last.iter_rows(named=True):
+        mine = told.filter((pl.col("repeat") == row["repeat"]) & (pl.col("learner") == row["learner"]))
+        if row["curator"]:
+            mine = mine.filter(pl.col("site") == row["curator"])
+        assert row["accuracy"] == pytest.approx(accuracy_score(mine["label"], mine["predicted"]), abs=1e-12)
+    dataset = load_dataset("wdbc")
+    rows = told["row"].to_numpy()
+    assert dataset.frame[dataset.label].to_numpy()[rows].tolist() == told["label"].to_list()
+    assert not told.select("repeat", "learner", "row").is_duplicated().any()
+    benign, malignant = (told[f"P({name})"].to_numpy() for name in ("benign", "malignant"))
+    np.testing.assert_allclose(benign + malignant, 1, atol=1e-12)
+    assert np.array_equal(malignant > benign, (told["predicted"] == "malignant").to_numpy())
+
+
+def test_the_models_of_the_first_repeat_load_and_predict_what_was_predicted(whole):
+    told = predictions(whole).filter(pl.col("repeat") == 0)
+    frame = load_dataset("wdbc").frame
+    for learner, pooled in (("ada", True), ("grace", False)):
+        model = expril.load(whole, learner)
+        for site in ("north", "south"):
+            mine = told.filter((pl.col("learner") == learner) & (pl.col("site") == site))
+            said = model.predict_proba(frame[mine["row"]], None if pooled else site)
+            assert np.array_equal(said, mine.select("P(benign)", "P(malignant)").to_numpy())
+    with pytest.raises(Exception, match="holds several models; say whose"):
+        expril.load(whole)
+    with pytest.raises(Exception, match="those of ada in repeat 0, grace in repeat 0"):
+        expril.load(whole, "ada", repeat=1)
+
+
+def test_files_of_single_records_are_for_their_owner_alone_and_in_no_list(whole):
+    local = [whole / "local", *(whole / "local").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in local if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in local if path.is_dir()} == {0o700}
+    index = json.loads((whole / "transcripts/index.json").read_bytes())
+    assert "models/repeat-00000-0-ada.safetensors" in index["files"]
+    assert not [name for name in index["files"] if name.startswith(("local", ".progress"))]
+    assert not list(whole.rglob("*keys*")), "the learners' keys are gone"
+    assert not (whole / ".progress").exists()
+
+
+def test_verify_says_what_is_local_and_stays_content_without_it(whole, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    assert "tells of single records" in run("verify", copy).output
+    shutil.rmtree(copy / "local")
+    assert "was removed, or not kept" in run("verify", copy).output
+    (copy / "models/repeat-00000-0-ada.safetensors").write_bytes(b"x")
+    assert "was changed" in run("verify", copy, code=1).output
+
+
+@pytest.mark.parametrize(("which", "count"), [("none", 0), ("all", 4)])
+def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
+    told = simulate(place / "small.toml", "--out", tmp_path, "--repeats", 2, "--models", which)
+    assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
+
+
+def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp_path, monkeypatch):
+    monkeypatch.delitem(KINDS, "network")
+    told = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)
+    assert "Models of grace are not kept: no file holds their kind." in told["notes"]
+    assert [path.name for path in Path(told["run"], "models").iterdir()] == ["repeat-00000-0-ada.safetensors"]
+
+
+# Interrupted
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", pytest.param("SIGINT", marks=pytest.mark.slow)])
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, whole, tmp_path, how):
+    died = killed(how, 2, "simulate", place / "small.toml", "--out", tmp_path)
+    left = partial(tmp_path)
+    if how == "SIGKILL":
+        assert died.returncode == -signal.SIGKILL
+    else:
+        assert died.returncode == 130, died.stderr
+        assert f"interrupted; 2 of 3 repeats are kept in {left}: the same command goes on" in died.stderr
+    secret = left / ".progress/learner-keys.json"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
+    kept = (left / "transcripts/00000.msgpack").read_bytes()
+    assert "holds 2 of 3 repeats" in str(next(leftovers(tmp_path)))
+    assert "was not finished" in run("verify", left, code=2).output
+    told = simulate(place / "small.toml", "--out", tmp_path)
+    assert f"going on after 2 repeats that are done in {left}" in told.stderr
+    done = Path(json.loads(told.stdout)["run"])
+    assert [path.name for path in tmp_path.iterdir()] == [done.name]
+    assert (done / "transcripts/00000.msgpack").read_bytes() == kept
+    same(done, whole)
+    assert "not proven" not in run("verify", done).output.lower()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp_path):
+    died = killed("full", 1, "simulate", place / "small.toml", "--out", tmp_path)
+    assert died.returncode == 2, died.stderr
+    assert "Traceback" not in died.stderr
+    assert "cannot write the run" in died.stderr
+    assert f"1 of 3 repeats are kept in {partial(tmp_path)}" in died.stderr
+    done = Path(json.loads(simulate(place / "small.toml", "--out", tmp_path).stdout)["run"])
+    same(done, whole)
+
+
+@pytest.fixture
+def interrupted(place, tmp_path, monkeypatch):
+    """A folder with one finished repeat of three."""
+    keep = Unfinished.keep
+
+    def stop(self, finished):
+        keep(self, finished)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Unfinished, "keep", stop)
+        said = simulate(place / "small.toml", "--out", tmp_path, code=130).stderr
+    assert "1 of 3 repeats are kept" in said
+    return tmp_path
+
+
+def test_another_order_does_not_go_on_with_it_and_says_that_it_is_there(place, interrupted):
+    left = partial(interrupted)
+    told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+    assert "going on" not in told.stderr
+    assert f"{left} holds 1 of 3 repeats of an interrupted run" in told.stderr
+    assert f"rm -r {left} removes them" in told.stderr
+    assert left.exists()
+
+
+def test_fresh_begins_anew(place, interrupted, whole):
+    told = simulate(place / "small.toml", "--out", interrupted, "--fresh")
+    assert "going on" not in told.stderr
+    assert "holds 1 of 3 repeats" in told.stderr
+    same(Path(json.loads(told.stdout)["run"]), whole)
+
+
+def test_a_damaged_unfinished_run_is_not_gone_on_with(place, interrupted):
+    left = partial(interrupted)
+    file = left / "transcripts/00001.msgpack"
+    data = file.read_bytes()
+    file.write_bytes(data[:-10] + bytes([data[-10] ^ 1]) + data[-9:])
+    told = simulate(place / "small.toml", "--out", interrupted)
+    assert "going on" not in told.stderr
+    assert str(left) in told.stderr
+    file.unlink()
+    (left / ".progress/state.msgpack").write_bytes(b"x")
+    told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+    assert f"{left} was left by an interrupted run and holds no finished repeat: rm -r {left}" in told.stderr
+
+
+def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
+    import fcntl
+
+    left = partial(interrupted)
+    with (left / ".progress/lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
+        assert str(left) not in told.stderr
+        assert list(leftovers(interrupted)) == []
+    assert len(list(leftovers(interrupted))) == 1
+
+
+def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted, whole):
+    left = partial(interrupted)
+    (left / "transcripts/00099.msgpack").write_bytes(b"half")
+    (left / "local/predictions/repeat-00001.parquet").write_bytes(b"half")
+    done = Path(json.loads(simulate(place / "small.toml", "--out", interrupted).stdout)["run"])
+    same(done, whole)
+    assert "not proven" not in run("verify", done).output.lower()
+
+
+# Again, from inside
+
+
+def test_a_run_is_run_again_from_its_folder(whole, tmp_path):
+    again = Path(json.loads(simulate(whole, "--out", tmp_path).stdout)["run"])
+    same(again, whole)
+    file = Path(json.loads(simulate(whole / "scenario.toml", "--out", tmp_path, "--repeats", 1).stdout)["run"])
+    assert json.loads((file / "report.json").read_bytes())["repeats"] == 1
+    third = Path(json.loads(simulate(file, "--out", tmp_path).stdout)["run"])
+    same(third, file)
+    assert "--repeats" not in json.loads((third / "report.json").read_bytes())["command"]
+    output = simulate(tmp_path, "--out", tmp_path, code=2).output
+    assert "is a folder, and no run is in it" in output
+
+
+OWN = """
+title = "own"
+noise_seed = 1
+[data]
+path = "sub/people.csv"
+schema = "schema.toml"
+sites = { how = "site", column = "ward" }
+[[learners]]
+name = "ada"
+options = { networks = false, cells = 3 }
+"""
+SCHEMA = """
+label = "sick"
+classes = ["no", "yes"]
+[[attributes]]
+name = "age"
+kind = "numeric"
+lower = 0
+upper = 100
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    home = tmp_path / "home"
+    (home / "sub").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    age = rng.uniform(0, 100, 200)
+    sick = np.where(age > 50, "yes", "no")
+    frame = pl.DataFrame({"age": age, "sick": sick, "ward": rng.choice(["a", "b"], 200)})
+    frame.write_csv(home / "sub/people.csv")
+    (home / "schema.toml").write_text(SCHEMA)
+    (home / "own.toml").write_text(OWN)
+    return home
+
+
+def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_path):
+    first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
+    (own / "own.toml").unlink()
+    (own / "schema.toml").unlink()
+    told = simulate(first, "--out", tmp_path / "again")
+    same(Path(json.loads(told.stdout)["run"]), first)
+    same(Path(json.loads(simulate(json.loads(told.stdout)["run"], "--out", tmp_path).stdout)["run"]), first)
+    for path in first.rglob("*"):
+        if path.is_file() and "local" not in path.parts:
+            assert str(tmp_path).encode() not in path.read_bytes(), path
+            assert b"home" not in path.read_bytes(), path
+    rows = predictions(first)
+    frame = pl.read_csv(own / "sub/people.csv")
+    assert frame["sick"].to_numpy()[rows["row"].to_numpy()].tolist() == rows["label"].to_list()
+    # moved
+    (own / "sub").rename(own / "elsewhere")
+    output = simulate(first, "--out", tmp_path, code=2).output
+    assert "sub/people.csv, are not where they were" in output
+    assert "--base FOLDER" in output
+    (own / "elsewhere").rename(own / "sub")
+    simulate(first, "--out", tmp_path, "--base", own)
+    frame.with_columns(pl.col("age") + 0.5).write_csv(own / "sub/people.csv")
+    told = json.loads(simulate(first, "--out", tmp_path).stdout)
+    assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in told["notes"]
+
+
+def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):
+    import shutil
+
+    first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
+    shutil.rmtree(first / "local")
+    assert "--base FOLDER" in simulate(first, "--out", tmp_path, code=2).output
+    simulate(first, "--out", tmp_path, "--base", own)

@@ -1,0 +1,62 @@
+"""Much of one kind is told briefly, and nothing of another kind with it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulations.report.folding import FEW, MOST_ALIKE, few_of, fold_notes, some_of
+from simulations.report.model import SiteScore
+
+WARDS = [f"ward {number:02d}" for number in range(1, 91)]
+
+
+def site(name, accuracy):
+    return SiteScore(curator=name, accuracy=accuracy, accuracy_se=None, majority=0.5, ceiling=None)
+
+
+def test_notes_that_differ_in_a_name_or_a_number_are_told_once():
+    notes = [f"The steward of {name} is warned: {n} records." for n, name in enumerate(WARDS, start=3)]
+    one, other = fold_notes([*notes, "All is well."], WARDS)
+    assert str(one).startswith("The steward of ward 01 is warned: 3 records. (89 more like this: ward 02, ward 03, ")
+    assert str(one).endswith("ward 09 and 81 more)")
+    assert (other.text, other.like, str(other)) == ("All is well.", 0, "All is well.")
+
+
+def test_a_few_stay_as_they_are():
+    notes = [f"{name} vanished." for name in WARDS[:MOST_ALIKE]]
+    assert [str(note) for note in fold_notes(notes, WARDS)] == notes
+
+
+def test_names_that_hold_one_another_are_told_apart():
+    names = ["a", "a b", "a b c", "b", "data"]
+    notes = [f"{name} says no." for name in names]
+    (one,) = fold_notes([*notes, *notes], names)
+    assert one.like == 9
+    assert len(fold_notes(["data is lost."] * 5 + ["the past is lost."] * 5, ["data", "past"])) == 2
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from(WARDS), st.integers(0, 99)), max_size=40))
+def test_nothing_is_lost_and_the_order_is_that_of_the_first(drawn):
+    notes = [f"{kind}: {name} has {number}." for kind, name, number in drawn]
+    folded = fold_notes(notes, WARDS)
+    assert sum(1 + note.like for note in folded) == len(notes)
+    assert {note.text for note in folded} <= set(notes)
+    kinds = list(dict.fromkeys(kind for kind, _, _ in drawn))
+    assert list(dict.fromkeys(note.text[0] for note in folded)) == kinds
+
+
+def test_of_many_sites_a_table_keeps_the_best_the_middle_and_the_worst():
+    sites = [site(name, 1 - number / 100) for number, name in enumerate(WARDS)]
+    assert [(what, one.curator) for what, one in few_of(sites[::-1])] == [
+        ("best of 90", "ward 01"),
+        ("median of 90", "ward 45"),
+        ("worst of 90", "ward 90"),
+    ]
+    assert few_of(sites[:FEW]) == [("", one) for one in sites[:FEW]]
+    silent = [site(name, None) for name in WARDS]
+    assert few_of(silent) == []
+    assert few_of([*silent, sites[0]])[0] == ("best of 1", sites[0])
+
+
+def test_names_in_a_sentence():
+    assert some_of(["a", "b"]) == "a, b"
+    assert some_of(WARDS).endswith("ward 08 and 82 more")
