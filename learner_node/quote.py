@@ -175,7 +175,9 @@ def quote(
     _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
     told, binary = dict(options or {}), len(source.schema.classes) == 2
     kept = _kept(source, told.get("cells"), seed)
-    at = {epsilon: Problem(kept, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)}
+    at = {
+        epsilon: Problem(kept, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)
+    }
     if not binary:
         return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
     asked = [(at[epsilon], *choice) for epsilon in epsilons for choice in _choices(at[epsilon], strategy, told)]
@@ -193,7 +195,11 @@ def quote(
             done = iter(range(place * number + 1, (place + 1) * number + 1))
             found.append(
                 rehearse(
-                    problem, strategy, chosen, drawn, seed=seed,
+                    problem,
+                    strategy,
+                    chosen,
+                    drawn,
+                    seed=seed,
                     tick=lambda done=done: progress(WHAT, next(done), len(asked) * number),
                 )
             )
@@ -218,8 +224,7 @@ def _check(
     fewest = len(DIFFICULTIES)
     if (problems is not None and problems < fewest) or len(source) < 2 or not lawful:
         raise ConfigurationError(
-            "a quote needs distinct positive epsilons, at least two source records and "
-            f"at least {fewest} problems"
+            f"a quote needs distinct positive epsilons, at least two source records and at least {fewest} problems"
         )
     option_names(strategy)  # says so where there is no such strategy
     if len(source.schema.classes) != 2 and strategy not in ANY_LABEL:

@@ -59,7 +59,9 @@ def foreseen_signals(
     weight /= weight.sum(axis=0)
     dimensions = rows.shape[1]
     slopes = np.zeros((dimensions, observed.shape[1]))
-    bends = {length: np.zeros((2 * frequencies.shape[1] + 1, observed.shape[1]), np.float32) for length in LENGTH_SCALES}
+    bends = {
+        length: np.zeros((2 * frequencies.shape[1] + 1, observed.shape[1]), np.float32) for length in LENGTH_SCALES
+    }
     for each, share in zip(fitted, weight, strict=True):
         kernel, coefficients = each.kernel, each.kernel.amplitude * each.coefficients * share
         slopes += kernel.linear / dimensions * (averages.centres.T @ coefficients)

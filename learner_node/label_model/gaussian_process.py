@@ -122,7 +122,9 @@ def fit_with_cell_posterior(
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
-        kernels=tuple((weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen),
+        kernels=tuple(
+            (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
+        ),
     )
     return fit.model, posterior
 

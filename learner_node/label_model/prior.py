@@ -127,7 +127,9 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
     slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
     weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1] + 1) for rng in draws]).astype(np.float32)
     straight, bent = np.empty((2, len(rows), len(u)))
-    aligned, scale = (np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES))
+    aligned, scale = (
+        np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)
+    )
     for which, power in enumerate(_ALIGNMENTS):
         turned = _aligned(rows, power)
         straight[:, aligned == which] = turned @ slopes[:, aligned == which]
