@@ -187,6 +187,7 @@ class Problem:
             empty takes the strategies' own.
         most_runs: a cap for what is slow; None follows the command.
         averaged: whether its accuracies enter the averages of the comparison's headline.
+        rare: whether one class is rare: accuracy then says little, and the area under the ROC curve leads.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Problem:
     network: Options = field(default_factory=dict)
     most_runs: int | None = None
     averaged: bool = True
+    rare: bool = False
 
 
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
