@@ -136,7 +136,7 @@ def estimate_accuracy(
     credited_auc = auc_draws(profiles, told, weight)
     records = draws.mass.sum(axis=1)
     alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
-    chance = alike[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
+    chance = alike[0] * np.sqrt(np.maximum(accuracy * (1.0 - accuracy), 0.0) / records)  # rounded, it may exceed 1
     by_label = np.maximum(records * np.stack([ones, 1.0 - ones]), 1.0)
     auc_chance = alike[1] * auc_error(auc, *by_label)
     return AccuracyEstimate(
