@@ -78,10 +78,10 @@ PROBLEMS: dict[str, Problem] = {
         )
     },
     **{
-        name: Problem(name, title, partial(scenario_split, name), most_runs=BIG_RUNS, averaged=False)
-        for name, title in (
-            ("readmission", "diabetes, any later readmission (34 %), four sites with 35,000 patients"),
-            ("readmission-30", "the same patients, readmission within 30 days (7 %)"),
+        name: Problem(name, title, partial(scenario_split, name), most_runs=BIG_RUNS, averaged=False, rare=rare)
+        for name, title, rare in (
+            ("readmission", "diabetes, any later readmission (34 %), four sites with 35,000 patients", False),
+            ("readmission-30", "the same patients, readmission within 30 days (7 %)", True),
         )
     },
     "CTG-pathologic": Problem(
@@ -90,6 +90,7 @@ PROBLEMS: dict[str, Problem] = {
         _pathologic,
         network=PAPER_DATASETS["CTG-A"].network,
         averaged=False,
+        rare=True,
     ),
 }
 """By name, in the order of the tables."""

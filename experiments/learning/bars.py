@@ -1,5 +1,6 @@
 """The bars that the project set itself before the runs, and whether they are met."""
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from experiments.learning.model import Comparison, Row, Strategy
@@ -120,20 +121,37 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
 
 @dataclass(frozen=True)
 class Average:
-    """Mean accuracy of a strategy over all problems of the comparison; None where it lacks one of them."""
+    """Means of a strategy over the problems of the comparison; None where it lacks one of them.
+
+    Attributes:
+        strategy: whose.
+        epsilon: of its runs.
+        mean: accuracy over `Comparison.averaged`, in percent.
+        auc: area under the ROC curve over all problems, in percent.
+    """
 
     strategy: Strategy
     epsilon: str
     mean: float | None
+    auc: float | None
 
 
 def averages(found: Comparison, epsilon: str) -> tuple[Average, ...]:
     """Of every strategy that was run at this epsilon, in the order of the table."""
     table = found.table
-    result = []
-    for strategy in found.strategies:
-        rows = [table.get((dataset, strategy.name, epsilon)) for dataset in found.problems]
-        there = [row.mean for row in rows if row is not None]
-        if there:
-            result.append(Average(strategy, epsilon, sum(there) / len(there) if len(there) == len(rows) else None))
-    return tuple(result)
+
+    def mean(strategy: Strategy, datasets: Collection[str], value: Callable[[Row], float]) -> float | None:
+        rows = [table.get((dataset, strategy.name, epsilon)) for dataset in datasets]
+        there = [value(row) for row in rows if row is not None]
+        return sum(there) / len(there) if there and len(there) == len(rows) else None
+
+    return tuple(
+        Average(
+            strategy,
+            epsilon,
+            mean(strategy, found.averaged, lambda row: row.mean),
+            mean(strategy, found.problems, lambda row: row.auc),
+        )
+        for strategy in found.strategies
+        if any((dataset, strategy.name, epsilon) in table for dataset in found.problems)
+    )

@@ -17,7 +17,7 @@ def _claimed(name: str, row: Row) -> str:
 
 DETAILS = (
     *attributes("dataset strategy epsilon runs"),
-    *attributes("auc", points),
+    *attributes("auc auc_std", points),
     *attributes("brier", "{:.4f}".format),
     *attributes("ece", points),
     *attributes("seconds", "{:.3f}".format),

@@ -46,6 +46,7 @@ class Row(msgspec.Struct, frozen=True):
         std: sample standard deviation of the accuracies over the runs; 0 for a single run.
         runs: how many.
         auc: mean, in percent.
+        auc_std: sample standard deviation of it over the runs.
         brier: mean.
         ece: mean over the runs of the expected calibration error, in percent.
         seconds: mean.
@@ -65,6 +66,7 @@ class Row(msgspec.Struct, frozen=True):
     std: float
     runs: int
     auc: float
+    auc_std: float
     brier: float
     ece: float
     seconds: float
@@ -107,6 +109,8 @@ class Comparison(msgspec.Struct, frozen=True):
         strategies: of the rows, in their order.
         default: the strategy with which the others are compared.
         problems: name -> title, of the rows.
+        averaged: those of them whose accuracies enter the averages.
+        rare: those of them in which one class is rare.
         provenance: None before anything was computed.
     """
 
@@ -114,6 +118,8 @@ class Comparison(msgspec.Struct, frozen=True):
     strategies: tuple[Strategy, ...]
     default: str
     problems: dict[str, str]
+    averaged: tuple[str, ...]
+    rare: tuple[str, ...] = ()
     provenance: Provenance | None = None
 
     def find(self, dataset: str, strategy: str, epsilon: str) -> Row | None:

@@ -3,7 +3,7 @@
 from experiments.learning import plots, tables
 from experiments.learning.model import Comparison
 from experiments.learning.outcome import INFINITE
-from experiments.learning.words import headline, verdict
+from experiments.learning.words import averaged_sentence, headline, verdict
 from experiments.publish.page import page
 
 PACKAGE = "experiments.learning"
@@ -24,7 +24,9 @@ def build_page(found: Comparison) -> str:
         settings=None,
         found=found,
         bars=tables.bars(found),
-        accuracies=tables.accuracy_tables(found),
+        accuracies=tables.measure_tables(found, tables.accuracy(found)),
+        areas=tables.measure_tables(found, tables.auc(found)),
+        averaged=averaged_sentence(found),
         differences=tables.difference_tables(found),
         keys=plots.strategy_keys(found),
         figures=plots.epsilon_figures(found),

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.learning.measures import Reliability
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
-from experiments.learning.words import private_epsilons, spread
+from experiments.learning.words import accuracy_of, auc_of, auc_spread, private_epsilons, spread
 from protocol.rationals import parse_rational
 from simulations.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis
 
@@ -35,7 +35,7 @@ def strategy_keys(found: Comparison) -> tuple[Key, ...]:
 
 
 def epsilon_figures(found: Comparison) -> tuple[Figure, ...]:
-    """Accuracy against epsilon, one panel a data set, each on its own axis."""
+    """Accuracy against epsilon, or AUC where a class is rare, one panel a data set, each on its own axis."""
     epsilons = private_epsilons(found)[::-1]
     if not epsilons:
         return ()
@@ -53,8 +53,9 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
         if there:
             curves[key] = there
     references = {name: table.get((dataset, name, INFINITE)) for name in _RULES}
-    values = [row.mean for places in curves.values() for _, row in places]
-    values += [row.mean for row in references.values() if row is not None]
+    mean, std, text = (auc_of, _auc_std, auc_spread) if dataset in found.rare else (accuracy_of, _std, spread)
+    values = [mean(row) for places in curves.values() for _, row in places]
+    values += [mean(row) for row in references.values() if row is not None]
     values = values or [0.0, 100.0]
     stage = Stage(make_axis(min(values), max(values), _STEPS), _CURVES_HEIGHT)
     lines = tuple(
@@ -65,9 +66,9 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
             [
                 Place(
                     axis.place(log),
-                    row.mean,
-                    (row.mean - row.std, row.mean + row.std),
-                    f"{spread(row)} at ε = {row.epsilon}",
+                    mean(row),
+                    (mean(row) - std(row), mean(row) + std(row)),
+                    f"{text(row)} at ε = {row.epsilon}",
                 )
                 for log, row in places
             ],
@@ -76,14 +77,14 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
         for key, places in curves.items()
     )
     rules = tuple(
-        Rule(_RULES[name], stage.y(row.mean), f"{name}: {spread(row)}")
+        Rule(_RULES[name], stage.y(mean(row)), f"{name}: {text(row)}")
         for name, row in references.items()
         if row is not None
     )
     ends = [f"{line.title}: {line.marks[-1].text}" for line in lines] + [rule.text for rule in rules]
     return Figure(
         stage,
-        dataset,
+        f"{dataset}: AUC" if dataset in found.rare else dataset,
         tuple(Tick(epsilon, axis.at(log)) for epsilon, log in zip(epsilons, logs, strict=True)),
         # The default strategy is drawn last, above the others.
         tuple(sorted(lines, key=lambda line: line.title == found.default)),
@@ -91,6 +92,14 @@ def _epsilon_figure(found: Comparison, dataset: str, epsilons: Sequence[str]) ->
         below=_WORDS_BELOW,
         rules=rules,
     )
+
+
+def _std(row: Row) -> float:
+    return row.std
+
+
+def _auc_std(row: Row) -> float:
+    return row.auc_std
 
 
 def epsilon_keys(found: Comparison) -> tuple[Key, ...]:

@@ -11,7 +11,7 @@ from experiments.campaign.workers import Progress
 from experiments.learning.contestants import CONTESTANTS, Contestant
 from experiments.learning.measures import measure
 from experiments.learning.outcome import INFINITE, Outcome
-from experiments.problems import load_split
+from experiments.problems import PROBLEMS, load_split
 from protocol.rationals import parse_rational
 
 CELLS = "cells"
@@ -45,9 +45,18 @@ class Work:
             for run in range(self.runs)
             for problem in self.problems
             for name in self.strategies
-            if run < (CONTESTANTS[name].most_runs or self.runs) and CONTESTANTS[name].speaks_of(problem)
+            if run < runs_of(CONTESTANTS[name], problem, self.runs)
             for epsilon in asked_epsilons(CONTESTANTS[name], self.epsilons)
         ]
+
+
+def runs_of(contestant: Contestant, problem: str, runs: int) -> int:
+    """How many of `runs` a contestant gets on a problem: the least of its own cap, the problem's, and that of both."""
+    if not contestant.speaks_of(problem):
+        return 0
+    big = PROBLEMS[problem].most_runs
+    caps = (contestant.most_runs, big, None if big is None else contestant.big_runs)
+    return min([runs, *(cap for cap in caps if cap is not None)])
 
 
 def asked_epsilons(contestant: Contestant, epsilons: Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ def compare_outcomes(outcomes: Iterable[Outcome]) -> Comparison:
         strategies=tuple(_heading(name) for name in used),
         default=DEFAULT,
         problems={name: PROBLEMS[name].title if name in PROBLEMS else name for name in datasets},
+        averaged=tuple(name for name in datasets if name not in PROBLEMS or PROBLEMS[name].averaged),
+        rare=tuple(name for name in datasets if name in PROBLEMS and PROBLEMS[name].rare),
     )
 
 
@@ -63,6 +65,7 @@ def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
     dataset, strategy, epsilon = key
     cells = [grouped[key][seed] for seed in sorted(grouped[key])]
     accuracies = np.array([cell.measures.accuracy for cell in cells])
+    areas = np.array([cell.measures.auc for cell in cells])
     default = grouped.get((dataset, DEFAULT, epsilon), {})
     differences = np.array(
         [cell.measures.accuracy - default[cell.seed].measures.accuracy for cell in cells if cell.seed in default]
@@ -75,7 +78,8 @@ def _row(key: tuple[str, str, str], grouped: Groups) -> Row:
         mean=float(accuracies.mean()),
         std=_deviation(accuracies),
         runs=len(cells),
-        auc=_mean(cell.measures.auc for cell in cells),
+        auc=float(areas.mean()),
+        auc_std=_deviation(areas),
         brier=_mean(cell.measures.brier for cell in cells),
         ece=_mean(cell.measures.reliability.error for cell in cells),
         seconds=_mean(cell.seconds for cell in cells),

@@ -1,6 +1,6 @@
 """What the tables of a comparison hold, on its page, in its Markdown and in the terminal."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -12,8 +12,12 @@ from experiments.learning.contestants import GROUP_TITLES
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
 from experiments.learning.words import (
+    accuracy_of,
+    auc_of,
+    auc_spread,
     bar_sentence,
     best_private,
+    common,
     difference,
     met,
     needed,
@@ -91,28 +95,63 @@ def _grouped(found: Comparison, epsilon: str) -> list[Group[Line]]:
     ]
 
 
-def accuracy_tables(found: Comparison) -> dict[str, Table[Line]]:
+@dataclass(frozen=True)
+class Measure:
+    """What a table of strategies by data sets shows.
+
+    Attributes:
+        caption: of the table.
+        value: of a row, in percent.
+        shown: the same as text, with its deviation.
+        average: of a line.
+        ranked: the data sets in which the best is marked.
+        averaged: those that the average is over; they stand before it.
+    """
+
+    caption: str
+    value: Callable[[Row], float]
+    shown: Callable[[Row | None], str]
+    average: Callable[[Average], float | None]
+    ranked: tuple[str, ...]
+    averaged: tuple[str, ...]
+
+
+def accuracy(found: Comparison) -> Measure:
+    """Accuracy; where a class is rare, none is marked as the best."""
+    return Measure("Accuracy", accuracy_of, spread, lambda line: line.mean, tuple(common(found)), found.averaged)
+
+
+def auc(found: Comparison) -> Measure:
+    """Area under the ROC curve."""
+    everything = tuple(found.problems)
+    return Measure("AUC", auc_of, auc_spread, lambda line: line.auc, everything, everything)
+
+
+def measure_tables(found: Comparison, measure: Measure) -> dict[str, Table[Line]]:
     """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
     silent = _lines(found, INFINITE)
     reference = Group(silent, "not private, for reference")
     tables = {
-        epsilon: _accuracies(found, epsilon, [*_grouped(found, epsilon), reference])
+        epsilon: _table(found, measure, epsilon, [*_grouped(found, epsilon), reference])
         for epsilon in private_epsilons(found)
     }
-    return tables or ({INFINITE: _accuracies(found, INFINITE, [Group(silent, "not private")])} if silent else {})
+    return tables or ({INFINITE: _table(found, measure, INFINITE, [Group(silent, "not private")])} if silent else {})
 
 
-def _accuracies(found: Comparison, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
-    best = best_private(found, epsilon)
+def _table(found: Comparison, measure: Measure, epsilon: str, groups: Sequence[Group[Line]]) -> Table[Line]:
+    best = best_private(found, epsilon, measure.ranked, measure.value)
+    columns = {
+        dataset: Column[Line](dataset, partial(_shown, measure, best, place), number=True, title=title)
+        for place, (dataset, title) in enumerate(found.problems.items())
+    }
+    others = [dataset for dataset in columns if dataset not in measure.averaged]
     return Table(
-        f"Accuracy {'without privacy' if epsilon == INFINITE else f'at epsilon {epsilon}'}",
+        f"{measure.caption} {'without privacy' if epsilon == INFINITE else f'at epsilon {epsilon}'}",
         [
             Column("strategy", _strategy, names=True, quiet=True),
-            *(
-                Column(dataset, partial(_accuracy, best, place), number=True, title=title)
-                for place, (dataset, title) in enumerate(found.problems.items())
-            ),
-            Column("average", lambda line: decimal(line.average.mean), number=True),
+            *(columns[dataset] for dataset in measure.averaged),
+            Column(average_heading(measure, others), lambda line: decimal(measure.average(line.average)), number=True),
+            *(columns[dataset] for dataset in others),
             Column("runs", lambda line: line.runs, number=True),
         ],
         [group for group in groups if group.rows],
@@ -121,10 +160,15 @@ def _accuracies(found: Comparison, epsilon: str, groups: Sequence[Group[Line]]) 
     )
 
 
-def _accuracy(best: Container[tuple[str, str, str]], place: int, line: Line) -> Text:
+def average_heading(measure: Measure, others: Sequence[str]) -> str:
+    """Of the column of averages, which says of how many where that is not all."""
+    return f"average of {len(measure.averaged)}" if others else "average"
+
+
+def _shown(measure: Measure, best: Container[tuple[str, str, str]], place: int, line: Line) -> Text:
     row = line.rows[place]
     first = row is not None and row.key in best
-    return Text(spread(row), strong=first, tone="best" if first else "", title="best" if first else "")
+    return Text(measure.shown(row), strong=first, tone="best" if first else "", title="best" if first else "")
 
 
 def _strategy(line: Line) -> Text:
@@ -177,14 +221,26 @@ def other_measures(found: Comparison) -> Written:
 
 
 def found_tables(found: Comparison) -> Iterator[RichTable]:
-    """What `expril compare` prints: for each epsilon, strategies by data sets; the best that is private is bold."""
-    for epsilon in found.epsilons:
-        best = best_private(found, epsilon)
-        rows = []
-        for line in _lines(found, epsilon):
-            means = ["–" if row is None else Text(decimal(row.mean), strong=row.key in best) for row in line.rows]
-            rows.append((f"{line.name} ({line.runs})", *means, decimal(line.average.mean)))
-        caption = f"accuracy in percent, {'not private' if epsilon == INFINITE else f'epsilon {epsilon}'}"
-        table = text_table(caption, ("strategy", *found.problems, "average"), rows, numbers=True)
-        last = epsilon == found.epsilons[-1]
-        yield rich_table(table, f"in brackets: runs. {bar_sentence(found)}" if last else "")
+    """What `expril compare` prints: for each epsilon, strategies by data sets; the best that is private is bold.
+
+    Accuracies first, then areas under the ROC curve.
+    """
+    for measure in (accuracy(found), auc(found)):
+        others = [dataset for dataset in found.problems if dataset not in measure.averaged]
+        headings = ("strategy", *measure.averaged, average_heading(measure, others), *others)
+        places = [list(found.problems).index(dataset) for dataset in (*measure.averaged, *others)]
+        for epsilon in found.epsilons:
+            best = best_private(found, epsilon, measure.ranked, measure.value)
+            rows = []
+            for line in _lines(found, epsilon):
+                shown = [
+                    "–" if row is None else Text(decimal(measure.value(row)), strong=row.key in best)
+                    for row in (line.rows[place] for place in places)
+                ]
+                shown.insert(len(measure.averaged), decimal(measure.average(line.average)))
+                rows.append((f"{line.name} ({line.runs})", *shown))
+            what = measure.caption if measure.caption.isupper() else measure.caption.lower()
+            caption = f"{what} in percent, {'not private' if epsilon == INFINITE else f'epsilon {epsilon}'}"
+            table = text_table(caption, headings, rows, numbers=True)
+            last = epsilon == found.epsilons[-1]
+            yield rich_table(table, f"in brackets: runs. {bar_sentence(found)}" if last else "")

@@ -1,6 +1,6 @@
 """Sentences and marks that terminal, Markdown and page share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from experiments.learning.bars import Average, Standing, averages, standings
 from experiments.learning.model import Comparison, Row
@@ -13,17 +13,34 @@ def private_epsilons(found: Comparison) -> tuple[str, ...]:
     return tuple(epsilon for epsilon in found.epsilons if epsilon != INFINITE)
 
 
-def best_private(found: Comparison, epsilon: str) -> set[tuple[str, str, str]]:
-    """Keys of the rows with the highest mean of their data set, to the decimal shown; nothing without privacy."""
+def best_private(
+    found: Comparison, epsilon: str, datasets: Iterable[str], value: Callable[[Row], float]
+) -> set[tuple[str, str, str]]:
+    """Keys of the rows with the highest value of their data set, to the decimal shown; nothing without privacy."""
     if epsilon == INFINITE:
         return set()
     best: set[tuple[str, str, str]] = set()
-    for dataset in found.problems:
+    for dataset in datasets:
         rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
         if rows:
-            most = max(round(row.mean, 1) for row in rows)
-            best |= {row.key for row in rows if round(row.mean, 1) == most}
+            most = max(round(value(row), 1) for row in rows)
+            best |= {row.key for row in rows if round(value(row), 1) == most}
     return best
+
+
+def common(found: Comparison) -> list[str]:
+    """The data sets on which accuracy decides: no class is rare."""
+    return [dataset for dataset in found.problems if dataset not in found.rare]
+
+
+def accuracy_of(row: Row) -> float:
+    """Mean accuracy, in percent."""
+    return row.mean
+
+
+def auc_of(row: Row) -> float:
+    """Mean area under the ROC curve, in percent."""
+    return row.auc
 
 
 def bar_sentence(found: Comparison) -> str:
@@ -36,7 +53,7 @@ def bar_sentence(found: Comparison) -> str:
 
 
 def leaders(found: Comparison, epsilon: str) -> tuple[Average | None, Average | None]:
-    """The default strategy and the peer with the highest average over all problems at this epsilon."""
+    """The default strategy and the peer with the highest average accuracy at this epsilon."""
     everyone = [average for average in averages(found, epsilon) if average.mean is not None]
     default = next((average for average in everyone if average.strategy.name == found.default), None)
     peers = [average for average in everyone if average.strategy.group == "peer"]
@@ -49,11 +66,35 @@ def headline(found: Comparison) -> str:
         default, peer = leaders(found, epsilon) if epsilon != INFINITE else (None, None)
         if default is None or default.mean is None:
             continue
-        text = f"{default.strategy.name} reaches {default.mean:.1f} % on average at epsilon {epsilon}"
+        text = f"{default.strategy.name} reaches {default.mean:.1f} % on average {over(found)}at epsilon {epsilon}"
         if peer is not None and peer.mean is not None:
             text += f", the best peer {peer.mean:.1f} %"
         return text
     return "strategies and peers on the same records"
+
+
+def over(found: Comparison) -> str:
+    """Of which data sets accuracies are averaged, where that is not all."""
+    return "" if len(found.averaged) == len(found.problems) else f"over {len(found.averaged)} data sets "
+
+
+def ranking_leaders(found: Comparison, epsilon: str) -> tuple[Average | None, Average | None]:
+    """The default strategy and the peer with the highest average AUC over all problems, of those that have them all."""
+    everyone = [average for average in averages(found, epsilon) if average.auc is not None]
+    default = next((average for average in everyone if average.strategy.name == found.default), None)
+    peers = [average for average in everyone if average.strategy.group == "peer"]
+    return default, max(peers, key=lambda average: average.auc or 0.0, default=None)
+
+
+def averaged_sentence(found: Comparison) -> str:
+    """Which data sets the averages are over."""
+    if len(found.averaged) == len(found.problems):
+        return "Averages are over all data sets."
+    others = [name for name in found.problems if name not in found.averaged]
+    return (
+        f"Averages of accuracy are over {', '.join(found.averaged)}; {', '.join(others)} stand beside them. "
+        "Averages of AUC are over all."
+    )
 
 
 def verdict(found: Comparison) -> list[str]:
@@ -70,6 +111,10 @@ def verdict(found: Comparison) -> list[str]:
             f"At epsilon {epsilon} its average of {default.mean:.1f} is {side} that of every peer; the best, "
             f"{peer.strategy.name}, has {peer.mean:.1f}."
         )
+        default, peer = ranking_leaders(found, epsilon)
+        if default is not None and peer is not None:
+            name = peer.strategy.name
+            sentences.append(f"Its AUC over all data sets is {default.auc:.1f}, of peers {name} has {peer.auc:.1f}.")
     aims = [bar.aim for bar in standings(found) if bar.aim is not None]
     if aims:
         sentences.append(f"Within one point of h* at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets.")
@@ -77,8 +122,13 @@ def verdict(found: Comparison) -> list[str]:
 
 
 def spread(row: Row | None) -> str:
-    """Mean ± standard deviation in percent; one run has no deviation."""
+    """Mean accuracy ± standard deviation in percent; one run has no deviation."""
     return "–" if row is None else with_error(decimal(row.mean), row.std if row.runs > 1 else None)
+
+
+def auc_spread(row: Row | None) -> str:
+    """Mean AUC ± standard deviation in percent; one run has no deviation."""
+    return "–" if row is None else with_error(decimal(row.auc), row.auc_std if row.runs > 1 else None)
 
 
 def difference(row: Row | None) -> str:

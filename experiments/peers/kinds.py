@@ -6,6 +6,7 @@ from typing import Literal
 
 from experiments.peers import ceilings
 from experiments.peers.histogram import histogram_naive_bayes
+from experiments.peers.linear import adassp, public_covariance
 from experiments.peers.task import PeerTask, Vector
 from protocol.errors import ConfigurationError
 
@@ -83,6 +84,17 @@ PEERS: dict[str, PeerKind] = {
         "naive Bayes on noisy histograms",
         "ours, numpy; discrete Laplace of scale d / epsilon; 4 to 16 equal-count bins of the source, shrunk to it",
         run=histogram_naive_bayes,
+    ),
+    "public-covariance-linear": PeerKind(
+        "linear model of one noisy sum, the source's covariance",
+        "ours, numpy; sum of y x, clipped in L1 to the source's median norm, discrete Laplace; ridge by evidence",
+        run=public_covariance,
+    ),
+    "adassp": PeerKind(
+        "ridge regression on noisy statistics (AdaSSP)",
+        "ours, numpy; x clipped in L2 to the source's median norm; three Gaussian mechanisms accounted for as one",
+        delta="positive",
+        run=adassp,
     ),
     "aim": PeerKind(
         "AIM, then logistic regression",

@@ -29,7 +29,7 @@ from experiments.learning.matrices import make_matrices
 from experiments.learning.measures import measure
 from experiments.learning.model import Claim
 from experiments.learning.outcome import Outcome, epsilon_text
-from experiments.learning.runner import Work, asked_epsilons, cells_path, run_all
+from experiments.learning.runner import Work, asked_epsilons, cells_path, run_all, runs_of
 from experiments.learning.studies import Answer, WrongCostError, run_study
 from experiments.learning.summary import compare_outcomes, pool
 from experiments.peers import PEERS, PeerFailedError, PeerUnavailableError
@@ -129,6 +129,36 @@ def test_wdbc_goes_to_three_sites_and_no_record_twice():
     assert [len(site.records) for site in split.sites] == [143, 143, 142]
     np.testing.assert_array_equal(split.private.numeric, again.private.numeric)
     assert not np.array_equal(split.test.numeric, other.test.numeric)
+
+
+def test_pathologic_states_are_another_label_of_the_same_records(data_directory):
+    pathologic, normal = load_split("CTG-pathologic", 1000), load_split("CTG-A", 1000)
+
+    np.testing.assert_array_equal(pathologic.source.numeric, normal.source.numeric)
+    np.testing.assert_array_equal(pathologic.test.numeric, normal.test.numeric)
+    labels = np.concatenate([pathologic.private_labels, pathologic.test_labels])
+    assert not (labels & np.concatenate([normal.private_labels, normal.test_labels])).any()
+    assert labels.mean() == pytest.approx(176 / 2126, abs=0.02)
+    assert [site.steward.round_size for site in pathologic.sites] == [709]
+
+
+@pytest.mark.slow
+def test_readmissions_are_split_as_their_scenario_says_and_each_patient_counts_once(data_directory):
+    any_time, soon = load_split("readmission", 1000), load_split("readmission-30", 1000)
+
+    assert [site.name for site in any_time.sites] == ["elsewhere", "emergency", "referral", "transfer"]
+    patients = [site.frame["patient"] for site in any_time.sites]
+    assert sum(column.len() for column in patients) == pl.concat(patients).n_unique()
+    assert len(any_time.private) == pytest.approx(69_990 / 2, abs=4)
+    assert len(any_time.source) == len(any_time.test) == pytest.approx(69_990 / 4, abs=4)
+    assert soon.test_labels.mean() < 0.1
+    assert 0.3 < any_time.test_labels.mean() < 0.4
+    matrices = any_time.matrices
+    assert matrices.train.shape == (len(any_time.private), len(matrices.columns))
+    for name in ("race", "diag_1", "payer_code"):
+        places = [place for place, column in enumerate(matrices.columns) if column.startswith(f"{name}=")]
+        assert (matrices.train[:, places].sum(axis=1) <= 1).all()
+        assert (matrices.source[:, places].sum(axis=1) == 1).mean() > 0.99
 
 
 def test_an_unknown_problem_is_named():
@@ -310,6 +340,23 @@ def test_what_is_asked_of_whom():
     assert asked_epsilons(fake_contestant("x", silent=True), ["1", "0.1"]) == ("1", "0.1", "inf")
     assert asked_epsilons(fake_contestant("x", group="peer", lowest_epsilon=0.2), ["1", "0.1"]) == ("1",)
     assert asked_epsilons(fake_contestant("x", group="ceiling"), ["1", "0.1"]) == ("inf",)
+
+
+@pytest.mark.parametrize(
+    ("caps", "problem", "runs"),
+    [
+        ({}, "A", 20),
+        ({}, "readmission", 4),
+        ({"most_runs": 3}, "readmission", 3),
+        ({"most_runs": 10}, "readmission-30", 4),
+        ({"big_runs": 1}, "readmission", 1),
+        ({"big_runs": 0}, "readmission", 0),
+        ({"big_runs": 0}, "A", 20),
+        ({"problems": frozenset({"A"})}, "B", 0),
+    ],
+)
+def test_big_problems_and_slow_contestants_get_fewer_runs(caps, problem, runs):
+    assert runs_of(fake_contestant("x", **caps), problem, 20) == runs
 
 
 def test_everything_gets_a_first_run_before_anything_gets_a_second(quick):
@@ -520,7 +567,8 @@ def test_a_bar_is_met_at_its_number_or_at_the_same_distance_from_h_star():
 
 
 def test_bars_are_of_problems_that_there_are():
-    assert {dataset for least in LEAST.values() for dataset in least} == set(PROBLEMS)
+    averaged = {name for name, problem in PROBLEMS.items() if problem.averaged}
+    assert {dataset for least in LEAST.values() for dataset in least} == averaged
     assert set(REFERENCE) < set(PROBLEMS)
     assert [len(least) for least in LEAST.values()] == [10, 2, 8]
 

@@ -8,13 +8,14 @@ import pytest
 
 from comparison_fakes import FAKE_PEERS, add_fake_peers, made_up
 from experiments.campaign.provenance import Provenance
+from experiments.learning.bars import averages
 from experiments.learning.contestants import GROUP_TITLES
 from experiments.learning.markdown import build_markdown
 from experiments.learning.page import build_page
 from experiments.learning.plots import by_share, claim_figures, epsilon_figures, reliability_figures, strategy_keys
 from experiments.learning.summary import compare_outcomes
-from experiments.learning.tables import accuracy_tables, found_tables
-from experiments.learning.words import best_private, headline, verdict
+from experiments.learning.tables import accuracy, auc, found_tables, measure_tables
+from experiments.learning.words import accuracy_of, auc_of, averaged_sentence, best_private, headline, verdict
 from expril.terminal import wide_console
 from page_outline import Outline
 
@@ -75,22 +76,27 @@ def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
 
 
 def test_the_best_private_strategy_of_each_column_is_marked_and_no_ceiling_is(found):
-    best = best_private(found, "1") | best_private(found, "0.1")
+    best = {
+        (value, epsilon): best_private(found, epsilon, DATASETS, value)
+        for value in (accuracy_of, auc_of)
+        for epsilon in ("1", "0.1")
+    }
 
-    for dataset in DATASETS:
-        for epsilon in ("1", "0.1"):
+    for (value, epsilon), keys in best.items():
+        for dataset in DATASETS:
             rows = [row for row in found.rows if row.dataset == dataset and row.epsilon == epsilon]
-            assert max(rows, key=lambda row: row.mean).key in best
-    assert best_private(found, "inf") == set()
+            assert max(rows, key=value).key in keys
+    assert best_private(found, "inf", DATASETS, accuracy_of) == set()
     outline = Outline(build_page(found))
-    assert sum(row.count("★") for row in (cell for _, cells in outline.rows for cell in cells)) == len(best)
+    stars = sum(row.count("★") for row in (cell for _, cells in outline.rows for cell in cells))
+    assert stars == sum(map(len, best.values()))
 
 
 def test_ceilings_stand_below_the_private_ones_in_every_table(found):
-    tables = accuracy_tables(found)
+    tables = [measure_tables(found, measure) for measure in (accuracy(found), auc(found))]
 
-    assert list(tables) == ["1", "0.1"]
-    for table in tables.values():
+    assert [list(each) for each in tables] == [["1", "0.1"]] * 2
+    for table in (table for each in tables for table in each.values()):
         titles = [GROUP_TITLES["ours"], GROUP_TITLES["peer"], "not private, for reference"]
         assert [group.title for group in table.groups] == titles
         assert [line.average.strategy.name for line in table.groups[-1].rows] == ["cells", "h*", "majority"]
@@ -166,6 +172,10 @@ def test_markdown_has_a_table_for_each_epsilon_and_the_bars(found):
         "## Accuracy at epsilon 1",
         "## Accuracy at epsilon 0.1",
     ]
+    assert [line for line in text.splitlines() if line.startswith("## AUC")] == [
+        "## AUC at epsilon 1",
+        "## AUC at epsilon 0.1",
+    ]
     for line in text.splitlines():
         if line.startswith("| cells"):
             assert line.count("|") == len(DATASETS) + 4
@@ -178,9 +188,51 @@ def test_the_terminal_gets_a_table_for_each_epsilon(found):
         for table in found_tables(found):
             console.print(table)
 
-    assert captured.get().count("accuracy in percent") == 3
+    assert captured.get().count("accuracy in percent") == captured.get().count("AUC in percent") == 3
     assert "cells (3)" in captured.get()
     assert "in brackets: runs. cells meets" in captured.get()
+
+
+RARE = "CTG-pathologic"
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """With a data set beside the averaged ones, in which a class is rare; one peer lacks it."""
+    add_fake_peers(monkeypatch)
+    more = [
+        made_up(strategy, RARE, epsilon, seed, share)
+        for strategy, share in (("cells", 0.8), *((peer, 0.9) for peer in FAKE_PEERS[1:]))
+        for epsilon in ("1", "0.1")
+        for seed in range(2)
+    ]
+    return compare_outcomes([*outcomes(), *more])
+
+
+def test_a_data_set_beside_enters_no_average_of_accuracy_and_every_one_of_auc(found, beside):
+    assert beside.averaged == DATASETS
+    assert beside.rare == (RARE,)
+    before = {each.strategy.name: each for each in averages(found, "1")}
+    after = {each.strategy.name: each for each in averages(beside, "1")}
+    assert {name: each.mean for name, each in before.items()} == {name: each.mean for name, each in after.items()}
+    areas = [beside.find(dataset, "cells", "1").auc for dataset in (*DATASETS, RARE)]
+    assert after["cells"].auc == pytest.approx(sum(areas) / 4)
+    assert after[FAKE_PEERS[0]].auc is None
+    assert before[FAKE_PEERS[0]].auc is not None
+
+
+def test_what_is_averaged_is_said_and_a_rare_class_is_judged_by_ranking(beside):
+    shown = measure_tables(beside, accuracy(beside))["1"]
+    headings = [column.heading for column in shown.columns]
+    assert headings == ["strategy", *DATASETS, "average of 3", RARE, "runs"]
+    assert [column.heading for column in measure_tables(beside, auc(beside))["1"].columns][-2:] == ["average", "runs"]
+    rare = shown.columns[headings.index(RARE)]
+    assert not any(rare.text(line).strong for group in shown.groups for line in group.rows)
+    assert "on average over 3 data sets" in headline(beside)
+    assert f"{RARE} stand beside them" in averaged_sentence(beside)
+    assert f"{RARE}: AUC" in [figure.name for figure in epsilon_figures(beside)]
+    for text in (build_markdown(beside), build_page(beside)):
+        assert averaged_sentence(beside) in text
 
 
 def test_hostile_text_stays_text(found):
@@ -211,6 +263,7 @@ def test_parts_that_are_missing_are_left_out(found, keep):
         rows=rows,
         strategies=tuple(each for each in found.strategies if each.name in used),
         problems={name: title for name, title in found.problems.items() if any(row.dataset == name for row in rows)},
+        averaged=tuple(name for name in found.averaged if any(row.dataset == name for row in rows)),
         provenance=None,
     )
     outline = Outline(build_page(part))
