@@ -1,4 +1,4 @@
-"""Files that are made once and whole: a crash, a full disk or an interrupt leaves nothing of one, or all of it."""
+"""Files that are written whole: a crash, a full disk or an interrupt leaves nothing of one, or all of it."""
 
 import os
 import secrets
@@ -51,6 +51,22 @@ def write_new(path: Path, content: bytes, *, rule: str) -> None:
                 os.fsync(file.fileno())
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}; nothing of it was kept") from None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text in place of an older one, in one step: a reader sees the one or the other.
+
+    Raises:
+        OSError: it cannot be written; the older one is untouched. Names `path`.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _publish(draft: Path, path: Path, rule: str) -> None:

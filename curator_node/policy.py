@@ -13,6 +13,8 @@ from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
 
+LARGE_CAP = 100
+"""A steward is warned of such a cap: an answer may be e^100 times as likely with a record as without it."""
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Written = str | int | float
 """A rational as a person writes it: 1, "0.3", "1/30"."""
@@ -126,6 +128,15 @@ def read_policy(text: str, *, where: str = "policy", kinds: Kinds | None = QUERY
     if kinds is not None:
         settled_limits(policy, kinds, where=where)
     return policy
+
+
+def doubts_about(policy: Policy) -> tuple[str, ...]:
+    """What its steward should look at once more, in sentences."""
+    if policy.simulation or policy.total_cap < LARGE_CAP:
+        return ()
+    return (
+        f"the policy's cap is {policy.total_cap}, and one of {LARGE_CAP} or more protects nothing; was 1.00 meant?",
+    )
 
 
 def settled_limits(policy: Policy, kinds: Kinds, *, where: str = "policy") -> Limits:

@@ -35,7 +35,7 @@ from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
-from curator_node.policy import Policy, read_policy
+from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
@@ -247,7 +247,7 @@ def assemble_site(
         entropy=entropy,
         answerers=answerers,
     )
-    return Site(curator, ledger, dataset.warnings, clock)
+    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), clock)
 
 
 def temporary_site(

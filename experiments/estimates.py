@@ -1,46 +1,65 @@
-"""How often the learners' accuracy intervals hold, and how calibrated their probabilities are, on all data sets.
+"""How often the learners' intervals of accuracy and AUC hold, and how calibrated their probabilities are, by data set.
 
 `python -m experiments.estimates --seeds 5300:5304 --out FILE` adds the runs that FILE lacks, one JSON line each;
-`--show` sums FILE up. Runs are made with their own labels and with coin flips of the same share in their place, where
-no model can beat the majority class. No curator is involved: exact counts and seeded noise, in the form that curators
-answer.
+`--show` sums FILE up. Runs are made with their own labels and with coin flips of the same share in their place, one of
+each privacy unit, where no model can beat the majority class or rank. No curator is involved: exact counts and seeded
+noise, in the form that curators answer, go to the strategy.
 """
 
 import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
 
 from experiments.campaign.names import parse_seeds
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
+from experiments.hospitals import scenario_split
 from experiments.learning.measures import measure
 from experiments.problems import PROBLEMS, load_halves
-from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
-from learner_node.label_model.cell_networks import train_cell_networks
-from learner_node.source import coordinates, kmeans_cells, standardising_map
-from learner_node.strategies.cells import CellsModel
-from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
+from experiments.splits import Split
+from learner_node.readers.counts import CountsAnswer
+from learner_node.source import coordinates
+from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.cells import CellsModel, CellsStrategy
+from learner_node.uncertainty import AccuracyEstimate
 from protocol.noise import DiscreteLaplace
-from simulations.expectations import holds
+from simulations.chance_errors import auc_error, share_error
+from simulations.expectations import within
 
 EPSILONS = ("0.1", "0.3", "1")
 OWN, COIN = "own", "coin flips"
-INFINITE = 10**9
-COLUMNS = ("accuracy", "expected", "low", "high", "holds", "verdict", "error_before", "error_after")
+USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")
+"""What is run unless the command says otherwise."""
+DATASETS: dict[str, Callable[[int], Split]] = {
+    **{name: partial(load_halves, name) for name in PROBLEMS},
+    **{
+        f"{name}, c = {most}": partial(scenario_split, name, most=most)
+        for name in ("readmission", "readmission-30")
+        for most in (2, 4)
+    },
+}
+"""Name -> split of a seed; "c" is the contribution bound, 1 where none is named."""
+COLUMNS = (
+    "accuracy", "expected", "low", "high", "holds", "verdict",
+    "auc", "expected_auc", "auc_low", "auc_high", "auc_holds", "ranks", "error_before", "error_after",
+)  # fmt: skip
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one learner said of itself, and what was so; shares, not percent.
 
     Attributes:
-        dataset: key of `PROBLEMS`.
+        dataset: key of `DATASETS`.
         labels: `OWN` or `COIN`.
         epsilon: text.
         seed: of the split.
@@ -49,8 +68,14 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         expected: accuracy that the learner expects.
         low: of its interval.
         high: of its interval.
-        holds: whether interval and accuracy agree.
+        holds: whether interval and accuracy agree, give or take the test records' chance error (by unit).
         verdict: whether the learner says that it beats the majority class.
+        auc: on the test records; with coin flips 1/2.
+        expected_auc: that the learner expects.
+        auc_low: of its interval.
+        auc_high: of its interval.
+        auc_holds: as `holds`.
+        ranks: whether the learner says that it ranks better than chance.
         error_before: expected calibration error on the test records.
         error_after: the same after calibration.
         seconds: that the run took.
@@ -67,6 +92,12 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: float
     holds: bool
     verdict: bool
+    auc: float
+    expected_auc: float
+    auc_low: float
+    auc_high: float
+    auc_holds: bool
+    ranks: bool
     error_before: float
     error_after: float
     seconds: float
@@ -80,29 +111,17 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compute(task: Task) -> Estimate:
     """One run."""
     start = time.monotonic()
-    coin, epsilon = task.maker == COIN, float(task.epsilon)
-    split = load_halves(task.problem, task.seed)
-    source, labels, test_labels, sites = split.source, split.private_labels, split.test_labels, len(split.sites)
-    rng = np.random.default_rng([99, task.seed, int(1000 * epsilon), int(coin)])
+    coin = task.maker == COIN
+    split = DATASETS[task.problem](task.seed)
+    rng = np.random.default_rng([99, task.seed, int(1000 * float(task.epsilon)), int(coin)])
+    labels, test_labels = split.private_labels, split.test_labels
     share = float(labels.mean())
     if coin:
-        labels, test_labels = rng.random(len(labels)) < share, rng.random(len(test_labels)) < share
-    features = standardising_map(source)
-    count = cell_count_rule(len(source), len(labels), epsilon, sites)
-    partition = kmeans_cells(source, features, count, task.seed)
-    counts = np.zeros((partition.cell_count(source.schema), 2))
-    np.add.at(counts, (partition.cells(split.private), labels.astype(int)), 1)
-    counts += DiscreteLaplace(Fraction(1 / epsilon)).simulate(rng, (sites, *counts.shape)).sum(axis=0)
-    points = coordinates(features, source)
-    observation = Observation(partition.cells(source), counts, 1 / epsilon, sites)
-    smooth, posterior = fit_with_cell_posterior(points, observation, seed=task.seed)
-    model = CellsModel(features, smooth, train_cell_networks(points, posterior, seed=task.seed))
-    probability = model.uncalibrated(points)
-    told = estimate_accuracy(probability, posterior, seed=task.seed)
-    raw = model.uncalibrated(coordinates(features, split.test))
-    after = calibrated(raw, calibration(probability, posterior, seed=task.seed))
-    ones = float(np.mean(raw > 0.5))
-    accuracy = ones * share + (1 - ones) * (1 - share) if coin else float(np.mean((raw > 0.5) == test_labels))
+        private, test = (None, None) if split.units is None else (split.units.private, split.units.test)
+        labels, test_labels = _coins(share, len(labels), private, rng), _coins(share, len(test_labels), test, rng)
+    model, told = learnt(split, labels, Fraction(task.epsilon), rng)
+    raw, after = model.uncalibrated(coordinates(model.features, split.test)), model.probability(split.test)
+    accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
     return Estimate(
         dataset=task.problem,
         labels=task.maker,
@@ -113,12 +132,80 @@ def compute(task: Task) -> Estimate:
         expected=told.accuracy,
         low=told.low,
         high=told.high,
-        holds=bool(holds(told, accuracy, INFINITE if coin else len(test_labels))),
-        verdict=bool(told.p_value <= LEVEL),
+        holds=within(told.accuracy, told.low, told.high, accuracy, error),
+        verdict=told.beats_majority,
+        auc=auc,
+        expected_auc=told.auc,
+        auc_low=told.auc_low,
+        auc_high=told.auc_high,
+        auc_holds=within(told.auc, told.auc_low, told.auc_high, auc, spread),
+        ranks=told.ranks,
         error_before=measure(raw, test_labels).reliability.error / 100,
         error_after=measure(after, test_labels).reliability.error / 100,
         seconds=round(time.monotonic() - start, 3),
     )
+
+
+def learnt(
+    split: Split,
+    labels: NDArray[np.bool_],
+    epsilon: Fraction,
+    rng: np.random.Generator,
+    *,
+    strategy: CellsStrategy | None = None,
+) -> tuple[CellsModel, AccuracyEstimate]:
+    """What `cells` learns from exact counts and seeded noise, and what it says of itself.
+
+    Args:
+        split: the records.
+        labels: (n,) of the private ones.
+        epsilon: to spend.
+        rng: of the noise.
+        strategy: None is `cells` with its usual options.
+    """
+    most = 1 if split.units is None else split.units.most
+    problem = Problem(split.source, epsilon, len(split.sites), len(labels), most, split.seed)
+    asking = (strategy or CellsStrategy()).run(problem)
+    body, _ = next(asking)
+    (partition,) = body.partitions
+    counts = np.zeros((partition.cell_count(split.schema), 2))
+    np.add.at(counts, (partition.cells(split.private), labels.astype(int)), 1)
+    scale = problem.scale(1).fraction
+    counts += DiscreteLaplace(scale).simulate(rng, (problem.sites, *counts.shape)).sum(axis=0)
+    answer = CountsAnswer(counts, (len(counts),), "error_correct", scale, sites=problem.sites)
+    try:
+        asking.send([answer])
+    except StopIteration as end:
+        model, estimate = end.value
+    assert isinstance(model, CellsModel)  # noqa: S101 - two classes
+    assert isinstance(estimate, SourceEstimate)  # noqa: S101
+    assert estimate.accuracy is not None  # noqa: S101
+    return model, estimate.accuracy
+
+
+def _coins(share: float, count: int, units: NDArray[np.object_] | None, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Coin flips, one of each unit: all its records have it."""
+    if units is None:
+        flips: NDArray[np.bool_] = rng.random(count) < share
+        return flips
+    names, unit = np.unique(units, return_inverse=True)
+    return (rng.random(len(names)) < share)[unit]
+
+
+def _exact(probability: NDArray[np.float64], share: float) -> tuple[float, float, float, float]:
+    """Accuracy and AUC under coin flips, each with no error."""
+    ones = float(np.mean(probability > 0.5))
+    return ones * share + (1 - ones) * (1 - share), 0.0, 0.5, 0.0
+
+
+def _tested(
+    probability: NDArray[np.float64], labels: NDArray[np.bool_], split: Split
+) -> tuple[float, float, float, float]:
+    """Accuracy and AUC on the test records, each followed by its standard error."""
+    units = None if split.units is None else split.units.test
+    correct = (probability > 0.5) == labels
+    auc = float(roc_auc_score(labels, probability))
+    return float(correct.mean()), share_error(correct, units), auc, auc_error(labels, probability, units)
 
 
 def show(path: Path) -> None:
@@ -134,14 +221,23 @@ def show(path: Path) -> None:
     for (labels, epsilon, name), runs in ordered:
         means = " | ".join(f"{np.mean([getattr(run, column) for run in runs]):.3f}" for column in COLUMNS)
         sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {means} |\n")
-    sys.stdout.write(f"\n| labels | epsilon | runs | bias | mean error | mean width |\n|{'---|' * 6}\n")
+    sys.stdout.write(
+        "\n| labels | epsilon | data set | runs | bias | mean error | mean width | holds "
+        f"| bias of AUC | mean error | mean width | holds |\n|{'---|' * 12}\n"
+    )
     for (labels, epsilon, name), runs in ordered:
-        if name == "all":
-            off = np.array([run.expected - run.accuracy for run in runs])
-            width = np.mean([run.high - run.low for run in runs])
-            sys.stdout.write(
-                f"| {labels} | {epsilon} | {len(runs)} | {off.mean():+.3f} | {np.abs(off).mean():.3f} | {width:.2f} |\n"
-            )
+        if name == "all" or name not in USUAL:
+            scores = [(run.expected, run.accuracy, run.low, run.high, run.holds) for run in runs]
+            ranking = [(run.expected_auc, run.auc, run.auc_low, run.auc_high, run.auc_holds) for run in runs]
+            sums = " | ".join(f"{_summary(np.array(each, float))}" for each in (scores, ranking))
+            sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {sums} |\n")
+
+
+def _summary(runs: NDArray[np.float64]) -> str:
+    """Of rows (expected, found, low, high, holds)."""
+    off = runs[:, 0] - runs[:, 1]
+    width, held = np.mean(runs[:, 3] - runs[:, 2]), np.mean(runs[:, 4])
+    return f"{off.mean():+.3f} | {np.abs(off).mean():.3f} | {width:.2f} | {held:.2f}"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -150,18 +246,25 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seeds", default="5300:5310", help="first:end")
     parser.add_argument("--out", type=Path, required=True, help="the file of runs")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--datasets", default=";".join(USUAL), help=f"some of {'; '.join(DATASETS)}, with ; between")
+    parser.add_argument("--epsilons", default=",".join(EPSILONS))
+    parser.add_argument("--labels", default=f"{OWN},{COIN}")
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args(arguments)
     if chosen.show:
         show(chosen.out)
         return
     seeds = parse_seeds(chosen.seeds)
+    names = [name.strip() for name in chosen.datasets.split(";")]
+    strangers = set(names) - set(DATASETS)
+    if strangers:
+        parser.error(f"no data set is called {', '.join(sorted(strangers))}; there are {'; '.join(DATASETS)}")
     tasks = [
         Task(name, labels, epsilon, seed)
         for seed in seeds
-        for epsilon in EPSILONS
-        for name in PROBLEMS
-        for labels in (OWN, COIN)
+        for epsilon in chosen.epsilons.split(",")
+        for name in names
+        for labels in chosen.labels.split(",")
     ]
     command = " ".join(["python -m experiments.estimates", *arguments])
     campaign = Campaign("estimates", chosen.out.parent, seeds.start, chosen.jobs, command, noise="seeded, not private")

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.steward import read_steward_file
-from experiments.splits import Site, Split
+from experiments.splits import Site, Split, Units
 from protocol.records import encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
@@ -86,21 +86,26 @@ def hospital_split(
     )
 
 
-def scenario_split(name: str, seed: int) -> Split:
+def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
     """A repeat of a built-in scenario, with all records as curators count them: what is private, source and test.
 
     Args:
         name: of the scenario, and of the problem.
         seed: of the split.
+        most: contribution bound c instead of the scenario's.
 
     Raises:
         DataUnavailableError: the data set's files are not to be had.
     """
-    scenario, records = _scenario_records(name)
+    scenario, records = _scenario_records(name, most)
     parts = split_records(msgspec.structs.replace(scenario, seed=seed), records, 0).values()
     sites = tuple(Site.of(part.name, part.counted, part.steward) for part in parts)
     test = pl.concat(part.test for part in parts)
-    schema = records.steward.schema
+    schema, unit = records.steward.schema, records.dataset.unit
+    units = None
+    if unit is not None and records.steward.most_records_per_unit > 1:
+        private = np.concatenate([part.counted[unit].to_numpy() for part in parts])
+        units = Units(records.steward.most_records_per_unit, private, test[unit].to_numpy())
     return Split(
         problem=name,
         seed=seed,
@@ -109,10 +114,14 @@ def scenario_split(name: str, seed: int) -> Split:
         sites=sites,
         test=encode_frame(test, schema),
         test_labels=encode_labels(test[records.steward.label], records.steward.classes) > 0,
+        units=units,
     )
 
 
 @cache
-def _scenario_records(name: str) -> tuple[Scenario, ScenarioRecords]:
+def _scenario_records(name: str, most: int | None) -> tuple[Scenario, ScenarioRecords]:
     scenario, _ = read_scenario(name)
+    if most is not None:
+        data = msgspec.structs.replace(scenario.data, most_records_per_unit=most)
+        scenario = msgspec.structs.replace(scenario, data=data)
     return scenario, load_records(scenario, Path())

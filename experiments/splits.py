@@ -115,6 +115,21 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Units:
+    """Privacy units of which one may have several records.
+
+    Attributes:
+        most: contribution bound c.
+        private: (n,) unit of each private record, in the order of `Split.private`.
+        test: (m,) of each test record.
+    """
+
+    most: int
+    private: NDArray[np.object_]
+    test: NDArray[np.object_]
+
+
+@dataclass(frozen=True)
 class Split:
     """One run of one problem. Only a harness may look at the private records and at the test labels.
 
@@ -127,6 +142,7 @@ class Split:
         test: the records on which everything is measured.
         test_labels: (m,) whether a test record is of class 1.
         paper: the paper's row of this problem; None for a problem that it does not have.
+        units: whose records they are, where each record is not a unit.
     """
 
     problem: str
@@ -137,6 +153,7 @@ class Split:
     test: Records
     test_labels: Labels
     paper: PaperDataset | None = None
+    units: Units | None = None
 
     @cached_property
     def private(self) -> Records:

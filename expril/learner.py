@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from expril.terminal import MOST_SEED, Json, bars, plain_errors, print_json, wide_console
+from expril.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, wide_console
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -29,17 +29,22 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         str, typer.Option(help="AUC that a good model has without privacy, if known, as 0.7-0.8. Narrows the quote.")
     ] = "",
     problems: Annotated[
-        int | None, typer.Option(min=3, help="Simulated problems per row. [400, or 4 to 12 where each takes long]")
+        int | None, typer.Option(min=3, help="Simulated problems per row. [300, or 4 to 12 where each takes long]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the simulated problems and their noise.")] = 0,
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
         from threadpoolctl import threadpool_limits
 
+        from learner_node.large_epsilon import require_confirmed
         from simulations import quoting
 
+        asked = quoting.parse_epsilons(epsilons)
+        if not large_epsilon:
+            require_confirmed(asked, how="--large-epsilon")
         request = quoting.read_request(source, schema=schema, learner=learner)
         request = request.changed(
             sites=sites,
@@ -51,7 +56,7 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             best_auc=best_auc,
         )
         with bars(json_) as tick, threadpool_limits(1):
-            rows = quoting.run(request, quoting.parse_epsilons(epsilons), problems=problems, seed=seed, tick=tick)
+            rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
         if json_:
             print_json(quoting.as_object(request, rows))
             return

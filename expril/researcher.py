@@ -1,7 +1,7 @@
 """The commands of a researcher, who simulates studies on public records and publishes what they show."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -13,11 +13,13 @@ from expril.terminal import (
     MOST_REPEATS,
     MOST_SEED,
     Json,
+    LargeEpsilon,
     WorkTick,
     bars,
     err,
     plain_errors,
     print_json,
+    readable,
     say,
     wide_console,
     work_bar,
@@ -38,6 +40,9 @@ class Experiment(StrEnum):
     figure1 = "figure1"
 
 
+RUNS = Path("runs")
+
+
 class Kept(StrEnum):
     """Of which repeats models are kept; the words of `simulations.unfinished`."""
 
@@ -53,7 +58,7 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 def simulate(
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
-    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
         int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
     ] = None,
@@ -70,6 +75,7 @@ def simulate(
     base: Annotated[
         Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
     ] = None,
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report.
@@ -82,6 +88,7 @@ def simulate(
         plain_errors(part="simulations", kept=lambda: making[-1].kept if making else ""),
         bars(json_) as tick,
     ):
+        tick("starting", 0, 0)
         from simulations.again import choose
         from simulations.asked import Asked, run_epsilons, run_one
         from simulations.epsilons import read_epsilons
@@ -89,15 +96,25 @@ def simulate(
 
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
+        _require_confirmed(epsilons, large_epsilon)
         typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
         chosen = choose(scenario, given, base)
+        tick("starting", 1, 1)
         tick("reading the records", 0, 0)
         records = load_records(chosen.scenario, chosen.folder)
         tick("reading the records", 1, 1)
+        # A report names no place of this machine; who goes on with a run needs them.
+        places = {
+            "models": "" if models is Kept.first else models.value,
+            "base": base,
+            "out": "" if out == RUNS else out,
+        }
+        again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
 
         def asked(changes: Mapping[str, int | str], command: str) -> Asked:
             there = choose(scenario, changes, base)
-            return Asked(there, records, f"expril simulate {typed}{command}", models.value, fresh)
+            typed_again = readable(f"expril simulate {typed}{command}{_flag(large_epsilon)}")
+            return Asked(there, records, typed_again, models.value, fresh, again)
 
         def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
             changes = given | ({"epsilon": told} if told else {})
@@ -204,13 +221,14 @@ def compare(
         ),
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import PAGE, Order, parse_epsilons
+        from experiments.learning.command import PAGE, Order
         from experiments.learning.command import compare as run
         from experiments.learning.contestants import CONTESTANTS
         from experiments.learning.model import Comparison
@@ -224,13 +242,13 @@ def compare(
             work=Work(
                 problems=parse_names(datasets, PROBLEMS, "data set"),
                 strategies=parse_names(strategies, CONTESTANTS, "strategy"),
-                epsilons=parse_epsilons(epsilons),
+                epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
                 jobs=jobs or cores(),
             ),
             out=out,
-            command=f"expril compare{_typed(given)}",
+            command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
         )
 
         def show(found: Comparison) -> None:
@@ -255,13 +273,13 @@ def compare_synthetic(
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
     out: Out = Path("runs/comparison"),
+    large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
         from experiments.campaign.provenance import cores
-        from experiments.learning.command import parse_epsilons
         from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
@@ -271,12 +289,12 @@ def compare_synthetic(
         order = Order(
             problems=parse_names(datasets, PROBLEMS, "data set"),
             generators=parse_names(generators, GENERATORS, "generator"),
-            epsilons=parse_epsilons(epsilons),
+            epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
             jobs=jobs or cores(),
             out=out,
-            command=f"expril compare-synthetic{_typed(given)}",
+            command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )
         _conduct(run, order, json_, lambda _rows: _say(f"table: {out / PAGE}"))
 
@@ -321,6 +339,27 @@ def _conduct(
         print_json(as_object(found))
     else:
         show(found)
+
+
+def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
+    """Epsilons from a comma-separated list; large ones only where they are confirmed."""
+    from experiments.learning.command import parse_epsilons
+
+    asked = parse_epsilons(epsilons)
+    _require_confirmed(asked, confirmed)
+    return asked
+
+
+def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
+    from learner_node.large_epsilon import require_confirmed
+    from protocol.rationals import parse_rational
+
+    if not confirmed:
+        require_confirmed(map(parse_rational, epsilons), how="--large-epsilon")
+
+
+def _flag(large_epsilon: bool) -> str:
+    return " --large-epsilon" if large_epsilon else ""
 
 
 def _typed(options: Mapping[str, object]) -> str:

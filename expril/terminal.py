@@ -14,12 +14,15 @@ from rich.markup import escape
 
 from expril.faults import INTERRUPTED, NOBODY_READS, WRONG, Fault, fault_of
 
-LEAST_WIDTH = 100
+LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
 MOST_SEED, MOST_REPEATS = 2**31 - 1, 100_000
 """A seed that every library takes, with room for a number a run; repeats of a scenario, or runs of an experiment."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+LargeEpsilon = Annotated[
+    bool, typer.Option("--large-epsilon", help="Confirm an epsilon of 100 or more, which protects nothing.")
+]
 Tick = Callable[[str, int, int], None]
 """(what, done, total), of one of several things."""
 WorkTick = Callable[[str, float, float], None]
@@ -94,6 +97,11 @@ def print_json(value: object) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def readable(text: str) -> str:
+    """A text from the command line as Unicode: a file's name may hold bytes that are none."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
 def ignore_output() -> None:
     """Nobody reads what is left (`expril scenarios | head -1`), so that not even the flush at the end may fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -119,18 +127,23 @@ def wide_console(least: int = LEAST_WIDTH) -> Console:
 
 @contextmanager
 def bars(silent: bool) -> Iterator[Tick]:
-    """A bar for each thing that is ticked; one without a total just moves."""
+    """A bar for each thing that is ticked; one of a single thing, ticked with a total of 0, moves until it is done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Left())
     with Progress(*columns, console=err, transient=True, disable=silent or not err.is_terminal) as shown:
         tasks: dict[str, TaskID] = {}
+        moving: set[str] = set()
 
         def tick(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total or None)
-            shown.update(tasks[what], completed=done, total=total or None)
+                moving.update({what} if not total else ())
+            if what in moving:
+                shown.update(tasks[what], visible=not total)
+            else:
+                shown.update(tasks[what], completed=done, total=total)
 
         yield tick
 

@@ -3,6 +3,7 @@
 What a study does is in `learn`; turning tables into records and records into class names is what happens here.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from learner_node.clinical import ClinicalScores, clinical_scores
+from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, Pooling
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
@@ -143,12 +145,15 @@ class StudyEstimator(BaseEstimator):
             frames.append(as_frame(X, schema))
             return encode_frame(frames[-1], schema)
 
+        epsilon = parse_rational(self.epsilon)
+        if is_large(epsilon):
+            warnings.warn(large_text(epsilon), LargeEpsilonWarning, stacklevel=3)
         learned = learn(
             federation,
             encode,
             strategy=self.strategy,
             options=self.options,
-            epsilon=parse_rational(self.epsilon),
+            epsilon=epsilon,
             pooling=self.pooling,
             purpose=self.purpose,
             seed=seed,

@@ -33,6 +33,7 @@ SUFFIX = ".safetensors"
 MODELS = "models"
 """Folder of a run's models."""
 KINDS = {
+    "additive": "learner_node.strategies.additive:AdditiveModel",
     "cells": "learner_node.strategies.cells:CellsModel",
     "cells of classes": "learner_node.strategies.cells_classes:CellsClassesModel",
     "network": "learner_node.strategies.paper:NetworkModel",
@@ -131,6 +132,11 @@ class StudyModel:
             known = ", ".join(name for name in self.models if name) or "none, since the answers were pooled"
             raise ConfigurationError(f"no model of a curator {curator!r}; models of their own: {known}")
         return [curator]
+
+
+def kept_in_files(model: AnyModel) -> bool:
+    """Whether a file can hold a model: whether its class is in `KINDS`."""
+    return type(model) in {_class_of(kind) for kind in KINDS}
 
 
 def encode_model(model: StudyModel) -> bytes:

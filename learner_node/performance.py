@@ -17,6 +17,9 @@ LEVEL = 0.95
 """Of every interval."""
 SHOWN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Beside the thresholds that were asked for, tables show those that flag about these shares of the records."""
+HALF_A_RECORD = 0.5
+RESOLUTION = 1000
+"""Ends of intervals of shares are thousandths."""
 _SAME = 1e-9
 
 
@@ -41,6 +44,20 @@ class Interval:
         """Of draws, (S,)."""
         low, value, high = np.quantile(draws, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2))
         return cls(float(value), float(low), float(high))
+
+    @classmethod
+    def of_share(cls, part: Floats, rest: Floats) -> "Interval":
+        """Of part / (part + rest), draws of expected counts, (S,) each.
+
+        An end at which less than half a record is left on one side is 0 or 1: so few cannot be told from none, as in
+        the modified Jeffreys interval (Brown, Cai and DasGupta 2001, section 4.1.1). Ends are rounded outward. An area
+        is such a share of the rarer class.
+        """
+        found = cls.of(part / (part + rest))
+        none, all_ = (float(np.quantile(side, (1 - LEVEL) / 2)) < HALF_A_RECORD for side in (part, rest))
+        low = 0.0 if none else float(np.floor(found.low * RESOLUTION)) / RESOLUTION
+        high = 1.0 if all_ else float(np.ceil(found.high * RESOLUTION)) / RESOLUTION
+        return cls(found.value, max(low, 0.0), min(high, 1.0))
 
 
 @dataclass(frozen=True)
@@ -128,7 +145,7 @@ class Performance:
                 return point
         known = ", ".join(f"{point.threshold:.4g}" for point in self.points)
         raise ConfigurationError(
-            f"no bin ends at the threshold {threshold:g}: name it in thresholds when you ask; here are {known or 'none'}"
+            f"no bin ends at the threshold {threshold:g}: name it in thresholds when you ask. Known: {known or 'none'}"
         )
 
     def shown(self, asked: Sequence[float]) -> tuple[OperatingPoint, ...]:
@@ -153,27 +170,28 @@ def performance(
     counts = draws.expected
     total = counts.sum(axis=(1, 2))
     ones = counts[..., 1].sum(axis=1)
+    rarer = np.minimum(ones, total - ones)
     below = np.cumsum(counts, axis=1)
+    above = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
     edges = [ends[0], *thresholds, ends[1]]
     points = []
     for index, threshold in enumerate(thresholds):
-        negative, missed = below[:, index, 0], below[:, index, 1]
-        flagged = total - negative - missed
+        (negative, missed), (false, found) = below[:, index].T, above[:, index + 1].T
         points.append(
             OperatingPoint(
                 threshold=float(threshold),
-                flagged=Interval.of(flagged / total),
-                sensitivity=Interval.of(1.0 - missed / ones),
-                specificity=Interval.of(negative / (total - ones)),
-                ppv=Interval.of((ones - missed) / flagged),
-                npv=Interval.of(negative / (negative + missed)),
+                flagged=Interval.of_share(found + false, missed + negative),
+                sensitivity=Interval.of_share(found, missed),
+                specificity=Interval.of_share(negative, false),
+                ppv=Interval.of_share(found, false),
+                npv=Interval.of_share(negative, missed),
             )
         )
     sizes = counts.sum(axis=2)
     return Performance(
         records=Interval.of(total),
-        prevalence=Interval.of(ones / total),
-        area=Interval.of(draws.area),
+        prevalence=Interval.of_share(ones, counts[..., 0].sum(axis=1)),
+        area=Interval.of_share(draws.area * rarer, (1.0 - draws.area) * rarer),
         points=tuple(points),
         calibration=tuple(
             CalibrationBin(
@@ -181,7 +199,7 @@ def performance(
                 upper=float(edges[j + 1]),
                 predicted=float(predicted[j]),
                 records=Interval.of(sizes[:, j] / total),
-                observed=Interval.of(counts[:, j, 1] / sizes[:, j]),
+                observed=Interval.of_share(counts[:, j, 1], counts[:, j, 0]),
             )
             for j in range(counts.shape[1])
         ),

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.label_model import MOST_CELLS
 from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
 from learner_node.readers import READERS
 from learner_node.reading import Precision
-from learner_node.rehearsal import Rehearsal, foresee_cells, rehearse
+from learner_node.rehearsal import CellsForeseen, Rehearsal, rehearse
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
 from learner_node.strategies.base import Conversation, Problem, assumed_size
@@ -33,9 +34,9 @@ Progress = Callable[[str, int, int], None]
 CELLS_STRATEGY = "cells"
 MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
-FORESEEN, REHEARSED = 400, 12
+FORESEEN, REHEARSED = 300, 12
 """Problems unless told otherwise: where all fits are foreseen at once, and where each is made."""
-KEPT_RECORDS, KEPT_PER_CELL = 3000, 3
+KEPT_RECORDS, KEPT_PER_CELL = 2000, 4
 """Source records on which studies are simulated; more move no score by as much as another seed does."""
 NO_NOISE = Fraction(10**6)
 """Epsilon whose noise is 0 in every draw."""
@@ -160,7 +161,7 @@ def quote(
             many as the source.
         most_records_per_unit: contribution bound c.
         belief: what is known of the labels; None is nothing.
-        problems: simulated problems per row, at least 3; None takes 400 for `cells`, for other strategies 12 or, with
+        problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
         seed: of everything random here; equal arguments give equal rows.
         progress: called with (what, done, total).
@@ -173,22 +174,27 @@ def quote(
     """
     size = assumed_size([None] * sites, len(source)) if target_size is None else target_size
     _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
-    told, binary = dict(options or {}), len(source.schema.classes) == 2
-    kept = _kept(source, told.get("cells"), seed)
-    at = {epsilon: Problem(kept, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)}
-    if not binary:
+    told = dict(options or {})
+    at = {
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)
+    }
+    if len(source.schema.classes) != 2:
         return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
-    asked = [(at[epsilon], *choice) for epsilon in epsilons for choice in _choices(at[epsilon], strategy, told)]
+    choices = {epsilon: _choices(problem, strategy, told) for epsilon, problem in at.items()}
     # Exact answers first: what all rows are held against.
-    asked.insert(0, (at[NO_NOISE], next(each for each, usual in _choices(at[NO_NOISE], strategy, told) if usual), True))
-    foreseen = strategy == CELLS_STRATEGY
-    number = problems or (FORESEEN if foreseen else max(4, min(REHEARSED, _STUDIES // len(asked))))
+    asked = [(at[NO_NOISE], *next(each for each in choices[NO_NOISE] if each[1]))]
+    asked += [(at[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
+    kept = _kept(source, max(each.get("cells") or 0 for _, each, _ in asked), seed)
+    asked = [(replace(problem, source=kept), each, usual) for problem, each, usual in asked]
+    at_once = strategy == CELLS_STRATEGY
+    number = problems or (FORESEEN if at_once else max(4, min(REHEARSED, _STUDIES // len(asked))))
     progress(WHAT, 0, len(asked) * number)
     drawn = draw_prior_problems(coordinates(standardising_map(kept), kept), number, seed, belief)
+    foreseen = CellsForeseen(kept, drawn, seed=seed) if at_once else None
     found: list[Rehearsal] = []
     for place, (problem, chosen, _) in enumerate(asked):
         if foreseen:
-            found.append(foresee_cells(problem, chosen, drawn, seed=seed))
+            found.append(foreseen.rehearse(problem, chosen))
         else:
             done = iter(range(place * number + 1, (place + 1) * number + 1))
             found.append(
@@ -229,9 +235,9 @@ def _check(
         )
 
 
-def _kept(source: Records, cells: object, seed: int) -> Records:
+def _kept(source: Records, cells: int, seed: int) -> Records:
     """The source, or a random part of it that is large enough for the cells."""
-    most = max(KEPT_RECORDS, KEPT_PER_CELL * cells if isinstance(cells, int) else 0)
+    most = max(KEPT_RECORDS, KEPT_PER_CELL * cells)
     if len(source) <= most:
         return source
     return source.take(np.sort(np.random.default_rng(seed).choice(len(source), most, replace=False)))
@@ -257,7 +263,8 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     n_source = len(problem.source)
     known = names_of(CellsStrategy)
     rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
-    numbers = {max(2, min(n_source, round(rule * factor))) for factor in _FACTORS} | {rule}
+    most = min(n_source, max(rule, MOST_CELLS))
+    numbers = {max(2, min(most, round(rule * factor))) for factor in _FACTORS} | {rule}
     return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model.foresight import foreseen_signals
+from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
 from learner_node.expected_area import expected_auc
 from learner_node.readers import READERS
@@ -22,8 +22,10 @@ from learner_node.strategies.base import Conversation, Problem, class_probabilit
 from learner_node.strategies.cells import CellsStrategy
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
+from protocol.partitions import Partition
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
+from protocol.records import Records
 
 Floats = NDArray[np.float64]
 Tick = Callable[[], None]
@@ -85,33 +87,52 @@ def rehearse(
     return Rehearsal(accuracy, auc, tuple(asked))
 
 
-def foresee_cells(problem: Problem, options: Mapping[str, Any], drawn: PriorProblems, *, seed: int) -> Rehearsal:
+class CellsForeseen:
     """As `rehearse`, of strategy `cells` with two classes, with its label model's fit in closed form.
 
     Left out: networks, calibration, and with `mass_share` the error of the masses (its share of epsilon is not).
+
+    Args:
+        source: on which the problems were drawn.
+        drawn: the problems.
+        seed: as there, and of cells and random features.
     """
-    strategy = CellsStrategy(**options)
-    turn = QUERY_KINDS.turns(strategy.plan(problem))[-1]
-    law, pairs = turn.planned.law, turn.planned.release == "error_correct"
-    features = standardising_map(problem.source)
-    partition = kmeans_cells(problem.source, features, strategy.cell_count(problem), problem.seed)
-    _, cells = np.unique(partition.cells(problem.source), return_inverse=True)
-    counts = np.bincount(cells).astype(np.float64)
-    mass = problem.target_size * counts / counts.sum()
-    observed = np.empty((len(counts), drawn.probability.shape[1]))
-    for number, probability in enumerate(drawn.probability.T):
-        rng = np.random.default_rng([seed, number, 1])
-        share = np.clip(np.bincount(cells, probability) / counts, 0.0, 1.0)
-        private = rng.multinomial(problem.target_size, counts / counts.sum())
-        ones = rng.binomial(private, share)
-        noise = _summed_noise(law, problem.sites * (2 if pairs else 1), len(counts), rng)
-        observed[:, number] = (2 * ones - private + noise) / mass
-    variance = (law.variance(problem.sites * (2 if pairs else 1)) + mass) / mass**2
-    points = coordinates(features, problem.source)
-    signals = foreseen_signals(points, cells, observed, variance, seed=problem.seed)
-    scores = [_scores(signal, each) for signal, each in zip(signals.T, drawn.probability.T, strict=True)]
-    accuracy, auc = np.array(scores).T
-    return Rehearsal(accuracy, auc, (CountsBody(partitions=(partition,), hypothesis=None),))
+
+    def __init__(self, source: Records, drawn: PriorProblems, *, seed: int) -> None:
+        self._source, self._drawn, self._seed = source, drawn, seed
+        self._features = standardising_map(source)
+        self._foresight = Foresight(coordinates(self._features, source), seed=seed)
+        self._cells: dict[int, tuple[Partition, NDArray[np.int64]]] = {}
+
+    def rehearse(self, problem: Problem, options: Mapping[str, Any]) -> Rehearsal:
+        """Of one plan; its `bodies` are the last question alone."""
+        strategy = CellsStrategy(**options)
+        planned = QUERY_KINDS.turns(strategy.plan(problem))[-1].planned
+        draws = problem.sites * (1 if planned.release == "signed_error" else 2)
+        partition, cells = self._cells_of(strategy.cell_count(problem))
+        counts = np.bincount(cells).astype(np.float64)
+        probability = self._drawn.probability
+        mass = problem.target_size * counts / counts.sum()
+        observed = np.empty((len(counts), probability.shape[1]))
+        for number, column in enumerate(probability.T):
+            rng = np.random.default_rng([self._seed, number, 1])
+            private = rng.multinomial(problem.target_size, counts / counts.sum())
+            ones = rng.binomial(private, np.clip(np.bincount(cells, column) / counts, 0.0, 1.0))
+            noise = _summed_noise(planned.law, draws, len(counts), rng)
+            observed[:, number] = (2 * ones - private + noise) / mass
+        variance = (planned.law.variance(draws) + mass) / mass**2
+        signals = self._foresight.signals(cells, observed, variance)
+        scores = [_scores(signal, each) for signal, each in zip(signals.T, probability.T, strict=True)]
+        accuracy, auc = np.array(scores).T
+        return Rehearsal(accuracy, auc, (CountsBody(partitions=(partition,), hypothesis=None),))
+
+    def _cells_of(self, number: int) -> tuple[Partition, NDArray[np.int64]]:
+        """The partition, and the cell of each source record among those that hold one."""
+        if number not in self._cells:
+            partition = kmeans_cells(self._source, self._features, number, self._seed)
+            _, cells = np.unique(partition.cells(self._source), return_inverse=True)
+            self._cells[number] = partition, cells.astype(np.int64)
+        return self._cells[number]
 
 
 def _multiplicities(problem: Problem, rng: np.random.Generator) -> NDArray[np.int64]:

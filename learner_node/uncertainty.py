@@ -1,4 +1,4 @@
-"""How accurate a model is on the private records, and how sure its probabilities are, from the answers alone.
+"""How accurate a model is on the private records, how well it ranks them, and how sure it may be: from answers alone.
 
 Nothing is asked for it: the noisy label counts of the cells that a model was learnt from are read a second time. The
 judge is the posterior of the cells' label shares (`label_model.cell_posterior`), which does not depend on the model
@@ -21,17 +21,16 @@ Floats = NDArray[np.float64]
 LEVEL = 0.025
 """Level of the verdict "beats the majority class"; the interval is the central 95 %."""
 METHOD = (
-    "posterior of the cells' label shares from the noisy counts; the model's own ranking within cells, sharpened or "
+    "posterior of the cells' label shares from the noisy counts; within cells the model's own ranking, sharpened or "
     "blunted by how well it foretells cells that it is not told"
 )
 
 _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
-_WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.5
+_WITHIN_MEAN, _WITHIN_DEVIATION = 0.4, 0.6
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
-_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.08, 0.15
-_SUREST = 1e-4
-_TEMPER = 0.5
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.2, 0.2
+_SUREST, _NEWTON_STEPS = 1e-4, 4
 _CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
 _ROUNDING = 1e-9
 
@@ -44,12 +43,11 @@ class AccuracyEstimate:
         accuracy: posterior median of the share of records that the model classifies correctly, in [0, 1].
         low, high: central 95 % of the posterior, `low <= accuracy <= high`.
         majority, majority_low, majority_high: the same of what always answering the more frequent class would score.
-        p_value: posterior probability that the model is no better than the majority class; the model's ranking of
-            records within cells counts here only as far as other cells bear it out.
+        p_value: posterior probability that the model is no better than the majority class, see `estimate_accuracy`.
         auc: posterior median of the AUC, in [0, 1]: the share of pairs of records, one of each class, that the model's
             probabilities put in order; equal ones count one half.
         auc_low, auc_high: central 95 %, `auc_low <= auc <= auc_high`.
-        ranking_p_value: posterior probability that the AUC is at most 1/2, counted as `p_value` is.
+        ranking_p_value: posterior probability that the AUC is at most 1/2, see there.
         method: what it is, in words.
     """
 
@@ -80,35 +78,47 @@ class AccuracyEstimate:
 def estimate_accuracy(
     probability: Floats, posterior: CellPosterior, *, seed: int, records_per_unit: int = 1
 ) -> AccuracyEstimate:
-    """Estimate the accuracy of a model on the target population.
+    """Estimate the accuracy of a model on the target population, and the area under its ROC curve.
 
-    A draw of the posterior says which share of each cell has label 1. What the model scores in a cell follows from
-    that share, the share that it predicts, and how far the two fall on the same records. The last is not in the
-    counts. Its lower end is the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its
-    probability, with a from how well Phi(a u) foretells the answers of held-out cells; its upper end is that label
-    and prediction agree as much as the two shares allow (Frechet's bound). A Beta(1/2, 3/2) share of that way is
-    added to the accuracy, and none of it to the verdict. Both count only as far as the model's cell means are
-    correlated with the posterior's: a model that is wrong between cells is not believed within them.
+    A draw of the posterior says which share of each cell has label 1. What the model scores between cells follows from
+    that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
+    are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
+    log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
+    log 1.1, deviation 0.4), plus a normal step of mean 0.4 and deviation 0.6 for what they cannot tell. The ranking
+    counts only as far as the model's cell means are correlated with the posterior's: a model that is wrong between
+    cells is not believed within them.
+
+    The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
+    log 1.2, deviation 0.2, and half the log likelihood of held-out cells: a smooth prior blunts a signal with steps.
+
+    The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
+    cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
+
+    Records of one unit are no independent draws. A sum over them varies up to `records_per_unit` times as much
+    (Cauchy-Schwarz), and what is missing is added, with the standard errors of a share and of an AUC.
 
     Args:
         probability: the model's P(label 1) of the source records that the posterior was fitted with, (n_s,), in
             [0, 1]; above one half it predicts label 1.
         posterior: of the cells.
         seed: of the draws, non-negative.
+        records_per_unit: the contribution bound c, at least 1.
 
     Returns:
         The estimate; a pure function of the arguments.
 
     Raises:
-        ValueError: `probability` has another shape or holds what is no probability.
+        ValueError: `probability` has another shape or holds what is no probability, or the bound is below 1.
     """
+    if records_per_unit < 1:
+        raise ValueError(f"records_per_unit must be at least 1, not {records_per_unit}")
     rng = np.random.default_rng(seed)
     profiles = Profiles.of(probability, posterior, rng)
     draws = posterior.draw(_DRAWS, rng)
     weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
     told = 0.5 * (1.0 + draws.signal)
     sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
-    share = np.where(draws.no_signal[:, None], told, calibrated(told, sharper))
+    share = np.where(draws.no_signal[:, None], told, _steeper(told, weight, sharper))
     between, within = _sharpness_draws(profiles, posterior, rng)
     shifts, scores = profiles.by_ranking(
         np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
@@ -125,9 +135,10 @@ def estimate_accuracy(
     auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
     credited_auc = auc_draws(profiles, told, weight)
     records = draws.mass.sum(axis=1)
-    further = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
-    chance = further[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
-    auc_chance = further[1] * auc_error(auc, np.maximum(ones * records, 1.0), np.maximum((1.0 - ones) * records, 1.0))
+    alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
+    chance = alike[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
+    by_label = np.maximum(records * np.stack([ones, 1.0 - ones]), 1.0)
+    auc_chance = alike[1] * auc_error(auc, *by_label)
     return AccuracyEstimate(
         *_median_and_interval(accuracy + chance),
         *_median_and_interval(majority),
@@ -168,12 +179,28 @@ def calibrated(probability: Floats, sharpness: float | Floats, intercept: float 
     return result
 
 
+def _steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
+    """Phi(b probit(share) + shift), float64 (S, K); the shift of each row keeps its mean, weighted by (S, K) `weight`.
+
+    So a class that is rare stays as rare.
+    """
+    probit = sharpness * ndtri(np.clip(share, _SUREST, 1.0 - _SUREST))
+    mean = np.sum(weight * share, axis=1, keepdims=True)
+    shift = (1.0 - sharpness) * ndtri(np.clip(mean, _SUREST, 1.0 - _SUREST))
+    for _ in range(_NEWTON_STEPS):
+        missing = mean - np.sum(weight * ndtr(probit + shift), axis=1, keepdims=True)
+        slope = np.sum(weight * np.exp(-0.5 * (probit + shift) ** 2), axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
+        shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
+    result: Floats = ndtr(probit + shift)
+    return result
+
+
 def _judge_weights(posterior: CellPosterior) -> Floats:
-    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well sharper shares foretell held-out cells."""
-    held_out = np.clip(posterior.held_out_share(), _SUREST, 1.0 - _SUREST)
-    found = [posterior.log_likelihood(calibrated(held_out, float(b))) for b in _JUDGE_SHARPNESS]
+    """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
+    share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
+    found = [posterior.log_likelihood(_steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
     deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
-    return _normalised(_TEMPER * np.array(found) - 0.5 * deviations**2)
+    return _normalised(0.5 * np.array(found) - 0.5 * deviations**2)
 
 
 def _sharpness_draws(

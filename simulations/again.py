@@ -127,7 +127,7 @@ def _with_own_records(run: Path, chosen: Chosen, base: Path | None) -> Chosen:
     if origin is not None and _digest(records) != origin.sha256:
         notes = (
             *notes,
-            f"{data.path} has changed since {run} was made: this run has other records.",
+            f"{data.path} has changed since {run.name} was made: this run has other records.",
         )
     schema = run / SCHEMA if (run / SCHEMA).is_file() else (base or run) / str(data.schema)
     moved = msgspec.structs.replace(data, path=_way(run, records), schema=_way(run, schema))

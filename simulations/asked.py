@@ -33,6 +33,7 @@ class Asked:
         command: as typed.
         models: of which repeats models are kept, see `simulations.unfinished`.
         fresh: begin anew although an interrupted run could go on.
+        again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
     """
 
     chosen: Chosen
@@ -40,12 +41,13 @@ class Asked:
     command: str
     models: str
     fresh: bool = False
+    again: str = ""
 
     @property
     def order(self) -> Order:
         """As an unfinished run knows it."""
-        chosen = self.chosen
-        return Order(chosen.scenario, self.records, chosen.text, self.command, version("expril"), self.models)
+        chosen, command = self.chosen, self.again or self.command
+        return Order(chosen.scenario, self.records, chosen.text, command, version("expril"), self.models)
 
 
 def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: Say) -> tuple[RunReport, Path]:
@@ -82,7 +84,9 @@ def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: 
             keep=folder.keep,
         )
         run.report = msgspec.structs.replace(run.report, notes=(*asked.chosen.notes, *run.report.notes))
+        tick("writing the report", 0, 0)
         save_run(run, folder.path)
+        tick("writing the report", 1, 1)
     return run.report, folder.path
 
 

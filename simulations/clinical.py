@@ -63,14 +63,15 @@ def positive_class(sites: Mapping[str, SiteRecords]) -> str:
 
 def _counted(site: SiteRecords) -> RecordCounts:
     classes = site.steward.schema.classes
-    parts = (site.private, site.source, site.test)
+    parts = (site.counted, site.source, site.test)
     total = sum(part.height for part in parts)
     ones = 0
     if len(classes) == 2:
         ones = sum(int(encode_labels(part[site.steward.label], classes).sum()) for part in parts)
     return RecordCounts(
         curator=site.name,
-        private=site.private.height,
+        private=site.counted.height,
+        held=site.private.height,
         source=site.source.height,
         test=site.test.height,
         positive=ones / total if len(classes) == 2 and total else None,

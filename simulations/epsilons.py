@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from learner_node.large_epsilon import is_large
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.run_folder import claim_folder, stamped
@@ -88,7 +89,9 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
             raised.append("any other site" if curator.name == "*" else curator.name)
         if changes or curator in scenario.curators:
             curators.append(msgspec.structs.replace(curator, **changes))
-    learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon) for learner in scenario.learners)
+    # Whoever asked for a large one has confirmed it on the command line.
+    large = {"large_epsilon": True} if is_large(each) else {}
+    learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
     note = (
         f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "

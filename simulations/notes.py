@@ -31,7 +31,7 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
         if below:
             notes.append(f"{learner.learner}'s model stays below {constant} of {some_of(below)}.")
     if scenario.repeats == 1 and constant == MAJORITY:
-        notes.append("There is one repeat, so standard errors are binomial, over its test records.")
+        notes.append("There is one repeat, so standard errors are by the number of its test records alone.")
     return notes
 
 

@@ -236,14 +236,14 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         title=f"{escape(request.title)}: {request.strategy}, {questions}",
         caption=(
             f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-            f"at {request.sites} site(s); at most {request.most_records_per_unit} record(s) a unit\n"
+            f"at {request.sites} site(s);\nat most {request.most_records_per_unit} record(s) a unit\n"
             + _explained(request, rows)
         ),
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
         pad_edge=False,
     )
-    headers = ["epsilon\n= cost", "cells", "noise\nscale", "error of\na count", "error of\na share"]
+    headers = ["epsilon\n= cost", "cells", "noise\nscale", "error:\ncount", "of a\nshare"]
     simulated = rows[0].simulated is not None
     if simulated:
         headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
@@ -263,13 +263,19 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         if row.simulated is not None:
             accuracy, auc = row.simulated.accuracy, row.simulated.auc
             cells += [
-                f"{accuracy.mean:.2f} ({accuracy.low:.2f}-{accuracy.high:.2f})",
-                f"{auc.mean:.2f} ({auc.low:.2f}-{auc.high:.2f})",
-                f"{auc.lost:.2f} ({max(auc.lost_low, 0.0):.2f}-{auc.lost_high:.2f})",
+                _ranged(accuracy.mean, accuracy.low, accuracy.high),
+                _ranged(auc.mean, auc.low, auc.high),
+                _ranged(auc.lost, max(auc.lost_low, 0.0), auc.lost_high),
                 f"{100 * row.simulated.beats_majority:.0f} %",
             ]
         table.add_row(*cells, style="bold" if row.suggested else None)
     return table
+
+
+def _ranged(mean: float, low: float, high: float) -> str:
+    """A mean and its range, such as "0.81 .58-.97"."""
+    ends = "-".join(f"{end:.2f}".removeprefix("0") if end < 1 else "1" for end in (low, high))
+    return f"{mean:.2f} {ends}"
 
 
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
@@ -277,8 +283,7 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     told = rows[0].simulated
     if told is None:
         return (
-            "cost and precision alone: how accurate a model will be can be quoted for labels of two classes;\n"
-            "`expril simulate` runs whole studies, on records of your own that have labels"
+            "cost and precision alone;\naccuracy is quoted for labels of two classes"
         )
     belief = request.belief
     known = [
@@ -288,22 +293,22 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
         )
     ]
     lines = [
-        f"accuracy, AUC: mean over {told.problems} invented labels{', ' + ' and '.join(known) if known else ''}, and "
-        "the 90 % range to reckon with",
-        f"without noise the same strategy has a mean accuracy of {told.accuracy.without_noise:.2f} and an AUC of "
-        f"{told.auc.without_noise:.2f}; perfect knowledge {told.accuracy.best:.2f} and {told.auc.best:.2f}",
+        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels"
+        + (f" with {' and '.join(known)}" if known else ""),
+        f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
+        f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}",
     ]
     open_ = [
         what
         for what, ends in (
-            ("how common the label is (--prevalence 0.4)", belief.prevalence),
-            ("how well any model could do (--best-auc 0.7-0.8)", belief.best_auc),
+            ("how common the label is (--prevalence)", belief.prevalence),
+            ("how well any model could do (--best-auc)", belief.best_auc),
         )
         if ends is None
     ]
     if open_:
-        lines.append(f"no source record tells {' or '.join(open_)}; stating it narrows the ranges")
-    lines.append("bold: suggested, the strategy's own cells and split of the budget unless others are clearly better")
+        lines.append(f"no source record tells {' or '.join(open_)};\nstating it, from the literature, narrows the ranges")
+    lines.append("bold: suggested, the strategy's own plan unless another is clearly better")
     return "\n".join(lines)
 
 

@@ -72,10 +72,12 @@ def run_scenario(
     """
     found = gathered or Gathered.nothing(scenario)
     for repeat in run_repeats(scenario, records, found.evidence, first=found.done, ledgers=ledgers, tick=tick):
+        tick("scoring", 0, 0)
         said = found.add(repeat)
         if repeat.number == 0:
             found.notes = population_notes(scenario, records, repeat.sites) + found.notes
         keep(Finished(found, repeat, said))
+        tick("scoring", 1, 1)
     measure = MEASURES[found.measure]
     learners = tuple(_learner_report(learner, found.tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(

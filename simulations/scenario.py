@@ -11,6 +11,7 @@ import msgspec
 
 from curator_node.policy import LearnerPolicy, Policy, Written, settled_limits
 from curator_node.text_files import read_text_file
+from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import Pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
@@ -97,6 +98,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
         purpose: what it tells the stewards.
+        large_epsilon: confirms an epsilon of 100 or more, which protects nothing.
     """
 
     name: Name
@@ -107,11 +109,14 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: tuple[Name, ...] = ()
     curators: tuple[Name, ...] = ()
     purpose: str = ""
+    large_epsilon: bool = False
 
     def __post_init__(self) -> None:
         check_one_of("pooling", self.pooling, get_args(Pooling))
         try:
-            parse_rational(self.epsilon)
+            epsilon = parse_rational(self.epsilon)
+            if not self.large_epsilon:
+                require_confirmed([epsilon], how="large_epsilon = true")
         except ConfigurationError as error:
             raise ValueError(f"learner {self.name}, epsilon: {error}") from None
         try:

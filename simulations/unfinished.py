@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import IO, Self
 
 import msgspec
 
-from learner_node.model_files import SUFFIX, StudyModel, encode_model
+from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import Transcript
@@ -173,7 +173,10 @@ class Unfinished:
         for place, outcome in enumerate(finished.repeat.outcomes):
             if outcome.learned is None or not outcome.learned.estimates:
                 continue
-            learner = outcome.learner
+            learner, found = outcome.learner, StudyModel.of(outcome.learned)
+            if not all(map(kept_in_files, found.models.values())):
+                finished.gathered.notes.append(f"Models of {learner.name} are not kept: no file holds their kind.")
+                continue
             about = {
                 "learner": learner.name,
                 "repeat": str(number),
@@ -182,7 +185,7 @@ class Unfinished:
                 "expril": self._order.version,
             }
             name = f"{_of_repeat(number)}-{place}-{file_name(learner.name)[:40]}{SUFFIX}"
-            (folder / name).write_bytes(encode_model(StudyModel.of(outcome.learned, about)))
+            (folder / name).write_bytes(encode_model(replace(found, about=about)))
 
     def _write_state(self, gathered: Gathered) -> None:
         state = state_of(gathered, self._fingerprint, self._order.command, self._order.scenario.repeats)

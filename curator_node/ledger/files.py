@@ -40,16 +40,17 @@ def create_ledger_file(
         if isinstance(path, Path):
             url = sqlite_url(drafts.enter_context(new_file(path, rule=NEVER_ANEW)))
         draft = drafts.enter_context(new_file(where, rule=NEVER_ANEW))
-        with ExitStack() as opened:
-            store = DatabaseStore(url, create=True)
-            opened.callback(store.close)
-            held = open_mark(draft, key)
-            opened.callback(held.close)
-            try:
+        try:
+            with ExitStack() as opened:
+                store = DatabaseStore(url, create=True)
+                opened.callback(store.close)
+                held = open_mark(draft, key)
+                opened.callback(held.close)
                 create_ledger(store, key, held, now=now, note=note)
-            except (OSError, LedgerUnavailableError) as error:
-                why = error.strerror if isinstance(error, OSError) else str(error)
-                raise ConfigurationError(f"cannot make the ledger {path}: {why}; nothing of it was kept") from None
+        except (OSError, ConfigurationError, LedgerUnavailableError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            where = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
+            raise ConfigurationError(f"cannot make the ledger{where}: {why}; nothing of it was kept") from None
 
 
 def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:

@@ -40,7 +40,10 @@ def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]
 
 
 def _opened(path: Path, *, log: bool) -> Iterator[DatabaseStore]:
-    store = DatabaseStore(read_only_url(path, log=log))
+    try:
+        store = DatabaseStore(read_only_url(path, log=log))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
     try:
         yield store
     finally:

@@ -4,6 +4,7 @@ An append names its index; two processes that append the same index conflict, an
 only concurrency control that the ledger needs. The only file that imports SQLAlchemy.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.new_files import new_file
 from protocol.errors import ConfigurationError, ExprilError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -331,13 +333,19 @@ def backup(path: Path, copy: Path) -> None:
     """
     if not is_sqlite(path):
         raise ConfigurationError(f"{path} is not a SQLite ledger")
-    if copy.exists():
-        raise ConfigurationError(f"{copy} exists; a backup is never overwritten")
+    # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves.
+    served = os.access(path.parent, os.W_OK)
+    where = str(path) if served else f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        with (
+            new_file(copy, rule="a backup is never overwritten") as draft,
+            closing(sqlite3.connect(where, uri=not served)) as source,
+            closing(sqlite3.connect(draft)) as target,
+        ):
             source.backup(target)
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"{path} cannot be copied ({type(error).__name__})") from None
+    except (OSError, sqlite3.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else _reason(error)
+        raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
 
 
 def is_sqlite(path: Path) -> bool:

@@ -89,6 +89,11 @@ def one_population(_split: Split, _epsilon: Fraction) -> Options:
     return {"same_population": True}
 
 
+def eight_named(_split: Split, _epsilon: Fraction) -> Options:
+    """Eight that a first look at these data named, most of them in published scores of readmission."""
+    return {"attributes": list(OF_READMISSION)}
+
+
 def published_attributes(_split: Split, _epsilon: Fraction) -> Options:
     """What the LACE index and the HOSPITAL score look at, as far as these records have it."""
     return {"attributes": LACE_OR_HOSPITAL}
@@ -161,6 +166,18 @@ ONE_RUN = 1
 ONE_POPULATION = frozenset({"A", "B", "CTG-A", "heart", "wdbc"})
 """Where the split says so: the paper asks no masses of the first three either, and unlabelled records of the
 hospitals are a random part of each one's."""
+OF_READMISSION = (
+    "number_inpatient",
+    "number_emergency",
+    "number_outpatient",
+    "number_diagnoses",
+    "discharge",
+    "time_in_hospital",
+    "age",
+    "diabetesMed",
+)
+"""The eight that ranked best in a first look at these data, so not chosen without them. Five are in the scores HOSPITAL
+(Donze et al. 2013) or LACE (van Walraven et al. 2010); discharge and age are covariates of Strack et al. (2014)."""
 OTHER_RUNS = 10
 """Runs of each perspective that was not chosen; enough to see that none is far ahead."""
 CONTESTANTS: dict[str, Contestant] = {
@@ -186,7 +203,14 @@ CONTESTANTS: dict[str, Contestant] = {
         ours("additive", "one question over the bins of all attributes, a model whose parts can be read"),
         ours(
             "additive-named",
-            "additive over eight attributes named from the literature on readmission",
+            "additive over the eight attributes that a first look at these data named",
+            strategy="additive",
+            options=eight_named,
+            problems=READMISSIONS,
+        ),
+        ours(
+            "additive-published",
+            "additive over eight attributes that published scores of readmission use",
             strategy="additive",
             options=published_attributes,
             problems=READMISSIONS,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from curator_node.new_files import replace_text
 from experiments.publish.table import Column, Item
 
 
@@ -24,7 +25,7 @@ def csv_text(columns: Sequence[Column[Item]], rows: Iterable[Item]) -> str:
 def write_texts(out: Path, files: Mapping[str, str]) -> None:
     """Write files of a folder, by name, UTF-8 with newlines as they are."""
     for name, text in files.items():
-        (out / name).write_text(text, encoding="utf-8", newline="\n")
+        replace_text(out / name, text)
 
 
 def as_object(found: object) -> object:

@@ -2,8 +2,8 @@
 
 The likelihood of a cell's noisy signed count is taken as normal, with a variance that hangs on the noise and the
 cell's size, not on the answer. So one factorisation per kernel serves all problems (Rasmussen & Williams 2006, Eqs. 2.25
-and 2.30). Kernels, their averaging by evidence, and the cells' covariances are those of the label model itself;
-Poisson counts, expectation propagation and networks are left out.
+and 2.30). Kernels, their averaging by evidence, and the cells' covariances are those of the label model itself; its
+amplitude 1 is taken, and Poisson counts, expectation propagation and networks are left out.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from learner_node.label_model.gaussian_process import AMPLITUDES, LENGTH_SCALES, LINEAR_WEIGHTS, seen_covariance
+from learner_node.label_model.gaussian_process import (
+    LENGTH_SCALES,
+    LINEAR_WEIGHTS,
+    SMALLEST_WEIGHT,
+    seen_covariance,
+)
 from learner_node.label_model.random_features import (
     Covariances,
     Kernel,
@@ -26,50 +31,53 @@ from learner_node.label_model.random_features import (
 Floats = NDArray[np.float64]
 
 
-def foreseen_signals(
-    features: Floats, cells: NDArray[np.int64], observed: Floats, variance: Floats, *, seed: int
-) -> Floats:
-    """Posterior mean of the label signal f at each source record, for each of P problems.
+class Foresight:
+    """Posterior means of the label signal at the source records, for any cells of them.
 
     Args:
         features: Source records, standardised, float64 (n_s, d), finite.
-        cells: Cell of each, int64 (n_s,), in [0, K); every number occurs.
-        observed: Noisy signed count of each cell over its expected mass, float64 (K, P).
-        variance: Of each cell's observation, float64 (K,), positive.
         seed: Of the random features.
-
-    Returns:
-        float64 (n_s, P); its sign is the predicted label.
     """
-    rows = bounded(features)
-    frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, [cells], frequencies, LENGTH_SCALES, seed=seed)
-    covariances = Covariances(averages)
-    fitted = [
-        _fit(seen_covariance(covariances, kernel), kernel, observed, variance)
-        for kernel in (
-            Kernel(length, linear, amplitude)
-            for length in LENGTH_SCALES
-            for linear in LINEAR_WEIGHTS
-            for amplitude in (1.0,)
-        )
-    ]
-    evidence = np.array([each.log_evidence for each in fitted])
-    weight = np.exp(evidence - evidence.max(axis=0))
-    weight /= weight.sum(axis=0)
-    dimensions = rows.shape[1]
-    slopes = np.zeros((dimensions, observed.shape[1]))
-    bends = {length: np.zeros((2 * frequencies.shape[1] + 1, observed.shape[1]), np.float32) for length in LENGTH_SCALES}
-    for each, share in zip(fitted, weight, strict=True):
-        kernel, coefficients = each.kernel, each.kernel.amplitude * each.coefficients * share
-        slopes += kernel.linear / dimensions * (averages.centres.T @ coefficients)
-        bends[kernel.length_scale] += averages.stationary[kernel.length_scale].T @ coefficients.astype(np.float32)
-    signal = rows @ slopes
-    for block in blocks(len(rows)):
-        phases = rows[block] @ frequencies
-        for length, weights in bends.items():
-            signal[block] += stationary_features(phases / length) @ weights
-    return signal
+
+    def __init__(self, features: Floats, *, seed: int) -> None:
+        self._rows, self._seed = bounded(features), seed
+        self._frequencies = draw_frequencies(self._rows.shape[1], seed)
+        width = 2 * self._frequencies.shape[1] + 1
+        self._features = {length: np.empty((len(self._rows), width), np.float32) for length in LENGTH_SCALES}
+        for block in blocks(len(self._rows)):
+            phases = self._rows[block] @ self._frequencies
+            for length, features_at in self._features.items():
+                features_at[block] = stationary_features(phases / length)
+
+    def signals(self, cells: NDArray[np.int64], observed: Floats, variance: Floats) -> Floats:
+        """Posterior mean of f at each source record in each of P problems, float64 (n_s, P); its sign is the class.
+
+        Args:
+            cells: Cell of each source record, int64 (n_s,), in [0, K); every number occurs.
+            observed: Noisy signed count of each cell over its expected mass, float64 (K, P).
+            variance: Of each cell's observation about the mean of f, float64 (K,), positive.
+        """
+        averages = average_over_cells(self._rows, [cells], self._frequencies, LENGTH_SCALES, seed=self._seed)
+        covariances = Covariances(averages)
+        kernels = [Kernel(length, linear, 1.0) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
+        fitted = [_fit(seen_covariance(covariances, kernel), kernel, observed, variance) for kernel in kernels]
+        evidence = np.array([each.log_evidence for each in fitted])
+        weight = np.exp(evidence - evidence.max(axis=0))
+        # Weights that underflow would make numbers on which arithmetic is a hundred times slower.
+        weight[weight < SMALLEST_WEIGHT] = 0.0
+        weight /= weight.sum(axis=0)
+        dimensions = self._rows.shape[1]
+        signal = np.zeros((len(self._rows), observed.shape[1]))
+        slopes = np.zeros((dimensions, observed.shape[1]))
+        for length in LENGTH_SCALES:
+            bend = np.zeros(observed.shape)
+            for each, share in zip(fitted, weight, strict=True):
+                if each.kernel.length_scale == length:
+                    bend += share * each.coefficients
+                    slopes += each.kernel.linear / dimensions * (averages.centres.T @ (share * each.coefficients))
+            signal += self._features[length] @ (averages.stationary[length].T @ bend.astype(np.float32))
+        signal += self._rows @ slopes
+        return signal
 
 
 @dataclass(frozen=True)

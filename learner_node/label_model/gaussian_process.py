@@ -49,7 +49,7 @@ LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 AMPLITUDES = (0.25, 4.0)
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
-_SMALLEST_WEIGHT = 0.01
+SMALLEST_WEIGHT = 0.01
 _HOPELESS = 8.0
 _JITTER = 1e-6
 MOST_CELLS = 500
@@ -122,7 +122,9 @@ def fit_with_cell_posterior(
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
         log_evidence=fit.model.log_evidence,
-        kernels=tuple((weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen),
+        kernels=tuple(
+            (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
+        ),
     )
     return fit.model, posterior
 
@@ -154,7 +156,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
-    order, weights = order[weights >= _SMALLEST_WEIGHT], weights[weights >= _SMALLEST_WEIGHT]
+    order, weights = order[weights >= SMALLEST_WEIGHT], weights[weights >= SMALLEST_WEIGHT]
     weights /= weights.sum()
     chosen = []
     for weight, (kernel, fitted) in zip(weights, [tried[i] for i in order], strict=True):

@@ -30,6 +30,7 @@ _ALIGNMENTS = (4.0, 2.0, 1.0, 0.0)
 _LENGTH_SCALES = (4.0, 2.0, 1.0, 0.5, 0.25)
 _HALVINGS = 30
 _HALVINGS_OF_AUC = 12
+_QUANTILES = 300
 _OWN_STREAM = 1_000_003
 
 
@@ -127,7 +128,9 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
     slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
     weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1] + 1) for rng in draws]).astype(np.float32)
     straight, bent = np.empty((2, len(rows), len(u)))
-    aligned, scale = (np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES))
+    aligned, scale = (
+        np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)
+    )
     for which, power in enumerate(_ALIGNMENTS):
         turned = _aligned(rows, power)
         straight[:, aligned == which] = turned @ slopes[:, aligned == which]
@@ -157,13 +160,14 @@ def _standardised(columns: Floats) -> Floats:
 
 
 def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Floats:
-    """P(label 1) of (n_s, P) signals, the columns' means being the prevalences, float64 (n_s, P)."""
+    """P(label 1) of (n_s, P) signals, whose means over the records are the prevalences, float64 (n_s, P)."""
     slopes = signal * np.sqrt(explained / (1.0 - explained))
-    high = np.abs(slopes).max(axis=0) + 8.0
+    few = _thinned(slopes)
+    high = np.abs(few).max(axis=0) + 8.0
     low = -high
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        below = ndtr(slopes + middle).mean(axis=0) < prevalence
+        below = ndtr(few + middle).mean(axis=0) < prevalence
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     result: Floats = ndtr(slopes + 0.5 * (low + high))
     return result
@@ -171,13 +175,22 @@ def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Float
 
 def _explained_of(signal: Floats, prevalence: Floats, wanted: Floats) -> Floats:
     """The explained shares whose best AUC is `wanted`, or the nearest that the source allows, float64 (P,)."""
+    few = _thinned(signal)
     low, high = np.zeros(len(wanted)), np.full(len(wanted), _MOST_EXPLAINED)
     for _ in range(_HALVINGS_OF_AUC):
         middle = 0.5 * (low + high)
-        below = _own_auc(_probability(signal, middle, prevalence)) < wanted
+        below = _own_auc(_probability(few, middle, prevalence)) < wanted
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     explained: Floats = 0.5 * (low + high)
     return explained
+
+
+def _thinned(columns: Floats) -> Floats:
+    """Quantiles that stand for each column, float64 (at most 300, P): a tenth of the time, and as good here."""
+    if len(columns) <= _QUANTILES:
+        return columns
+    places = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES * len(columns)).astype(np.int64)
+    return np.asarray(np.sort(columns, axis=0)[places])
 
 
 def _own_auc(probability: Floats) -> Floats:

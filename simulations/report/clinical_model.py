@@ -107,16 +107,18 @@ class RecordCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         curator: the site.
-        private: records that its curator holds.
+        private: records that its curator counts.
         source: records that learners may hold, without labels.
         test: records for scores.
         positive: share of the positive class among all three; None where there are not two classes.
+        held: records that its curator holds: those beyond the bound of a privacy unit are not counted.
     """
 
     curator: str
     private: int
     source: int
     test: int
+    held: int
     positive: float | None = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from curator_node.new_files import replace_text
 from simulations.report import plots, rows
 from simulations.report.clinical_plots import calibration_figure, roc_figure
 from simulations.report.folding import FEW, fold_notes
@@ -103,4 +104,4 @@ def _clinical_keys(report: RunReport) -> list[Key]:
 
 def write_page(report: RunReport, path: Path) -> None:
     """Write the page of a run to a file (UTF-8)."""
-    path.write_text(build_page(report), encoding="utf-8", newline="\n")
+    replace_text(path, build_page(report))

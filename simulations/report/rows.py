@@ -127,13 +127,12 @@ def record_counts(report: RunReport) -> Counts | None:
     sites = report.records
     if not sites:
         return None
-    private, source, test = (sum(getattr(site, part) for site in sites) for part in ("private", "source", "test"))
+    names = ("private", "source", "test", "held")
+    parts = {name: sum(getattr(site, name) for site in sites) for name in names}
     known = [site for site in sites if site.positive is not None]
     ones = sum((site.positive or 0.0) * site.total for site in known)
     records = sum(site.total for site in known)
-    total = RecordCounts(
-        curator="", private=private, source=source, test=test, positive=ones / records if records else None
-    )
+    total = RecordCounts(curator="", **parts, positive=ones / records if records else None)
     shown = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
     return Counts(tuple(shown), len(sites) - len(shown), total)
 

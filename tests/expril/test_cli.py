@@ -28,7 +28,17 @@ def finished(tmp_path_factory):
 
 
 def test_json_has_the_documented_shape(finished):
-    assert finished.keys() == {"run", "learners", "measure", "further", "seeded_noise", "notes"}
+    assert finished.keys() == {
+        "run",
+        "learners",
+        "measure",
+        "further",
+        "lead",
+        "positive",
+        "records",
+        "seeded_noise",
+        "notes",
+    }
     assert (finished["measure"], finished["further"]) == ("accuracy", "")
     assert finished["seeded_noise"] is False
     assert any("east dropped out at question 2" in note for note in finished["notes"])
@@ -53,6 +63,13 @@ def test_json_has_the_documented_shape(finished):
         for score in (learner["pooled"], *learner["sites"]):
             assert {"accuracy", "accuracy_se", "majority", "ceiling"} <= score.keys()
             assert all(0 <= score[key] <= 1 for key in ("accuracy", "accuracy_se", "majority", "ceiling"))
+        for score in (learner["pooled"], *learner["sites"]):
+            assert all(0 <= score[key] <= 1 for key in ("auc", "auc_ceiling", "average_precision", "brier"))
+        assert sum(learner["pooled"]["calibration"]["counts"]) > 100
+        rules = [point["rule"] for point in learner["pooled"]["operating_points"]]
+        assert rules == ["above 0.5", "above the prevalence", "highest 20 %", "highest 10 %", "highest 5 %"]
+    assert (finished["lead"], finished["positive"]) == ("accuracy", "malignant")
+    assert sum(site["held"] + site["source"] + site["test"] for site in finished["records"]) == 569
     assert ada["pooled"]["accuracy"] > ada["pooled"]["majority"] + 0.1
 
 
@@ -140,6 +157,27 @@ def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
     finally:
         (ledgers / "north.ledger").write_bytes(kept)
     assert "not proven" not in run("verify", folder, folder).output.lower()
+
+
+def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_page(tmp_path):
+    asked = ("simulate", "wdbc", "--repeats", 1, "--epsilon", "3,1/2", "--out", tmp_path, "--json")
+    found = json.loads(run(*asked).stdout)
+    folder = Path(found["run"])
+    assert [one["epsilon"] for one in found["epsilons"]] == ["1/2", "3"]
+    assert [one["learners"][0]["epsilon_claimed"] for one in found["epsilons"]] == ["1/2", "3"]
+    assert [len(one["notes"]) for one in found["epsilons"]][1] > len(found["epsilons"][0]["notes"])
+    assert found["epsilons"][0]["records"] == found["epsilons"][1]["records"]
+    assert {path.name for path in folder.iterdir()} == {"epsilons.json", "report.html", "epsilon-1-2", "epsilon-3"}
+    proven = json.loads(run("verify", folder, "--json").stdout)
+    assert len(proven["runs"]) == 2
+    page = (folder / "report.html").read_text()
+    (folder / "report.html").unlink()  # as an interrupted command leaves it
+    again = json.loads(run(*asked).stdout)
+    assert again["run"] == found["run"]
+    assert again["epsilons"] == found["epsilons"]
+    assert (folder / "report.html").read_text() == page
+    assert str(folder) in run("report", folder).output
+    assert "result" not in run("simulate", "wdbc", "--epsilon", "1,x", code=2).stdout
 
 
 def test_noise_from_a_seed_is_never_just_proven(tmp_path):

@@ -1,4 +1,4 @@
-"""Runs that can be kept: repeats survive kills and full disks, records and models stay, a run is run again from inside."""
+"""Runs that can be kept: repeats survive kills, models and predictions stay, a run is run again from its folder."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import expril
 from expril.command import app
+from learner_node.model_files import KINDS
 from simulations.datasets import load_dataset
 from simulations.unfinished import Unfinished, leftovers
 
@@ -184,6 +185,13 @@ def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
     assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
 
 
+def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp_path, monkeypatch):
+    monkeypatch.delitem(KINDS, "network")
+    told = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)
+    assert "Models of grace are not kept: no file holds their kind." in told["notes"]
+    assert [path.name for path in Path(told["run"], "models").iterdir()] == ["repeat-00000-0-ada.safetensors"]
+
+
 # Interrupted
 
 
@@ -220,10 +228,6 @@ def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp
     assert f"1 of 3 repeats are kept in {partial(tmp_path)}" in died.stderr
     done = Path(json.loads(simulate(place / "small.toml", "--out", tmp_path).stdout)["run"])
     same(done, whole)
-
-
-class _Stop(BaseException):
-    pass
 
 
 @pytest.fixture
@@ -366,7 +370,8 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
     (own / "elsewhere").rename(own / "sub")
     simulate(first, "--out", tmp_path, "--base", own)
     frame.with_columns(pl.col("age") + 0.5).write_csv(own / "sub/people.csv")
-    assert "has changed since" in simulate(first, "--out", tmp_path).stderr
+    told = json.loads(simulate(first, "--out", tmp_path).stdout)
+    assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in told["notes"]
 
 
 def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):

@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import expril
+from learner_node.label_model.additive import AdditiveFit
 from learner_node.label_model.cell_networks import CellNetworks
 from learner_node.label_model.mixture import Component, LabelModel
 from learner_node.label_model.one_against_rest import ClassesLabelModel
 from learner_node.label_model.random_features import Kernel
 from learner_node.model_codec import put_together, take_apart
 from learner_node.model_files import KINDS, METADATA, StudyModel, encode_model, load_model
+from learner_node.shape_functions import ShapeBin, ShapeFunction
 from learner_node.source import standardising_map
+from learner_node.strategies.additive import AdditiveModel
 from learner_node.strategies.base import ErrorEstimate, class_probabilities
 from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.cells_classes import CellsClassesModel
@@ -113,7 +116,25 @@ def a_number(seed):
     return StudyModel(of, {"": NetworkNumberModel(perceptron(rng, of), (-2.0, 5.0), error)}, {"": 2.0})
 
 
-MAKERS = (two_classes, by_site, three_classes, a_number)
+def additive(seed):
+    """Six bins of x, four of the colour."""
+    rng, of = np.random.default_rng(seed), schema()
+    partitions = (FeatureBins(attribute="x", edges=(-1.0, 0.0, 0.5, 2.0)), FeatureBins(attribute="colour", edges=()))
+    root = rng.normal(size=(11, 11))
+    fit = AdditiveFit(
+        intercept=float(rng.normal()),
+        contributions=rng.normal(size=10),
+        covariance=root @ root.T,
+        starts=np.array([0, 6, 10]),
+        scales=rng.uniform(size=2),
+        source_mass=rng.uniform(size=40),
+        log_evidence=-3.5,
+    )
+    shape = ShapeFunction("x", numeric=True, bins=(ShapeBin("below -1", None, -1.0, 0.25, 0.5, -0.25, 1.25),))
+    return StudyModel(of, {"": AdditiveModel(partitions, fit, (shape,))}, {"": 7.0})
+
+
+MAKERS = (two_classes, by_site, three_classes, a_number, additive)
 
 
 def written(model, folder):

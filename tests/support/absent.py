@@ -28,12 +28,12 @@ print(json.dumps([told, sorted({name.partition(".")[0] for name in sys.modules})
 """
 
 
-def in_one_process(*calls, blocked=()):
-    """Give commands to a new process in which some libraries are absent; exit status and output of each, and what was
-    loaded in the end."""
+def in_one_process(*calls, blocked=(), before=()):
+    """Give commands to a new process in which some libraries are absent, itself begun by the command `before`; exit
+    status and output of each, and what was loaded in the end."""
     given = json.dumps([sorted(blocked), [[str(argument) for argument in call] for call in calls]])
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], input=given, capture_output=True, text=True, check=False, cwd=ROOT
+        [*before, sys.executable, "-c", WITHOUT], input=given, capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -11,6 +11,7 @@ import pytest
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
+from learner_node.strategies.additive import AdditiveStrategy
 from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
@@ -58,6 +59,7 @@ OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
     (SCENARIOS, "`cells` with a numeric label", CellsNumberStrategy),
     (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
+    (ASKED, "`additive`", AdditiveStrategy),
     (ASKED, "`adaptive-cells`", AdaptiveCellsStrategy),
     (ASKED, "`new-features`", NewFeaturesStrategy),
     (ASKED, "`varying-bins`", VaryingBinsStrategy),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.numerical
 
 EXACT = bool(os.environ.get("EXPRIL_HELD_EXACT"))
 SLOW = {"ctg-rows"}
-SMOOTH = {"three classes", "number", "quote", "comparison", "random-subsets", "varying-bins"}
+SMOOTH = {"three classes", "number", "quote", "comparison", "random-subsets", "varying-bins", "additive"}
 """Learners without networks or searches that rounding could turn elsewhere: they were seen to move by 5e-5 at most."""
 
 

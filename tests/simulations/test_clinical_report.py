@@ -1,0 +1,353 @@
+"""Clinical results of a run: means over repeats, what leads, the page, and result against epsilon."""
+
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+
+from learner_node.clinical import clinical_scores
+from learner_node.uncertainty import AccuracyEstimate
+from page_outline import Outline
+from protocol.errors import ConfigurationError
+from simulations.clinical import clinical_fields
+from simulations.epsilons import at_epsilon, read_epsilons
+from simulations.expectations import expected, within
+from simulations.ranked import RankedTally, ranked
+from simulations.report import words
+from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.epsilons.model import EpsilonRun
+from simulations.report.epsilons.page import build_epsilon_page, headline, summary
+from simulations.report.lead import by_ranking, led
+from simulations.report.model import (
+    CurvePoint,
+    Expected,
+    LearnerReport,
+    RunReport,
+    Score,
+    SiteScore,
+    decode_report,
+    encode_report,
+)
+from simulations.report.page import build_page
+from simulations.scenario import read_scenario
+from simulations.tables import epsilon_table, result_table, run_tables, threshold_table
+
+
+def repeat(seed, n=200, share=0.2, signal=1.0):
+    """Labels and (n, 2) probabilities of one repeat."""
+    rng = np.random.default_rng(seed)
+    labels = (np.arange(n) < share * n).astype(np.uint8)
+    risk = 1 / (1 + np.exp(1.4 - signal * labels - rng.normal(size=n)))
+    return labels, np.column_stack([1 - risk, risk])
+
+
+def tally(*seeds, **options):
+    found = RankedTally()
+    for seed in seeds:
+        labels, probabilities = repeat(seed, **options)
+        found.model.append(ranked(labels, probabilities, [0.5, "10%"], 0.2))
+        found.ceiling.append(ranked(labels, np.column_stack([1 - labels, labels]).astype(float)))
+    return found
+
+
+@cache
+def five():
+    return clinical_fields(tally(*range(5)), curves=True)
+
+
+def pooled(**options):
+    """A score of five repeats of a rare outcome."""
+    score = Score(accuracy=0.81, accuracy_se=0.004, majority=0.8, ceiling=0.9, **five())
+    return msgspec.structs.replace(score, **options)
+
+
+def report(score=None, **options):
+    score = score or pooled()
+    told = {name: getattr(score, name) for name in SiteScore.__struct_fields__ if name != "curator"}
+    learner = LearnerReport(
+        learner="ada",
+        strategy="cells",
+        pooling="sum",
+        epsilon_claimed="1",
+        epsilon_spent="1",
+        pooled=score,
+        sites=(SiteScore(curator="north", **told),),
+        curve=(CurvePoint(1, 0.81, 0.004, score.auc, score.auc_se),),
+    )
+    values = {
+        "title": "wards",
+        "description": "",
+        "created": "2026-05-09T12:30:00Z",
+        "version": "0.2.0",
+        "seeded_noise": False,
+        "repeats": 5,
+        "command": "expril simulate wards",
+        "config_toml": "",
+        "learners": (learner,),
+        "positive": "back",
+        "records": (RecordCounts(curator="north", private=1200, source=300, test=301, held=1500, positive=0.2),),
+    }
+    return RunReport(**(values | options))
+
+
+def test_means_and_errors_are_those_of_the_repeats():
+    each = [
+        clinical_scores(labels, probabilities[:, 1], [0.5, "10%"]) for labels, probabilities in map(repeat, range(5))
+    ]
+    fields = five()
+    aucs = [one.auc for one in each]
+    assert fields["auc"] == pytest.approx(np.mean(aucs))
+    assert fields["auc_se"] == pytest.approx(np.std(aucs, ddof=1) / np.sqrt(5))
+    assert fields["brier"] == pytest.approx(np.mean([one.brier for one in each]))
+    assert fields["average_precision"] == pytest.approx(np.mean([one.average_precision for one in each]))
+    assert (fields["prevalence"], fields["auc_ceiling"], fields["brier_ceiling"]) == (0.2, 1.0, 0.0)
+    half, tenth = fields["operating_points"]
+    assert half.sensitivity == pytest.approx(np.mean([one.operating_points[0].sensitivity for one in each]))
+    assert half.ppv_se == pytest.approx(np.std([one.operating_points[0].ppv for one in each], ddof=1) / np.sqrt(5))
+    assert (tenth.rule, tenth.flagged) == ("highest 10 %", 0.1)
+    assert fields["calibration"].counts == (100,) * 10
+    assert np.mean(fields["calibration"].observed) == pytest.approx(0.2)
+
+
+def test_the_mean_curve_has_the_mean_area():
+    """On the grid the trapezoids miss less than half of one step of either axis."""
+    fields = five()
+    area = np.trapezoid(fields["roc"].sensitivity, GRID)
+    assert area == pytest.approx(fields["auc"], abs=0.01)
+
+
+def test_one_repeat_has_the_error_of_its_records_and_no_band():
+    labels, probabilities = repeat(3)
+    fields = clinical_fields(tally(3), curves=True)
+    assert fields["auc_se"] == clinical_scores(labels, probabilities[:, 1]).auc_error
+    assert fields["roc"].sensitivity_se is None
+    assert fields["operating_points"][0].sensitivity_se is None
+    assert all(error is not None for error in fields["calibration"].observed_se)
+
+
+def test_repeats_without_both_classes_have_no_auc_and_do_not_count():
+    found = tally(1)
+    found.model.append(ranked(np.zeros(20, np.uint8), np.full((20, 2), 0.5), [0.5, "10%"]))
+    fields = clinical_fields(found, curves=True)
+    assert fields["auc"] == tally(1).model[0].auc
+    assert fields["operating_points"][0].sensitivity == tally(1).model[0].operating_points[0].sensitivity
+    only = RankedTally(model=[found.model[1]])
+    assert clinical_fields(only, curves=True)["auc"] is None
+    assert clinical_fields(only, curves=True)["roc"] is None
+    assert clinical_fields(RankedTally(), curves=True) == {}
+
+
+@pytest.mark.parametrize("probabilities", [None, np.full((4, 3), 1 / 3)])
+def test_there_are_no_clinical_scores_of_numbers_and_of_three_classes(probabilities):
+    assert ranked(np.array([0, 1, 2, 0]), probabilities) is None
+
+
+def test_auc_leads_where_the_smaller_class_is_rare():
+    assert report().lead == "AUC"
+    assert report(pooled(prevalence=0.8)).lead == "AUC"
+    assert report(pooled(prevalence=0.35)).lead == "accuracy"
+    assert report(pooled(auc=None, prevalence=None)).lead == "accuracy"
+    assert led(report(pooled(prevalence=0.35))) == report(pooled(prevalence=0.35))
+    shown = by_ranking(report())
+    (learner,) = shown.learners
+    auc, ceiling = pooled().auc, pooled().auc_ceiling
+    assert (learner.pooled.accuracy, learner.pooled.majority, learner.pooled.ceiling) == (auc, 0.5, ceiling)
+    assert (learner.sites[0].accuracy, learner.curve[0].accuracy, shown.measure) == (auc, auc, "AUC")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "ranks records (AUC {auc:.3f}, {way:.0f} % of the way from chance to the ceiling of 1.000) and calls them",
+        ),
+        ({"accuracy": 0.8}, "though it calls no better than the majority class"),
+        ({"auc": 0.52, "auc_se": 0.02}, "does not rank records better than chance (AUC 0.520)"),
+        ({"auc": None}, "cannot be judged"),
+        ({"accuracy": None}, "learned nothing"),
+    ],
+)
+def test_the_verdict_on_a_rare_outcome_is_about_ranking(changes, said):
+    score = pooled(**changes)
+    told = words.verdict(score, words.WORDS["AUC"])
+    assert said.format(auc=score.auc or 0, way=200 * ((score.auc or 0) - 0.5)) in told
+
+
+def test_a_frequent_outcome_that_is_ranked_but_not_called_says_both():
+    score = Score(accuracy=0.6, accuracy_se=0.01, majority=0.6, ceiling=0.7, auc=0.64, auc_se=0.01)
+    assert words.verdict(score) == "ranks records (AUC 0.640), though it calls no better than the majority class"
+    assert words.verdict(msgspec.structs.replace(score, auc=0.51)) == "did no better than the majority class"
+
+
+def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected():
+    told = Expected(
+        accuracy=0.83,
+        low=0.8,
+        high=0.86,
+        beats_majority=0.0,
+        coverage=1.0,
+        auc=0.71,
+        auc_low=0.66,
+        auc_high=0.76,
+        ranks=1.0,
+        auc_coverage=1.0,
+    )
+    shown = report(pooled(expected=told))
+    text = Outline(build_page(shown)).text
+    score = pooled()
+    assert words.headline(shown) == f"Pooled AUC {score.auc:.3f} ± {score.auc_se:.3f} at epsilon 1"
+    for phrase in (
+        "20.0 % of the test records are “back”.",
+        "expected accuracy 0.830 (95 % interval 0.800 to 0.860) and AUC 0.710 (95 % interval 0.660 to 0.760)",
+        "accuracy 0.83 (0.80 to 0.86); AUC 0.71 (0.66 to 0.76)",
+        "AUC by curator",
+        "ROC curve",
+        "Calibration curve",
+        "highest 10 %",
+        "A curator never tells how many records it has",
+        "1,200",
+        "1,500",
+        "20.0 %",
+    ):
+        assert phrase in text, phrase
+    for value in (score.auc, score.auc_ceiling, score.average_precision, score.brier, score.prevalence, 0.81):
+        assert f"{value:.3f}" in text
+    assert decode_report(encode_report(shown)) == shown
+
+
+def test_a_report_of_an_earlier_version_is_read_and_shows_no_clinical_section():
+    now = report()
+    stored = msgspec.json.decode(encode_report(now))
+    for name in ("positive", "records"):
+        del stored[name]
+    for learner in stored["learners"]:
+        for score in (learner["pooled"], *learner["sites"]):
+            for name in set(score) - {"accuracy", "accuracy_se", "majority", "ceiling", "curator"}:
+                del score[name]
+        for point in learner["curve"]:
+            del point["auc"], point["auc_se"]
+    old = decode_report(msgspec.json.encode(stored))
+    text = Outline(build_page(old)).text
+    assert old.lead == "accuracy"
+    assert "ROC" not in text
+    assert "Records by site" not in text
+    assert [table.title for table in run_tables(old)] == ["wards: 5 repeats"]
+
+
+def test_the_terminal_leads_with_auc_and_has_a_table_of_thresholds():
+    columns = [column.header for column in result_table(report()).columns]
+    assert columns == [
+        "learner",
+        "site",
+        "AUC ± se",
+        "AUC of\nceiling",
+        "accuracy",
+        "majority",
+        "epsilon\nclaimed",
+        "epsilon\nspent",
+    ]
+    frequent = [column.header for column in result_table(report(pooled(prevalence=0.4))).columns]
+    assert "AUC\n(ceiling)" in frequent
+    table = threshold_table(report())
+    assert [column.header for column in table.columns][2:] == [
+        "probability",
+        "flagged",
+        "sensitivity",
+        "specificity",
+        "PPV",
+        "NPV",
+    ]
+    assert list(table.columns[1].cells) == ["above 0.5", "highest 10 %"]
+    assert "“back” are 0.200 of the test records" in table.caption
+    assert f"average precision {pooled().average_precision:.3f}" in table.caption
+
+
+def estimate(auc, low, high):
+    return AccuracyEstimate(0.8, 0.7, 0.9, 0.8, 0.75, 0.85, 0.4, auc, low, high, 0.01)
+
+
+def test_the_expected_auc_is_held_against_the_one_on_test_records():
+    assert within(0.7, 0.6, 0.8, 0.81, 0.05)
+    assert not within(0.7, 0.6, 0.8, 0.81, 0.001)
+    found = expected(
+        [(estimate(0.7, 0.65, 0.75), 0.8, 500)] * 2,
+        [(estimate(0.7, 0.65, 0.75), 0.72, 0.001), (estimate(0.7, 0.65, 0.75), 0.9, 0.001)],
+    )
+    assert (found.auc, found.auc_low, found.auc_high, found.ranks, found.auc_coverage) == (0.7, 0.65, 0.75, 1.0, 0.5)
+    assert expected([(estimate(0.7, 0.65, 0.75), 0.8, 500)]).auc_coverage is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CalibrationCurve(counts=(1,), predicted=(0.5,), observed=(), observed_se=(None,)),
+        lambda: CalibrationCurve(counts=(1,), predicted=(1.5,), observed=(0.5,), observed_se=(None,)),
+        lambda: RocCurve(sensitivity=(0.5,)),
+        lambda: ThresholdScore(
+            rule="", threshold=0.5, flagged=2.0, sensitivity=None, specificity=None, ppv=None, npv=None
+        ),
+        lambda: RecordCounts(curator="north", private=1, source=1, test=1, held=1, positive=-0.1),
+        lambda: Score(accuracy=0.5, accuracy_se=None, majority=0.5, ceiling=None, auc=1.1),
+    ],
+)
+def test_what_is_no_clinical_result_is_refused(make):
+    with pytest.raises(ValueError, match=r"must lie between|one count, prediction|has 101 values"):
+        make()
+
+
+def runs(*found):
+    return tuple(EpsilonRun(epsilon, f"epsilon-{epsilon}", report(pooled(auc=auc))) for epsilon, auc in found)
+
+
+def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_asking():
+    shown = runs(("0.1", 0.5), ("1", 0.64), ("3", 0.68))
+    assert headline(shown) == "Pooled AUC 0.500 at epsilon 0.1, 0.680 at epsilon 3"
+    assert summary(shown)[0] == "From epsilon 1 on, a learner ranks records better than chance by two standard errors."
+    assert summary(runs(("0.1", 0.5)))[0].startswith("At no epsilon")
+    outline = Outline(build_epsilon_page(shown))
+    for phrase in ("AUC against epsilon", "Accuracy against epsilon", "epsilon-0.1", "0.640", "epsilon, logarithmic"):
+        assert phrase in outline.text
+    assert outline.count("script") == 0
+    table = epsilon_table(["0.1", "1", "3"], [run.report for run in shown])
+    assert list(table.columns[0].cells) == ["0.1", "1", "3"]
+
+
+def test_a_hostile_name_is_inert_on_the_page_of_epsilons():
+    bad = "<script>alert(1)</script>"
+    shown = report(title=bad, description=bad, command=bad, notes=(f"For epsilon {bad}",))
+    outline = Outline(build_epsilon_page((EpsilonRun("1", bad, shown),)))
+    assert outline.count("script") == 0
+    assert bad in outline.text
+
+
+def test_a_list_of_epsilons_is_sorted_and_read_strictly():
+    assert read_epsilons("3, 0.1,1/2") == ("0.1", "1/2", "3")
+    for wrong in ("", "1,,2", "1,1.0", "0", "-1", "x"):
+        with pytest.raises(ConfigurationError, match="--epsilon"):
+            read_epsilons(wrong)
+
+
+def test_an_epsilon_raises_the_caps_that_would_refuse_it_and_says_so():
+    scenario, _ = read_scenario("wdbc-faults")
+    there = at_epsilon(scenario, "1")
+    assert [learner.epsilon for learner in there.scenario.learners] == ["1", "1"]
+    caps = {curator.name: str(curator.cap) for curator in there.scenario.curators}
+    assert caps == {"north": "2", "east": "2", "south": "2", "west": "2"}
+    (note,) = there.notes
+    assert "at west: a real curator's cap does not follow" in note
+    assert at_epsilon(read_scenario("wdbc")[0], "0.3").notes == ()
+    assert "any other site" in at_epsilon(scenario, "3").notes[0]
+    assert at_epsilon(scenario, "3").scenario.curator("unnamed").cap == "6"
+
+
+def test_a_scenario_names_its_thresholds():
+    text = read_scenario("wdbc")[1]
+    from protocol.strict_toml import read_toml
+    from simulations.scenario import Scenario
+
+    chosen = read_toml(f'thresholds = [0.2, "5%", "prevalence"]\n{text}', Scenario, where="x")
+    assert chosen.thresholds == (0.2, "5%", "prevalence")
+    with pytest.raises(ConfigurationError, match="is no threshold; write a probability"):
+        read_toml(f"thresholds = [2]\n{text}", Scenario, where="x")
