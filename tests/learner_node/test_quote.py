@@ -196,7 +196,7 @@ def test_what_is_foreseen_is_near_what_is_rehearsed(epsilon):
     drawn = draw_prior_problems(points, 12, 5, Belief(prevalence=(0.3, 0.7)))
     options = {"cells": 15, "networks": False}
     foreseen = CellsForeseen(source, drawn, seed=0).rehearse(problem, options)
-    real = rehearse(problem, "cells", options, drawn, seed=0, tick=lambda: None)
+    real = rehearse(problem, "cells", options, drawn, seed=0, tick=lambda done: None)
     assert abs(foreseen.accuracy - real.accuracy).mean() < 0.05
     assert abs(foreseen.auc - real.auc).mean() < 0.06
 
