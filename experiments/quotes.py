@@ -161,7 +161,7 @@ def scenario_cases(repeats: int) -> Iterator[Case]:
                 problem = Problem(
                     encoded[0], epsilon, len(asked), request.target_size, request.most_records_per_unit, repeat
                 )
-                realised[epsilon].append(_run(problem, *encoded[1:], *labels))
+                realised[epsilon].append(_run(problem, encoded[1], encoded[2], labels[0], labels[1]))
         yield Case(
             name=name,
             source=request.source,

@@ -1,9 +1,10 @@
 """What noisy class counts in bins of a score say of the records behind them: draws of the expected counts.
 
 True counts are Poisson about expected ones, answers are counts plus the noise that the mechanism is known to add. The
-expected counts scatter (Gamma) about a trend in the score: of the source's share of a bin, tilted, the part
-logistic(a + b u) has class 1, u being the bin's place in the score. Size, tilt, prevalence, b and the scatter are
-integrated out on a grid, so that the trend decides where noise is all there is, and the counts where it is not.
+expected counts scatter (Gamma) about a trend in the score: of the source's share of a bin the part logistic(a + b u)
+has class 1, u being the bin's place in the score; each class as a whole may be more or less frequent among the private
+records, and their scores may lie higher or lower (a tilt exp(t u)). Size, prevalence, shift, tilt, b and the scatter
+are integrated out on a grid, so that the trend decides where noise is all there is, and the counts where it is not.
 docs/validation.md says how it was chosen and how often its intervals hold.
 """
 
@@ -11,19 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, logsumexp, ndtr, ndtri
+from scipy.special import expit, gammaln, logit, logsumexp, ndtr, ndtri
 from scipy.stats import rankdata
 
 from learner_node.label_model.likelihood import noise_law, noise_log_pmf
 
 Floats = NDArray[np.float64]
 
-_SHAPES = np.array([0.5, 2.0, 8.0, 32.0, 128.0])
-"""Gamma shapes of the scatter: a relative deviation of 1.4 to 0.09."""
-_AREA_PROBITS = np.linspace(-2.8, 2.8, 33)
-_TILTS, _TILT_DEVIATION = 7, 0.7
-_PREVALENCES = 21
-_SIZES = np.array([-1.5, 0.0, 1.5])
+_SHAPES = np.array([0.5, 2.0, 6.0, 20.0])
+"""Gamma shapes of the scatter: a relative deviation of 1.4 to 0.2."""
+_AREA_PROBITS = np.linspace(-3.3, 3.3, 29)
+_TILTS, _TILT_DEVIATION = np.array([-1.0, -0.33, 0.33, 1.0]), 0.7
+_SHIFTS, _SHIFT_DEVIATION = np.array([-1.4, -0.6, 0.0, 0.6, 1.4]), 0.7
+_PREVALENCES = 17
+_SIZES = np.array([-1.0, 1.0])
 _REACH = 3.0
 _EXTREME = 0.001
 _LAPSE = 1e-5
@@ -204,29 +206,34 @@ def _trends(counts: Floats, bins: Bins, variance: float) -> _Trends:
     )
     slope, slope_prior = _slopes(bins)
     tilt, tilt_prior = _tilts(counts.sum(axis=1), bins, 2.0 * variance)
-    prevalences, slopes = np.meshgrid(prevalence, slope, indexing="ij")
-    ones_share = _ones_by_trend(bins, prevalences, slopes)
+    # Prevalence, shift, slope, bin: labels in the source, by the trend.
+    there = expit(logit(prevalence)[:, None] + _SHIFTS)
+    ones_share = _ones_by_trend(bins, *np.broadcast_arrays(there[..., None], slope))
     mass = share * np.exp(tilt[:, None] * place)
-    mass /= mass.sum(axis=1, keepdims=True)
-    grid = (len(sizes), len(tilt), len(prevalence), len(slope))
-    both = np.stack([1.0 - ones_share, ones_share], axis=2)
-    means = sizes[:, None, None, None, None, None] * mass[None, :, None, None, None, :] * both[None, None]
-    prior = np.broadcast_to(tilt_prior[None, :, None, None] + slope_prior, grid)
+    ones_mass = mass[:, None, None, None, :] * ones_share
+    zeros_mass = mass[:, None, None, None, :] * (1.0 - ones_share)
+    at = prevalence[:, None, None, None]
+    ones_mass *= at / ones_mass.sum(axis=-1, keepdims=True)
+    zeros_mass *= (1.0 - at) / zeros_mass.sum(axis=-1, keepdims=True)
+    means = sizes[:, None, None, None, None, None] * np.concatenate([zeros_mass, ones_mass], axis=-1)
+    shift_prior = -0.5 * (_SHIFTS / _SHIFT_DEVIATION) ** 2
+    prior = tilt_prior[:, None, None, None] + shift_prior[:, None] + slope_prior
+    grid = means.shape[:-1]
     return _Trends(
         means=np.maximum(means.reshape(-1, 2 * len(share)), 1e-9),
         slope=np.broadcast_to(slope, grid).ravel(),
-        log_prior=np.ascontiguousarray(prior).ravel(),
+        log_prior=np.broadcast_to(prior, grid).ravel(),
     )
 
 
 def _slopes(bins: Bins) -> tuple[Floats, Floats]:
-    """Slopes b whose areas are spread evenly over what the bins allow, denser at the ends, and their log prior."""
+    """Slopes b whose areas cover what the bins allow, denser at the ends, and their log prior: Jeffreys' of a share."""
     known = np.concatenate([-np.geomspace(_STEEPEST, 0.02, 60), [0.0], np.geomspace(0.02, _STEEPEST, 60)])
     ones = _ones_by_trend(bins, np.full(known.shape, 0.5), known)
     areas = roc_area((1.0 - ones) * bins.share, ones * bins.share)
     shares = ndtr(_AREA_PROBITS)
     slope = np.interp(areas[0] + (areas[-1] - areas[0]) * shares, areas, known)
-    return slope, -0.5 * _AREA_PROBITS**2
+    return slope, -0.5 * (_AREA_PROBITS**2 + np.log(shares * (1.0 - shares)))
 
 
 def _tilts(totals: Floats, bins: Bins, variance: float) -> tuple[Floats, Floats]:
@@ -240,8 +247,7 @@ def _tilts(totals: Floats, bins: Bins, variance: float) -> tuple[Floats, Floats]
     found = float(totals @ moved) / (size * spread)
     weight = _TILT_DEVIATION**2 / (_TILT_DEVIATION**2 + error**2)
     reach = _REACH * np.sqrt(weight) * error
-    tilt = weight * found + reach * np.linspace(-1.0, 1.0, _TILTS)
-    tilt = np.clip(tilt, -2.0, 2.0)
+    tilt = np.unique(np.clip(np.append(weight * found + reach * _TILTS, 0.0), -2.0, 2.0))
     return tilt, -0.5 * (tilt / _TILT_DEVIATION) ** 2
 
 

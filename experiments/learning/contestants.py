@@ -18,6 +18,19 @@ from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 
 Group = Literal["ours", "peer", "ceiling"]
+LACE_OR_HOSPITAL = (
+    "number_inpatient",
+    "number_emergency",
+    "time_in_hospital",
+    "admission_type",
+    "number_diagnoses",
+    "num_procedures",
+    "discharge",
+    "age",
+)
+"""Attributes that published scores of readmission use: van Walraven et al. 2010, Donze et al. 2013. Not chosen by what
+is best on these records."""
+READMISSIONS = frozenset({"readmission", "readmission-30"})
 GROUP_TITLES: dict[Group, str] = {
     "ours": "asks curators",
     "peer": "private, sees the records",
@@ -76,9 +89,14 @@ def one_population(_split: Split, _epsilon: Fraction) -> Options:
     return {"same_population": True}
 
 
-def from_the_literature(_split: Split, _epsilon: Fraction) -> Options:
-    """Attributes that studies of readmission name, so that no record need say which matter."""
+def eight_named(_split: Split, _epsilon: Fraction) -> Options:
+    """Eight that a first look at these data named, most of them in published scores of readmission."""
     return {"attributes": list(OF_READMISSION)}
+
+
+def published_attributes(_split: Split, _epsilon: Fraction) -> Options:
+    """What the LACE index and the HOSPITAL score look at, as far as these records have it."""
+    return {"attributes": LACE_OR_HOSPITAL}
 
 
 def paper_options(split: Split, epsilon: Fraction) -> Options:
@@ -158,9 +176,8 @@ OF_READMISSION = (
     "age",
     "diabetesMed",
 )
-"""Earlier admissions and length of stay are in the scores HOSPITAL (Donze et al. 2013) and LACE (van Walraven et al.
-2010), emergency visits and comorbidity (here the number of diagnoses) in LACE; discharge and age are covariates of Strack
-et al. (2014). Outpatient visits and medication were not looked up in the private records, either."""
+"""The eight that ranked best in a first look at these data, so not chosen without them. Five are in the scores HOSPITAL
+(Donze et al. 2013) or LACE (van Walraven et al. 2010); discharge and age are covariates of Strack et al. (2014)."""
 OTHER_RUNS = 10
 """Runs of each perspective that was not chosen; enough to see that none is far ahead."""
 CONTESTANTS: dict[str, Contestant] = {
@@ -183,13 +200,20 @@ CONTESTANTS: dict[str, Contestant] = {
             claims=accuracy_claims,
             silent=True,
         ),
-        ours("additive", "one question over the bins of all attributes, logistic additive model"),
+        ours("additive", "one question over the bins of all attributes, a model whose parts can be read"),
         ours(
             "additive-named",
-            "the same over eight attributes that the literature names",
+            "additive over the eight attributes that a first look at these data named",
             strategy="additive",
-            options=from_the_literature,
-            problems=frozenset({"readmission", "readmission-30"}),
+            options=eight_named,
+            problems=READMISSIONS,
+        ),
+        ours(
+            "additive-published",
+            "additive over eight attributes that published scores of readmission use",
+            strategy="additive",
+            options=published_attributes,
+            problems=READMISSIONS,
         ),
         *(
             ours(name, f"the paper's {which} learner, valid mechanism", options=paper_options, big_runs=ONE_RUN)

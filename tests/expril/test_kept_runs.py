@@ -370,7 +370,8 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
     (own / "elsewhere").rename(own / "sub")
     simulate(first, "--out", tmp_path, "--base", own)
     frame.with_columns(pl.col("age") + 0.5).write_csv(own / "sub/people.csv")
-    assert "has changed since" in simulate(first, "--out", tmp_path).stderr
+    told = json.loads(simulate(first, "--out", tmp_path).stdout)
+    assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in told["notes"]
 
 
 def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):

@@ -14,7 +14,8 @@ import pytest
 import typer
 
 from absent import OF_EXTRAS, in_one_process
-from expril.terminal import PARTS, plain_errors
+from expril.faults import PARTS
+from expril.terminal import plain_errors
 from learner_node.strategies import STRATEGIES, make_strategy
 
 ROOT = Path(__file__).resolve().parents[2]
