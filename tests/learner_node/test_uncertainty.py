@@ -130,6 +130,14 @@ def test_a_constant_never_beats_the_majority(steep, label):
     assert found.accuracy == pytest.approx(0.5, abs=0.05)
 
 
+def test_a_class_that_hardly_occurs_has_an_estimate():
+    """Everybody is foretold the class that all but all have: sums of the cells' weights may round to more than 1."""
+    probability, posterior, _ = answered(0, share=0.0)
+    for seed in range(3):
+        found = estimate_accuracy(np.zeros(len(probability)), posterior, seed=seed, records_per_unit=2)
+        assert 0.9 < found.low <= found.accuracy <= found.high <= 1
+
+
 @given(arrays(np.float64, N_SOURCE, elements=st.floats(0, 1)), st.integers(0, 5))
 @settings(max_examples=25, deadline=None)
 def test_shares_stay_in_order_and_in_range(steep, probability, seed):
