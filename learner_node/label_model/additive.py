@@ -116,7 +116,7 @@ def fit_additive(
     count = len(answers[0].cells)
     checked = [answer.checked(count) for answer in answers]
     masses = source_masses(checked, declared)
-    kept = slice(None)
+    kept = np.arange(count)
     if count > _MOST_RECORDS:
         kept = np.sort(np.random.default_rng(seed).choice(count, _MOST_RECORDS, replace=False))
     weights = masses.weights[kept] * masses.weights.sum() / masses.weights[kept].sum()

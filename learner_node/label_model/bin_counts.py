@@ -50,7 +50,7 @@ class BinCounts:
 
     def summed(self, weights: Floats) -> Floats:
         """Sum of source weights (n_s,) by bin, float64 (K,)."""
-        total: Floats = np.bincount(self.cells, weights, minlength=self.size)
+        total: Floats = np.bincount(self.cells, weights, minlength=self.size).astype(np.float64)
         return total
 
     def checked(self, n_source: int) -> "BinCounts":
