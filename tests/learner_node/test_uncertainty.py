@@ -131,7 +131,7 @@ def test_a_constant_never_beats_the_majority(steep, label):
 
 def test_a_class_that_hardly_occurs_has_an_estimate():
     """Everybody is foretold the class that all but all have: sums of the cells' weights may round to more than 1."""
-    probability, posterior, _ = answered(0, share=0.0)
+    probability, posterior, *_ = answered(0, share=0.0)
     for seed in range(3):
         found = estimate_accuracy(np.zeros(len(probability)), posterior, seed=seed, records_per_unit=2)
         assert 0.9 < found.low <= found.accuracy <= found.high <= 1
