@@ -52,7 +52,7 @@ from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.schema import Schema
 
-DRAWS = 2000
+DRAWS = 1000
 CLASSES = 2
 FEWEST = 2
 """Bins that a user may ask for, at least."""
