@@ -232,7 +232,7 @@ def _slopes(bins: Bins) -> tuple[Floats, Floats]:
     """Slopes b whose areas cover what the bins allow, denser at the ends, and their log prior: Jeffreys' of a share."""
     known = np.concatenate([-np.geomspace(_STEEPEST, 0.02, 60), [0.0], np.geomspace(0.02, _STEEPEST, 60)])
     ones = _ones_by_trend(bins, np.full(known.shape, 0.5), known)
-    areas = roc_area((1.0 - ones) * bins.share, ones * bins.share)
+    areas = _areas(np.stack([(1.0 - ones) * bins.share, ones * bins.share], axis=2), bins, known)
     shares = ndtr(_AREA_PROBITS)
     slope = np.interp(areas[0] + (areas[-1] - areas[0]) * shares, areas, known)
     return slope, -0.5 * (_AREA_PROBITS**2 + np.log(shares * (1.0 - shares)))
