@@ -45,7 +45,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
         asked = quoting.parse_epsilons(epsilons)
         if not large_epsilon:
             require_confirmed(asked, how="--large-epsilon")
-        request = quoting.read_request(source, schema=schema, learner=learner)
+        with bars(json_) as tick:
+            tick("reading records", 0, 1)
+            request = quoting.read_request(source, schema=schema, learner=learner)
         request = request.changed(
             sites=sites,
             target_size=size,

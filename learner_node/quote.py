@@ -1,4 +1,4 @@
-"""What a study would bring, before anything is asked: noise, cost, and the scores to reckon with, from the source alone.
+"""What a study would bring, before anything is asked: noise, cost, scores to reckon with, from the source alone.
 
 Labels are drawn from a broad prior, a synthetic target of the declared size is drawn from the source, the strategy asks
 it as it would ask curators, and its model is scored on the source. How well a model can do at all hangs on what no
@@ -8,6 +8,7 @@ unlabelled record tells; what the noise takes away from it hangs on that much le
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ class QuoteRow:
         return len(self.split)
 
 
-def quote(
+def quote(  # noqa: PLR0913 - each is stated alone
     source: Records,
     *,
     strategy: str = CELLS_STRATEGY,
@@ -196,17 +197,16 @@ def quote(
         if foreseen:
             found.append(foreseen.rehearse(problem, chosen))
         else:
-            done = iter(range(place * number + 1, (place + 1) * number + 1))
-            found.append(
-                rehearse(
-                    problem, strategy, chosen, drawn, seed=seed,
-                    tick=lambda done=done: progress(WHAT, next(done), len(asked) * number),
-                )
-            )
+            tick = partial(_tick, progress, place * number, len(asked) * number)
+            found.append(rehearse(problem, strategy, chosen, drawn, seed=seed, tick=tick))
         progress(WHAT, (place + 1) * number, len(asked) * number)
     rows = [_row(*each, strategy, drawn, here, found[0]) for each, here in zip(asked[1:], found[1:], strict=True)]
     chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
     return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
+
+
+def _tick(progress: Progress, before: int, total: int, done: int) -> None:
+    progress(WHAT, before + done, total)
 
 
 def _check(
@@ -224,8 +224,7 @@ def _check(
     fewest = len(DIFFICULTIES)
     if (problems is not None and problems < fewest) or len(source) < 2 or not lawful:
         raise ConfigurationError(
-            "a quote needs distinct positive epsilons, at least two source records and "
-            f"at least {fewest} problems"
+            f"a quote needs distinct positive epsilons, at least two source records and at least {fewest} problems"
         )
     option_names(strategy)  # says so where there is no such strategy
     if len(source.schema.classes) != 2 and strategy not in ANY_LABEL:

@@ -22,9 +22,9 @@ class Precision:
         scale: of the noise of one curator in one number, exact.
         count_error: standard error of the sum over curators of one released number, in records.
         records_per_cell: target records in the average cell of one partition.
-        share_error: standard error of the share of one class in such a cell where it is 1/2, or of the mean of a numeric
-            label in the middle of its range where labels are at its ends, as a share of the range; from noise and
-            sampling, at most 1/2. None where the release does not tell it.
+        share_error: standard error of the share of one class in such a cell where it is 1/2, or of the mean of a
+            numeric label in the middle of its range where labels are at its ends, as a share of the range; from noise
+            and sampling, at most 1/2. None where the release does not tell it.
     """
 
     cells: int
@@ -44,8 +44,8 @@ class Reader:
             is no number.
         pool: several curators' answers to the same question -> what they say together.
         complaint: (answer, declared round size) -> why one curator cannot have given it; empty where it can.
-        rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are like
-            each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
+        rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are
+            like each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
         precision: (body, turn, schema, target records, curators) -> of their pooled answers.
     """
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.expected_area import expected_auc
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
-from learner_node.expected_area import expected_auc
 from learner_node.readers import READERS
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
@@ -28,7 +28,7 @@ from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
-Tick = Callable[[], None]
+Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ def rehearse(
 
     Args:
         problem: whose source the problems were drawn on.
-        strategy, options: see `make_strategy`.
+        strategy: see `make_strategy`.
+        options: see there.
         drawn: the problems.
         seed: of the private records' draw and of the noise, together with the number of the problem.
-        tick: called after each problem.
+        tick: called after each problem with the number of those done.
 
     Raises:
         ConfigurationError: a plan that cannot be rehearsed, or learns no model.
@@ -82,7 +83,7 @@ def rehearse(
             raise ConfigurationError(f"strategy {strategy!r} learnt no model from its plan")
         found.append(_scores(class_probabilities(model, problem.source)[:, 1] - 0.5, probability))
         asked = asked or bodies
-        tick()
+        tick(number + 1)
     accuracy, auc = np.array(found).T
     return Rehearsal(accuracy, auc, tuple(asked))
 
@@ -144,7 +145,8 @@ def _multiplicities(problem: Problem, rng: np.random.Generator) -> NDArray[np.in
 def _summed_noise(law: DiscreteLaplace, draws: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Sums of independent draws, int64 (size,): a difference of negative binomials, however many they are."""
     success = -np.expm1(-1.0 / float(law.scale))
-    return np.subtract(*rng.negative_binomial(draws, success, (2, size)))
+    noise: NDArray[np.int64] = np.subtract(*rng.negative_binomial(draws, success, (2, size)))
+    return noise
 
 
 def _scores(signal: Floats, probability: Floats) -> tuple[float, float]:

@@ -5,7 +5,7 @@ Nothing private is read: a scenario's source records are public, and of its cura
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Request:
     most_records_per_unit: int
     strategy: str
     options: dict[str, Any]
-    belief: Belief = Belief()
+    belief: Belief = field(default_factory=Belief)
 
     def changed(
         self,
@@ -282,9 +282,7 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
     told = rows[0].simulated
     if told is None:
-        return (
-            "cost and precision alone;\naccuracy is quoted for labels of two classes"
-        )
+        return "cost and precision alone;\naccuracy is quoted for labels of two classes"
     belief = request.belief
     known = [
         f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
@@ -292,11 +290,13 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
             (name, ends) for name, ends in (("prevalence", belief.prevalence), ("best AUC", belief.best_auc)) if ends
         )
     ]
+    stated = f" with {' and '.join(known)}" if known else ""
     lines = [
-        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels"
-        + (f" with {' and '.join(known)}" if known else ""),
-        f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
-        f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}",
+        f"mean and 90 % range to reckon with, over {told.problems} inventions of the labels{stated}",
+        (
+            f"mean accuracy, AUC: without noise {told.accuracy.without_noise:.2f}, {told.auc.without_noise:.2f}; "
+            f"of perfect knowledge {told.accuracy.best:.2f}, {told.auc.best:.2f}"
+        ),
     ]
     open_ = [
         what
@@ -307,7 +307,7 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
         if ends is None
     ]
     if open_:
-        lines.append(f"no source record tells {' or '.join(open_)};\nstating it, from the literature, narrows the ranges")
+        lines.append(f"no source record tells {' or '.join(open_)};\nwho states it, from the literature, is told more")
     lines.append("bold: suggested, the strategy's own plan unless another is clearly better")
     return "\n".join(lines)
 

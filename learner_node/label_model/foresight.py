@@ -1,9 +1,9 @@
 """What the label model would make of many problems' answers, at the price of one fit.
 
 The likelihood of a cell's noisy signed count is taken as normal, with a variance that hangs on the noise and the
-cell's size, not on the answer. So one factorisation per kernel serves all problems (Rasmussen & Williams 2006, Eqs. 2.25
-and 2.30). Kernels, their averaging by evidence, and the cells' covariances are those of the label model itself; its
-amplitude 1 is taken, and Poisson counts, expectation propagation and networks are left out.
+cell's size, not on the answer. So one factorisation per kernel serves all problems (Rasmussen & Williams 2006,
+Eqs. 2.25 and 2.30). Kernels, their averaging by evidence, and the cells' covariances are those of the label model
+itself; its amplitude 1 is taken, and Poisson counts, expectation propagation and networks are left out.
 """
 
 from dataclasses import dataclass

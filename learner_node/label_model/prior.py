@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr
 from scipy.stats import qmc
 
-from learner_node.label_model.random_features import blocks, bounded, draw_frequencies, stationary_features
 from learner_node.expected_area import expected_auc
+from learner_node.label_model.random_features import blocks, bounded, draw_frequencies, stationary_features
 from protocol.errors import ConfigurationError
 
 Floats = NDArray[np.float64]
@@ -41,8 +41,8 @@ class Belief:
     Attributes:
         prevalence: share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2).
         best_auc: area under the ROC curve of perfect knowledge of P(label 1 | record); None knows nothing. The
-            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: its 5, 50 and
-            95 % points are .14, .88 and .9999.
+            attributes then explain a share r of the latent variance, 1 - r being the cube of an even draw: the 5, 50
+            and 95 % points of r are .14, .88 and .9999.
 
     Raises:
         ConfigurationError: a range beyond what can be, or with its ends exchanged.

@@ -20,7 +20,6 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 
-
 _TELL_SHARES = ("error_correct", "class_counts", "label_total")
 
 
