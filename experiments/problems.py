@@ -38,7 +38,7 @@ PAPER_DATASETS: dict[str, PaperDataset] = {
     )
 }
 """By name, in the order of Table 1."""
-BIG_RUNS = 4
+BIG_RUNS = 2
 """Runs of a problem on which a study takes the better part of a minute."""
 
 

@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -22,16 +22,18 @@ import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from experiments.campaign.names import parse_seeds
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
-from learner_node.performance import Performance, performance
+from learner_node.performance import Interval, Performance, performance
 from learner_node.score_posterior import Bins, draw_counts
-from learner_node.scored import bin_count, probability_of, validation_bins
+from learner_node.scored import bin_count, probability_of, settled_thresholds, validation_bins
 from learner_node.source import coordinates, standardising_map
+from learner_node.thresholds import DEFAULT_THRESHOLDS, read_thresholds
 from learner_node.validation import DRAWS
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace
@@ -49,11 +51,11 @@ INVENTED = {
     "rare": (0.7, 0.05, 8000, 4),
     "coin": (0.5, 0.3, 600, 2),
 }
-"""Population of two normals -> its area, prevalence, private records, sites. "easy" has a source of another prevalence."""
+"""Two normals -> area, prevalence, private records, sites. The source of "easy" has another prevalence."""
 POPULATION = 100_000
 QUANTITIES = ("prevalence", "auc", "sensitivity", "specificity", "ppv", "npv", "calibration")
-REPEATS = 5
-"""Answers to one split and one score."""
+REPEATS = {"pooled": 4, "site": 1}
+"""Answers to one split and one score; there are several sites."""
 
 
 class Coverage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,7 +164,7 @@ def _invented(dataset: str, seed: int) -> Split:
     area, prevalence, size, sites = INVENTED[dataset]
     rng = np.random.default_rng([7, seed, *dataset.encode()])
     schema = Schema(attributes=(NumericAttribute("x", -8.0, 8.0),), label="y", classes=("0", "1"))
-    apart = np.sqrt(2.0) * _probit(area)
+    apart = np.sqrt(2.0) * float(ndtri(area))
 
     def drawn(count: int, share: float) -> tuple[Records, NDArray[np.bool_]]:
         labels = rng.random(count) < share
@@ -176,12 +178,6 @@ def _invented(dataset: str, seed: int) -> Split:
         pools.append(Pool(records, labels, np.arange(len(labels) + 1)))
     hypothesis = _logistic(source, *drawn(400, prevalence), 1 + seed % 2) if dataset != "coin" else _line(source, 1.0)
     return Split(source, tuple(pools), (size // sites,) * sites, hypothesis, 1)
-
-
-def _probit(share: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(share)
 
 
 def _line(source: Records, slope: float) -> Mlp:
@@ -206,7 +202,8 @@ def compute(task: Task) -> Coverage:
     records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.drawn, strict=True)]
     probability = probability_of(split.hypothesis, split.source)
     count = bin_count(probability, target_size=sum(records), scale=float(scale), sites=len(split.pools))
-    bins = validation_bins(split.hypothesis, split.source, count, (0.5,))
+    asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, all_of_them=False)
+    bins = validation_bins(split.hypothesis, split.source, count, asked)
     k = len(bins.edges) + 1
     place = Bins.of(split.hypothesis.logits(split.source), bins.cells(split.source), k)
     cells = [pool.cells(bins) for pool in split.pools]
@@ -214,8 +211,11 @@ def compute(task: Task) -> Coverage:
     truths = [_truth(split, [cells[index] for index in part], part, k) for part in parts]
     rng = np.random.default_rng([11, task.seed, int(1000 * epsilon), int(pooled)])
     law = DiscreteLaplace(scale)
-    held, made, width, bias = defaultdict(int), defaultdict(int), defaultdict(float), 0.0
-    for repeat in range(REPEATS):
+    held: dict[str, int] = defaultdict(int)
+    made: dict[str, int] = defaultdict(int)
+    width: dict[str, float] = defaultdict(float)
+    bias = 0.0
+    for repeat in range(REPEATS[task.maker]):
         answers = []
         for pool, own, drawn in zip(split.pools, cells, split.drawn, strict=True):
             units = rng.integers(0, len(pool.starts) - 1, drawn)
@@ -233,7 +233,7 @@ def compute(task: Task) -> Coverage:
                 seed=repeat,
                 design=float(split.most),
             )
-            told = performance(draws, list(bins.edges), [0.0] * k, (-np.inf, np.inf))
+            told = performance(draws, list(bins.edges), [0.0] * k)
             for name, value, interval in _compared(told, truth):
                 held[name] += value in interval
                 made[name] += 1
@@ -276,7 +276,7 @@ def _truth(split: Split, cells: Sequence[NDArray[np.int64]], part: Sequence[int]
     return float(area), shares / shares.sum()
 
 
-def _compared(told: Performance, truth: Truth):  # noqa: ANN202
+def _compared(told: Performance, truth: Truth) -> Iterator[tuple[str, float, Interval]]:
     """(quantity, exact value, interval) of all that a validation tells."""
     area, shares = truth
     yield "prevalence", shares[:, 1].sum(), told.prevalence

@@ -303,7 +303,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         epsilon: float | str | Fraction,
         *,
         curator: str | None = None,
-        thresholds: Sequence[float] | None = None,
+        thresholds: Sequence[Threshold] | None = None,
         bins: int | None = None,
         purpose: str = "",
     ) -> Validation:

@@ -15,6 +15,7 @@ from learner_node.population import population
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
+from learner_node.synthetic import MixedModel
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.rationals import parse_rational
@@ -59,6 +60,15 @@ class Learned:
         if not done:
             raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
         return done[-1]
+
+    @property
+    def whole(self) -> AnyModel:
+        """The final model; of several curators' own, their mixture by the records that each answered for."""
+        models = {name: self.model(name) for name in self.estimates}
+        if len(models) == 1:
+            return next(iter(models.values()))
+        masses = tuple(float(self.estimates[name].weights.sum()) for name in models)
+        return MixedModel(tuple(models.values()), masses)
 
 
 def learn(

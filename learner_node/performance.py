@@ -9,17 +9,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from learner_node.score_posterior import CountDraws
+from learner_node.thresholds import Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 """Of every interval."""
-SHOWN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
-"""Beside the thresholds that were asked for, tables show those that flag about these shares of the records."""
 HALF_A_RECORD = 0.5
 RESOLUTION = 1000
 """Ends of intervals of shares are thousandths."""
+RULES = ", "
+"""Between the rules of one threshold."""
 _SAME = 1e-9
 
 
@@ -66,12 +67,14 @@ class OperatingPoint:
 
     Attributes:
         threshold: probability. At exactly 1/2 it is the class that the hypothesis predicts: above one half.
+        rule: that asked for it, in words; "" for any other edge between bins.
         flagged: share of the records that are called positive.
         sensitivity, specificity: share of class 1 that is, and of class 0 that is not.
         ppv, npv: share of class 1 among those that are, and of class 0 among those that are not.
     """
 
     threshold: float
+    rule: str
     flagged: Interval
     sensitivity: Interval
     specificity: Interval
@@ -134,30 +137,33 @@ class Performance:
         inner = [(1.0 - point.specificity.value, point.sensitivity.value) for point in reversed(self.points)]
         return np.array([(0.0, 0.0), *inner, (1.0, 1.0)])
 
-    def at(self, threshold: float) -> OperatingPoint:
+    def at(self, threshold: Threshold) -> OperatingPoint:
         """The operating point of a threshold that was asked for, or of any edge.
+
+        Args:
+            threshold: a probability, or a rule as it was asked for: "10%", "prevalence".
 
         Raises:
             ConfigurationError: no bin ends there; says which thresholds there are.
         """
+        (rule,) = read_thresholds([threshold])
         for point in self.points:
-            if abs(point.threshold - threshold) < _SAME:
+            near = rule.kind == "probability" and abs(point.threshold - rule.value) < _SAME
+            if near or rule.name in point.rule.split(RULES):
                 return point
         known = ", ".join(f"{point.threshold:.4g}" for point in self.points)
         raise ConfigurationError(
-            f"no bin ends at the threshold {threshold:g}: name it in thresholds when you ask. Known: {known or 'none'}"
+            f"no bin ends at the threshold {threshold}: name it in thresholds when you ask. Known: {known or 'none'}"
         )
 
-    def shown(self, asked: Sequence[float]) -> tuple[OperatingPoint, ...]:
-        """A few points for a table: those asked for, and those that flag about `SHOWN_SHARES` of the records."""
-        chosen = {point for point in self.points if any(abs(point.threshold - one) < _SAME for one in asked)}
-        if self.points:
-            chosen |= {min(self.points, key=lambda point: abs(point.flagged.value - share)) for share in SHOWN_SHARES}
-        return tuple(point for point in self.points if point in chosen)
+    @property
+    def asked(self) -> tuple[OperatingPoint, ...]:
+        """The points that were asked for."""
+        return tuple(point for point in self.points if point.rule)
 
 
 def performance(
-    draws: CountDraws, thresholds: Sequence[float], predicted: Sequence[float], ends: Sequence[float]
+    draws: CountDraws, thresholds: Sequence[float], predicted: Sequence[float], rules: Sequence[str] = ()
 ) -> Performance:
     """Sum draws up.
 
@@ -165,7 +171,7 @@ def performance(
         draws: of the counts in k bins.
         thresholds: probabilities between the bins, (k - 1,), rising.
         predicted: mean probability in each bin, (k,).
-        ends: least and largest probability, two numbers.
+        rules: that asked for the thresholds, "" where none did, (k - 1,); none are given where none did.
     """
     counts = draws.expected
     total = counts.sum(axis=(1, 2))
@@ -173,13 +179,15 @@ def performance(
     rarer = np.minimum(ones, total - ones)
     below = np.cumsum(counts, axis=1)
     above = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-    edges = [ends[0], *thresholds, ends[1]]
+    edges = [0.0, *thresholds, 1.0]
+    named = rules or [""] * len(thresholds)
     points = []
     for index, threshold in enumerate(thresholds):
         (negative, missed), (false, found) = below[:, index].T, above[:, index + 1].T
         points.append(
             OperatingPoint(
                 threshold=float(threshold),
+                rule=named[index],
                 flagged=Interval.of_share(found + false, missed + negative),
                 sensitivity=Interval.of_share(found, missed),
                 specificity=Interval.of_share(negative, false),
@@ -210,7 +218,7 @@ def point_rows(name: str, found: Performance) -> list[dict[str, float | str]]:
     """One row for each operating point, for a data frame."""
     rows = []
     for point in found.points:
-        row: dict[str, float | str] = {"site": name, "threshold": point.threshold}
+        row: dict[str, float | str] = {"site": name, "rule": point.rule, "threshold": point.threshold}
         for what in ("flagged", "sensitivity", "specificity", "ppv", "npv"):
             interval: Interval = getattr(point, what)
             row |= {what: interval.value, f"{what}_low": interval.low, f"{what}_high": interval.high}
@@ -235,13 +243,16 @@ def calibration_rows(name: str, found: Performance) -> list[dict[str, float | st
     ]
 
 
-def points_table(found: Performance, asked: Sequence[float]) -> list[str]:
-    """Lines of a table of a few operating points."""
+def points_table(found: Performance) -> list[str]:
+    """Lines of a table of the operating points that were asked for."""
     names = ("flagged", "sensitivity", "specificity", "ppv", "npv")
-    lines = ["  threshold" + "".join(f"{name.upper() if len(name) == 3 else name:>22}" for name in names)]
-    for point in found.shown(asked):
+    points = found.asked or found.points
+    width = max((len(point.rule) for point in points), default=0)
+    heads = "".join(f"{name.upper() if len(name) == 3 else name:>18}" for name in names)
+    lines = [f"  {'':{width}}  threshold{heads}"]
+    for point in points:
         told = (getattr(point, name) for name in names)
-        lines.append(f"  {point.threshold:>9.3f}" + "".join(f"{_cell(one):>22}" for one in told))
+        lines.append(f"  {point.rule:{width}}{point.threshold:>11.3f}" + "".join(f"{_cell(one):>18}" for one in told))
     return lines
 
 

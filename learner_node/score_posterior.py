@@ -21,10 +21,10 @@ Floats = NDArray[np.float64]
 
 _SHAPES = np.array([0.5, 2.0, 6.0, 20.0])
 """Gamma shapes of the scatter: a relative deviation of 1.4 to 0.2."""
-_AREA_PROBITS = np.linspace(-3.3, 3.3, 29)
-_TILTS, _TILT_DEVIATION = np.array([-1.0, -0.33, 0.33, 1.0]), 0.7
-_SHIFTS, _SHIFT_DEVIATION = np.array([-1.4, -0.6, 0.0, 0.6, 1.4]), 0.7
-_PREVALENCES = 17
+_AREA_PROBITS = np.linspace(-3.3, 3.3, 23)
+_TILTS, _TILT_DEVIATION = np.array([-0.8, 0.0, 0.8]), 0.7
+_SHIFTS, _SHIFT_DEVIATION = np.array([-1.0, 0.0, 1.0]), 0.7
+_PREVALENCES = 15
 _SIZES = np.array([-1.0, 1.0])
 _REACH = 3.0
 _EXTREME = 0.001
@@ -32,8 +32,8 @@ _LAPSE = 1e-5
 """Of each bin's records the trend takes so many to be labelled at random: no bin is sure."""
 _STEEPEST = 30.0
 _BISECTIONS = 36
-_MEANS = 140
-_COUNTS = 129
+_MEANS = 100
+_COUNTS = 65
 _NOISE_RATE = 1e-7
 _LEAST = 1e-12
 _SLOPES = np.concatenate([[0.0], np.geomspace(0.05, 60.0, 40)])
@@ -110,7 +110,7 @@ def draw_counts(
     """
     rng = np.random.default_rng(seed)
     answers = counts.T.ravel()
-    true = _possible_counts(answers, scale, sites)
+    true, step = _possible_counts(answers, scale, sites)
     base = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, sites) - gammaln(true + 1.0)
     by_shape = np.stack([base + gammaln(true + shape) for shape in _SHAPES])
     trend = _trends(counts, bins, noise_law(scale).variance(sites))
@@ -124,6 +124,8 @@ def draw_counts(
         mass = np.cumsum(np.exp(log_mass - log_mass.max(axis=1, keepdims=True)), axis=1)
         drawn = (mass < rng.random((draws, 1)) * mass[:, -1:]).sum(axis=1)
         found = true[cell][np.minimum(drawn, _COUNTS - 1)]
+        # Where not every count is on the grid, those between are as likely.
+        found = np.maximum(found + (step[cell] - 1.0) * rng.uniform(-0.5, 0.5, draws), 0.0)
         expected[:, cell] = rng.gamma(found / design + a) / (1.0 / design + a / mean)
     by_bin: Floats = np.maximum(expected, _LEAST).reshape(draws, 2, -1).transpose(0, 2, 1)
     slope = trend.slope[point] * rng.uniform(0.0, _MOST_WITHIN, draws)
@@ -166,14 +168,14 @@ def _area_by_slope(places: Floats) -> Floats:
     return roc_area(1.0 / tilt, tilt)
 
 
-def _possible_counts(answers: Floats, scale: float, sites: int) -> Floats:
-    """True counts that an answer may stand for, evenly spaced, float64 (2k, 129)."""
+def _possible_counts(answers: Floats, scale: float, sites: int) -> tuple[Floats, Floats]:
+    """True counts that an answer may stand for, evenly spaced, float64 (2k, 65), and the steps between, (2k,)."""
     reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, sites)) + 2.0
     low = np.maximum(answers - reach, 0.0)
     high = np.maximum(answers, 0.0) + reach
     step = np.maximum(np.ceil((high - low) / (_COUNTS - 1)), 1.0)
     possible: Floats = low[:, None] + step[:, None] * np.arange(_COUNTS)
-    return possible
+    return possible, step
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def _slopes(bins: Bins) -> tuple[Floats, Floats]:
     """Slopes b whose areas cover what the bins allow, denser at the ends, and their log prior: Jeffreys' of a share."""
     known = np.concatenate([-np.geomspace(_STEEPEST, 0.02, 60), [0.0], np.geomspace(0.02, _STEEPEST, 60)])
     ones = _ones_by_trend(bins, np.full(known.shape, 0.5), known)
-    areas = roc_area((1.0 - ones) * bins.share, ones * bins.share)
+    areas = _areas(np.stack([(1.0 - ones) * bins.share, ones * bins.share], axis=2), bins, known)
     shares = ndtr(_AREA_PROBITS)
     slope = np.interp(areas[0] + (areas[-1] - areas[0]) * shares, areas, known)
     return slope, -0.5 * (_AREA_PROBITS**2 + np.log(shares * (1.0 - shares)))
@@ -264,9 +266,9 @@ def _ones_by_trend(bins: Bins, prevalence: Floats, slope: Floats) -> Floats:
 
 
 def _log_likelihoods(by_shape: Floats, true: Floats, means: Floats) -> Floats:
-    """Log probability of all answers at each shape and point of the grid, float64 (5, P).
+    """Log probability of all answers at each shape and point of the grid, float64 (4, P).
 
-    A count whose mean is Gamma about m with shape a is negative binomial; its law times the noise's is summed at 140
+    A count whose mean is Gamma about m with shape a is negative binomial; its law times the noise's is summed at 100
     values of m and interpolated in log m.
     """
     logs = np.linspace(np.log(means.min()), np.log(means.max()), _MEANS)

@@ -3,7 +3,7 @@
 Everything here is computed from the source and from what is already released, so it costs no privacy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ from scipy.stats import spearmanr
 from learner_node.distillation import HEADER_PARAMETERS, distil_score
 from learner_node.label_model.likelihood import noise_law
 from learner_node.partitions import score_bins
+from learner_node.performance import RULES
 from learner_node.readers.counts import limits_of
 from learner_node.source import standardising_map
 from learner_node.strategies.base import NumberModel, class_probabilities
+from learner_node.thresholds import PREVALENCE, Rule
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS
 from protocol.hypotheses import UNIT_COST, Constant, Mlp
@@ -39,6 +41,7 @@ FEWEST_UNITS, MOST_UNITS = 64, 1024
 """Hidden units of a distilled network."""
 ROOM = 0.8
 """Of a curator's limit of work, what a distilled network may take."""
+_NEVER = 1e-9
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,30 @@ def bin_count(probability: Floats, *, target_size: int, scale: float, sites: int
     return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
 
 
-def validation_bins(hypothesis: Mlp, source: Records, bins: int, thresholds: Sequence[float]) -> ScoreBins:
-    """Bins of the score, of even mass of the two foretold classes together, with an edge at each threshold.
+def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, all_of_them: bool) -> dict[float, str]:
+    """Edge in units of the logit -> the rules that ask for it, by what the source's records say.
+
+    Args:
+        rules: "prevalence" is the mean probability, a share that of the source's records.
+        probability: of the source's records, (n,).
+        all_of_them: keep those that have no source record on one side.
+    """
+    found: dict[float, str] = {}
+    for rule in rules:
+        value = rule.value
+        if rule.kind == PREVALENCE:
+            value = float(np.mean(probability))
+        elif rule.kind == "share":
+            value = float(np.quantile(probability, 1.0 - rule.value, method="higher"))
+        edge = edge_of(min(max(value, _NEVER), 1.0 - _NEVER))
+        flagged = float(np.mean(probability >= expit(edge)))
+        if all_of_them or 0.0 < flagged < 1.0:
+            found[edge] = f"{found[edge]}{RULES}{rule.name}" if edge in found else rule.name
+    return found
+
+
+def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collection[float]) -> ScoreBins:
+    """Bins of the score, of even mass of the two foretold classes together, with the edges that are asked for.
 
     Half of the mass is the records weighted by P(class 1), half by P(class 0): so where one class is rare, bins are
     finer where it is foretold.
@@ -132,13 +157,12 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, thresholds: Seq
     Args:
         hypothesis: whose score.
         source: n records.
-        bins: their number, thresholds' among them; ties may leave fewer, many thresholds make more.
-        thresholds: probabilities in (0, 1).
+        bins: their number, those of the asked edges among them; ties may leave fewer, many asked edges make more.
+        asked: edges in units of the logit.
     """
     probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)
     weights = probability / probability.sum() + (1.0 - probability) / (1.0 - probability).sum()
     edges = list(score_bins(hypothesis, source, bins, weights).edges)
-    asked = sorted({edge_of(threshold) for threshold in thresholds})
     for edge in asked:
         if edges:
             edges.remove(min(edges, key=lambda other: abs(other - edge)))

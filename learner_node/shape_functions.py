@@ -79,7 +79,7 @@ def shape_functions(
     found, schema = [], source.schema
     for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
         size = partition.cell_count(schema)
-        mass = np.bincount(places, fit.source_mass, minlength=size)
+        mass = np.bincount(places, fit.source_mass, minlength=size).astype(np.float64)
         value, deviation = fit.centred(number, mass)
         described = _described(partition, source)
         shown = np.flatnonzero(np.bincount(places, minlength=size))

@@ -19,8 +19,10 @@ LEAST_SPREAD = 1e-9
 LEAST_SCALE = 1e-11
 """Least standard deviation in absolute terms: the factor of a feature stays below the protocol's 1e15."""
 
-MOST_CLUSTERED = 20_000
-CLUSTERED_PER_CELL = 30
+MOST_CLUSTERED, CLUSTERED_PER_CELL = 6_000, 10
+MANY_CELLS = 500
+"""Of more cells than these k-means takes few iterations: where centres are many, its first ones are nearly as good."""
+ITERATIONS, FEW_ITERATIONS = 50, 10
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -117,7 +119,7 @@ def kmeans_cells(
 ) -> NearestCentre:
     """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless.
 
-    Of more than 20,000 records, and than 30 a cell, a random sample of that size is clustered: more records move
+    Of more than 6,000 records, and than 10 a cell, a random sample of that size is clustered: more records move
     the centres less than another seed does.
 
     Args:
@@ -133,7 +135,8 @@ def kmeans_cells(
         source, weights = source.take(sample), None if weights is None else weights[sample]
     points = coordinates(features, source)
     distinct = len(np.unique(points, axis=0))
-    means = KMeans(min(cells, distinct), n_init=1, max_iter=50, random_state=seed % 2**32)
+    iterations = ITERATIONS if cells <= MANY_CELLS else FEW_ITERATIONS
+    means = KMeans(min(cells, distinct), n_init=1, max_iter=iterations, random_state=seed % 2**32)
     centres = means.fit(points, sample_weight=weights).cluster_centers_
     return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
 

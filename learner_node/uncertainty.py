@@ -27,9 +27,9 @@ METHOD = (
 
 _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
-_WITHIN_MEAN, _WITHIN_DEVIATION = 0.4, 0.6
+_WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.65
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
-_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.2, 0.2
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.12, 0.2
 _SUREST, _NEWTON_STEPS = 1e-4, 4
 _CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
 _ROUNDING = 1e-9
@@ -84,12 +84,12 @@ def estimate_accuracy(
     that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
     are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
     log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
-    log 1.1, deviation 0.4), plus a normal step of mean 0.4 and deviation 0.6 for what they cannot tell. The ranking
+    log 1.1, deviation 0.4), plus a normal step of mean 0.25 and deviation 0.65 for what they cannot tell. The ranking
     counts only as far as the model's cell means are correlated with the posterior's: a model that is wrong between
     cells is not believed within them.
 
     The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
-    log 1.2, deviation 0.2, and half the log likelihood of held-out cells: a smooth prior blunts a signal with steps.
+    log 1.12, deviation 0.2, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
 
     The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
     cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
@@ -127,7 +127,9 @@ def estimate_accuracy(
     # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
     trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
     accuracy, credited = (
-        np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1)
+        np.clip(
+            np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1), 0.0, 1.0
+        )
         for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
     )
     ones = np.sum(weight * told, axis=1)
@@ -136,7 +138,7 @@ def estimate_accuracy(
     credited_auc = auc_draws(profiles, told, weight)
     records = draws.mass.sum(axis=1)
     alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
-    chance = alike[0] * np.sqrt(accuracy * (1.0 - accuracy) / records)
+    chance = alike[0] * np.sqrt(np.maximum(accuracy * (1.0 - accuracy), 0.0) / records)  # rounded, it may exceed 1
     by_label = np.maximum(records * np.stack([ones, 1.0 - ones]), 1.0)
     auc_chance = alike[1] * auc_error(auc, *by_label)
     return AccuracyEstimate(
@@ -200,7 +202,7 @@ def _judge_weights(posterior: CellPosterior) -> Floats:
     share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
     found = [posterior.log_likelihood(_steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
     deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
-    return _normalised(0.5 * np.array(found) - 0.5 * deviations**2)
+    return _normalised(np.array(found) - 0.5 * deviations**2)
 
 
 def _sharpness_draws(
@@ -210,8 +212,9 @@ def _sharpness_draws(
     deviations = (np.log(SHARPNESS) - np.log(_EXPECTED_SHARPNESS)) / _SHARPNESS_DEVIATION
     weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
     between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
-    log_factor = rng.normal(_WITHIN_MEAN, _WITHIN_DEVIATION, _DRAWS)
-    within = np.rint(between + log_factor / np.log(SHARPNESS[1] / SHARPNESS[0])).astype(np.int64)
+    step = np.log(SHARPNESS[1] / SHARPNESS[0])
+    log_within = np.log(SHARPNESS[between]) + rng.normal(_WITHIN_MEAN, _WITHIN_DEVIATION, _DRAWS)
+    within = np.rint((log_within - np.log(SHARPNESS[0])) / step).astype(np.int64)
     return between, np.clip(within, 0, len(SHARPNESS) - 1)
 
 

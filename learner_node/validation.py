@@ -31,9 +31,17 @@ from learner_node.performance import (
 from learner_node.population import population
 from learner_node.readers.counts import CountsAnswer, limits_of, tightest
 from learner_node.score_posterior import Bins, draw_counts
-from learner_node.scored import Agreement, as_hypothesis, bin_count, edge_of, probability_of, validation_bins
+from learner_node.scored import (
+    Agreement,
+    as_hypothesis,
+    bin_count,
+    probability_of,
+    settled_thresholds,
+    validation_bins,
+)
 from learner_node.strategies.base import Problem, assumed_size
 from learner_node.study import Federation, Study
+from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import Card
@@ -44,8 +52,10 @@ from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.schema import Schema
 
-DRAWS = 2000
+DRAWS = 1000
 CLASSES = 2
+FEWEST = 2
+"""Bins that a user may ask for, at least."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,6 @@ class Validation:
             is its P(class 1).
         agreement: how far it agrees with the model that was given; None where it is that model.
         bins: what was asked.
-        thresholds: that were asked for.
         positive: name of class 1.
         epsilon_claimed: exact cost of the question at the costliest curator.
         epsilon_spent: curator -> exact epsilon that its receipts charge to this study.
@@ -76,7 +85,6 @@ class Validation:
     hypothesis: Mlp
     agreement: Agreement | None
     bins: ScoreBins
-    thresholds: tuple[float, ...]
     positive: str
     epsilon_claimed: Fraction
     epsilon_spent: Mapping[str, Fraction]
@@ -109,7 +117,7 @@ class Validation:
         """What was foretold and what is so, bin by bin."""
         return self.pooled.calibration
 
-    def at(self, threshold: float) -> OperatingPoint:
+    def at(self, threshold: Threshold) -> OperatingPoint:
         """See `Performance.at`."""
         return self.pooled.at(threshold)
 
@@ -132,7 +140,7 @@ class Validation:
             f"  AUC {self.pooled.area}",
             f"  share of {self.positive!r} {self.prevalence}",
             f"{self.positive!r} is called where its probability is at or above the threshold:",
-            *points_table(self.pooled, self.thresholds),
+            *points_table(self.pooled),
             f"Calibration, probability of {self.positive!r}:",
             *calibration_table(self.pooled),
         ]
@@ -168,7 +176,7 @@ def validate(
     epsilon: Fraction | str | float,
     *,
     source: pl.DataFrame | Callable[[Schema], Records] | None = None,
-    thresholds: Sequence[float] | None = None,
+    thresholds: Sequence[Threshold] | None = None,
     bins: int | None = None,
     purpose: str = "",
     seed: int = 0,
@@ -182,8 +190,9 @@ def validate(
         epsilon: to spend at the costliest curator.
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
-        thresholds: probabilities in (0, 1) at which to tell sensitivity, specificity and predictive values; None is
-            1/2, where the source has records on both sides.
+        thresholds: where to tell sensitivity, specificity and predictive values, see `learner_node.thresholds`; None
+            is those of `DEFAULT_THRESHOLDS` that have source records on both sides. "prevalence" is the share that the
+            model foretells for the source, "10%" the threshold above which a tenth of the source lies.
         bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
             the rarer class.
         purpose: for the stewards to read.
@@ -194,7 +203,7 @@ def validate(
         ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
     """
     exact = parse_rational(epsilon)
-    asked = _checked(thresholds, bins, purpose)
+    rules = _checked(thresholds, bins, purpose)
     if hasattr(model, "to_validate"):
         model, own = model.to_validate()
         source = own if source is None else source
@@ -208,8 +217,7 @@ def validate(
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
     probability = probability_of(hypothesis, records)
-    if asked is None:
-        asked = (0.5,) if 0.0 < float(np.mean(probability > 0.5)) < 1.0 else ()
+    asked = settled_thresholds(rules, probability, all_of_them=thresholds is not None)
     question = _settled(study, _Wish(hypothesis, records, probability, exact, asked, bins, seed), cards, left_out)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
@@ -227,7 +235,6 @@ def validate(
         hypothesis=hypothesis,
         agreement=agreement,
         bins=question.bins,
-        thresholds=asked,
         positive=schema.classes[1],
         epsilon_claimed=study.kinds.plan_cost(question.plan, question.most_records_per_unit),
         epsilon_spent={name: study.spent(name) for name in study.sessions},
@@ -245,7 +252,7 @@ class _Wish:
     source: Records
     probability: Floats
     epsilon: Fraction
-    thresholds: tuple[float, ...]
+    asked: Mapping[float, str]
     bins: int | None
     seed: int
 
@@ -267,7 +274,7 @@ class _Telling:
 
     question: _Question
     place: Bins
-    thresholds: tuple[float, ...]
+    asked: Mapping[float, str]
     predicted: Floats
     seed: int
 
@@ -282,22 +289,17 @@ class _Telling:
             seed=self.seed,
             design=float(self.question.most_records_per_unit),
         )
-        named = {edge_of(threshold): threshold for threshold in self.thresholds}
-        thresholds = [named.get(edge, float(expit(edge))) for edge in self.question.bins.edges]
-        return performance(draws, thresholds, list(self.predicted), (0.0, 1.0))
+        edges = self.question.bins.edges
+        rules = [self.asked.get(edge, "") for edge in edges]
+        return performance(draws, [float(expit(edge)) for edge in edges], list(self.predicted), rules)
 
 
-def _checked(thresholds: Sequence[float] | None, bins: int | None, purpose: str) -> tuple[float, ...] | None:
+def _checked(thresholds: Sequence[Threshold] | None, bins: int | None, purpose: str) -> tuple[Rule, ...]:
     if len(purpose) > MOST_PURPOSE:
         raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
-    if bins is not None and (not isinstance(bins, int) or bins < 2):
-        raise ConfigurationError(f"bins is {bins!r}; it must be a whole number of at least 2")
-    if thresholds is None:
-        return None
-    for threshold in thresholds:
-        if not 0.0 < threshold < 1.0:
-            raise ConfigurationError(f"a threshold is a probability between 0 and 1, not {threshold!r}")
-    return tuple(sorted({float(threshold) for threshold in thresholds}))
+    if bins is not None and (not isinstance(bins, int) or bins < FEWEST):
+        raise ConfigurationError(f"bins is {bins!r}; it must be a whole number of at least {FEWEST}")
+    return read_thresholds(DEFAULT_THRESHOLDS if thresholds is None else thresholds)
 
 
 def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dict[str, str]) -> _Question:
@@ -339,7 +341,7 @@ def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     count = wish.bins or bin_count(
         wish.probability, target_size=size, scale=float(problem.scale(1).fraction), sites=len(cards), most=limits.cells
     )
-    bins = validation_bins(wish.hypothesis, wish.source, count, wish.thresholds)
+    bins = validation_bins(wish.hypothesis, wish.source, count, wish.asked)
     body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
     return _Question(bins, body, plan, list(cards), most)
 

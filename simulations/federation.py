@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
@@ -17,9 +18,11 @@ from curator_node.ledger.checks import CheckedLedger
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site, assemble_site, hold_records, now
-from learner_node.learn import Learned, learn
+from learner_node.learn import MOST_PURPOSE, Learned, learn
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
+from learner_node.validation import CLASSES, Validation
 from protocol.envelopes import LABEL, SigningKey
+from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.carriers import Carry, Handle, in_process
 from simulations.carriers.faults import FaultyCurator
@@ -49,13 +52,25 @@ class CuratorFacts:
 
 @dataclass
 class Outcome:
-    """What became of one learner in one repeat; `learned` is None where no curator answered everything."""
+    """What became of one learner in one repeat.
+
+    `learned` is None where no curator answered everything, `validation` where none was asked for, or answered it.
+    """
 
     learner: LearnerScenario
     learned: Learned | None
     study: Study | None
     key: bytes
     failure: str = ""
+    validation: Validation | None = None
+    validation_study: Study | None = None
+    validation_failure: str = ""
+
+    @property
+    def studies(self) -> list[tuple[Study, Fraction]]:
+        """Its studies in order, and the epsilon that each may cost."""
+        told = ((self.study, self.learner.epsilon), (self.validation_study, self.learner.validate))
+        return [(study, parse_rational(most)) for study, most in told if study is not None and most is not None]
 
 
 @dataclass
@@ -165,6 +180,8 @@ def ask_all(
     """
     for learner in scenario.learners:
         asked, held = sites_of(learner, repeat.sites)
+        if learner.validate is not None and len(repeat.sites[held[0]].steward.classes) != CLASSES:
+            raise ConfigurationError(f"learner {learner.name}: validate is for a label of two classes; leave it out")
         federation = Federation(
             curators={name: repeat.curators[name].identity for name in asked},
             key=keys[learner.name],
@@ -192,6 +209,31 @@ def ask_all(
             outcome.failure = str(error)
             outcome.study = error.study
         repeat.outcomes.append(outcome)
+        if learner.validate is not None and outcome.learned is not None:
+            progress("validating", 0, 0)
+            _validate(outcome, federation, source, scenario)
+            progress("validating", 1, 1)
+
+
+def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, scenario: Scenario) -> None:
+    """Ask the same curators how good the model is."""
+    learner, learned = outcome.learner, outcome.learned
+    if learner.validate is None or learned is None:
+        return
+    try:
+        outcome.validation = federation.validate(
+            learned.whole,
+            parse_rational(learner.validate),
+            source=source.drop(learned.schema.label),
+            thresholds=scenario.thresholds,
+            purpose=f"Validation. {learner.purpose}".strip()[:MOST_PURPOSE],
+            seed=scenario.seed,
+        )
+        outcome.validation_study = outcome.validation.study
+    except NoCuratorError as error:
+        outcome.validation_failure, outcome.validation_study = str(error), error.study
+    except ConfigurationError as error:
+        outcome.validation_failure = str(error)
 
 
 def _handle(scenario: Scenario, site: Site) -> Handle:

@@ -1,23 +1,21 @@
 """What a scenario's repeats gave, gathered one repeat after the other: all that a report is made of."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
-from curator_node.ledger.entries import EntryKind
 from protocol.envelopes import SigningKey
-from protocol.rationals import parse_amount
 from simulations.clinical import positive_class, record_counts
 from simulations.federation import Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
 from simulations.parts import parts_of
 from simulations.report.clinical_model import RecordCounts
-from simulations.report.model import BudgetPoint, CuratorReport
+from simulations.report.model import CuratorReport
 from simulations.scenario import Scenario
 from simulations.scoring import ACCURACY, EXPLAINED, Answers, Measure, Tally, measure_of, tally_repeat
+from simulations.spending import spent_by_round
+from simulations.validating import validation_report
 
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in (ACCURACY, EXPLAINED)}
 
@@ -66,6 +64,10 @@ class Gathered:
             for outcome in repeat.outcomes:
                 self.tallies[outcome.learner.name].parts = parts_of(outcome.learned)
             self.counts, self.positive = record_counts(repeat.sites), positive_class(repeat.sites)
+        for outcome in repeat.outcomes:
+            told = validation_report(outcome, repeat)
+            if told is not None:
+                self.tallies[outcome.learner.name].validations.append(told)
         self.done = repeat.number + 1
         return said
 
@@ -87,16 +89,9 @@ class Finished:
 
 def _curator_report(name: str, repeat: Repeat) -> CuratorReport:
     names = {outcome.key: outcome.learner.name for outcome in repeat.outcomes}
-    total: dict[str, Fraction] = defaultdict(Fraction)
-    points = []
-    for entry in repeat.ledgers[name].entries:
-        if entry.kind is EntryKind.CHARGE:
-            learner = names[entry.learner]
-            total[learner] += parse_amount(entry.amount)
-            points.append(BudgetPoint(learner, entry.sequence, str(total[learner])))
     return CuratorReport(
         name=name,
         cap=str(repeat.curators[name].policy.total_cap),
         private_unit=repeat.sites[name].steward.unit or "record",
-        spent_by_round=tuple(points),
+        spent_by_round=tuple(spent_by_round(repeat.ledgers[name].entries, names)),
     )

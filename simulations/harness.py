@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from curator_node.ledger import StudyKey
 from curator_node.policy import Policy
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-from protocol.rationals import parse_rational
 from protocol.transcript import Transcript, replay
 from simulations.federation import Outcome, Repeat, run_repeat
 from simulations.records import Records
 from simulations.scenario import Scenario
+from simulations.spending import spent_on
 
 Tick = Callable[[str, int, int], None]
+Exchanged = tuple[int, str, str, int]
+"""Repeat, learner, curator, and which of the learner's studies there."""
 
 
 class AccountingError(ExprilError):
@@ -31,7 +31,8 @@ class Evidence:
 
     Attributes:
         signers: learner -> its key, which it keeps in all repeats; it signs what the run leaves.
-        transcripts: (repeat, learner, curator) -> what was sent and received.
+        transcripts: (repeat, learner, curator, study) -> what was sent and received; of a learner's studies in a repeat
+            its fit is 0, its validation 1.
         states: the same keys -> state of the study, as an auditor finds it.
         keys: (role, name, repeat) of every curator and learner -> public key.
         labels: curator -> label of its signatures.
@@ -40,8 +41,8 @@ class Evidence:
     """
 
     signers: dict[str, SigningKey] = field(repr=False)
-    transcripts: dict[tuple[int, str, str], Transcript] = field(default_factory=dict)
-    states: dict[tuple[int, str, str], str] = field(default_factory=dict)
+    transcripts: dict[Exchanged, Transcript] = field(default_factory=dict)
+    states: dict[Exchanged, str] = field(default_factory=dict)
     keys: dict[tuple[Literal["curator", "learner"], str, int], bytes] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
@@ -92,19 +93,18 @@ def _keep(evidence: Evidence, outcome: Outcome, repeat: Repeat) -> None:
     for name, curator in repeat.curators.items():
         evidence.keys["curator", name, repeat.number] = curator.identity
         evidence.labels[name] = curator.label
-    if outcome.study is None:
-        return
-    for name, session in outcome.study.sessions.items():
-        proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=repeat.curators[name].label)
-        ledger = repeat.ledgers[name]
-        if ledger.findings:
-            raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
-        study = ledger.account.studies.get(StudyKey(outcome.key, session.study))
-        spent = study.spent if study is not None else Fraction(0)
-        # A curator that vanished may have charged an answer that never arrived.
-        if not proof.epsilon_spent <= spent <= proof.epsilon_at_most:
-            raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
-        if spent > parse_rational(outcome.learner.epsilon):
-            raise AccountingError(f"{name} charged {spent}, more than was planned")
-        evidence.states[repeat.number, learner, name] = proof.state.value
-        evidence.transcripts[repeat.number, learner, name] = session.transcript
+    for number, (study, planned) in enumerate(outcome.studies):
+        for name, session in study.sessions.items():
+            label = repeat.curators[name].label
+            proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
+            ledger = repeat.ledgers[name]
+            if ledger.findings:
+                raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
+            spent = spent_on(ledger.account, outcome.key, session.study)
+            # A curator that vanished may have charged an answer that never arrived.
+            if not proof.epsilon_spent <= spent <= proof.epsilon_at_most:
+                raise AccountingError(f"{name} charged {spent}, but its receipts prove {proof.epsilon_spent}")
+            if spent > planned:
+                raise AccountingError(f"{name} charged {spent}, more than was planned")
+            evidence.states[repeat.number, learner, name, number] = proof.state.value
+            evidence.transcripts[repeat.number, learner, name, number] = session.transcript

@@ -1,6 +1,6 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
-from learner_node.study import LEFT_OUT
+from learner_node.study import LEFT_OUT, Study
 from protocol.queries import QUERY_KINDS
 from simulations.federation import Outcome, Repeat
 from simulations.report.folding import some_of
@@ -57,9 +57,15 @@ def _learner_notes(outcome: Outcome) -> list[str]:
     start = f"First repeat, {outcome.learner.name}"
     if outcome.failure:
         return [f"{start}: {outcome.failure}."]
-    study = outcome.study
-    if study is None:
-        return []
+    notes = [] if outcome.study is None else _study_notes(start, outcome.study)
+    if outcome.validation_failure:
+        notes.append(f"{start}'s validation: {outcome.validation_failure}.")
+    elif outcome.validation_study is not None:
+        notes += _study_notes(f"{start}'s validation", outcome.validation_study)
+    return notes
+
+
+def _study_notes(start: str, study: Study) -> list[str]:
     notes = []
     for curator, said in study.outcomes.items():
         accepted = study.sessions[curator].accepted is not None

@@ -18,22 +18,20 @@ from curator_node.policy import Policy
 from protocol.envelopes import SigningKey
 from protocol.transcript import Transcript
 from simulations.gathered import Gathered
-from simulations.harness import Evidence
+from simulations.harness import Evidence, Exchanged
 from simulations.report.clinical_model import RecordCounts
 from simulations.report.model import CuratorReport
 from simulations.run_index import PROGRESS, Role
 from simulations.scoring import Tally
 
 STATE = "state.msgpack"
-FORMAT = 1
+FORMAT = 2
 
 
 class KeptTranscript(msgspec.Struct, frozen=True):
     """Whose transcript it is, how its study ended, and its head; its place in the list is that of its file."""
 
-    repeat: int
-    learner: str
-    curator: str
+    who: Exchanged
     state: str
     head: bytes
 
@@ -82,7 +80,7 @@ def state_of(gathered: Gathered, fingerprint: str, command: str, repeats: int) -
         positive=gathered.positive,
         measure=gathered.measure,
         transcripts=[
-            KeptTranscript(*key, evidence.states[key], transcript.head)
+            KeptTranscript(key, evidence.states[key], transcript.head)
             for key, transcript in evidence.transcripts.items()
         ],
         keys=[(*who, key) for who, key in evidence.keys.items()],
@@ -102,14 +100,12 @@ def read_state(folder: Path) -> State | None:
     return state if state.format == FORMAT else None
 
 
-def restored(
-    state: State, signers: Mapping[str, SigningKey], transcripts: dict[tuple[int, str, str], Transcript]
-) -> Gathered:
+def restored(state: State, signers: Mapping[str, SigningKey], transcripts: dict[Exchanged, Transcript]) -> Gathered:
     """What a state was made of."""
     evidence = Evidence(
         dict(signers),
         transcripts=transcripts,
-        states={(one.repeat, one.learner, one.curator): one.state for one in state.transcripts},
+        states={one.who: one.state for one in state.transcripts},
         keys={(role, name, repeat): key for role, name, repeat, key in state.keys},
         labels=state.labels,
         policies=state.policies,

@@ -17,6 +17,7 @@ from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import how_records_were_split, score_notes
 from simulations.records import Records, population_notes
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
+from simulations.report.validated import joined
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
 
@@ -113,6 +114,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
             "sites": list(map(msgspec.to_builtins, learner.sites)),
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
             "left_out": learner.left_out,
+            "validation": msgspec.to_builtins(learner.validation),
         }
         for learner in report.learners
     ]
@@ -149,6 +151,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         ),
         left_out=tally.left_out,
         parts=tally.parts,
+        validation=joined(tally.validations),
     )
 
 

@@ -123,7 +123,8 @@ def save_run(run: Run, folder: Path) -> None:
         (folder / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(msgspec.toml.encode(policy))
     (folder / TRANSCRIPTS).mkdir(exist_ok=True)
     entries = []
-    for position, ((repeat, learner, curator), transcript) in enumerate(evidence.transcripts.items()):
+    for position, (who, transcript) in enumerate(evidence.transcripts.items()):
+        repeat, learner, curator, study = who
         file = transcript_file(position)
         (folder / TRANSCRIPTS / file).write_bytes(msgspec.msgpack.encode(transcript.envelopes))
         entries.append(
@@ -135,7 +136,8 @@ def save_run(run: Run, folder: Path) -> None:
                 label=evidence.labels[curator],
                 head=transcript.head.hex(),
                 envelopes=len(transcript.envelopes),
-                state=evidence.states[repeat, learner, curator],
+                state=evidence.states[who],
+                study=study,
             )
         )
     index = Index(

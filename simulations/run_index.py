@@ -57,8 +57,8 @@ class Participant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: Hex32
 
 
-class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner's exchange with one curator in one repeat.
+class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One learner's exchange with one curator in one study of a repeat.
 
     Attributes:
         file: under `transcripts`.
@@ -67,6 +67,7 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         head: that its envelopes chain to.
         envelopes: how many.
         state: of the study at the end.
+        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation.
     """
 
     file: FileName
@@ -77,6 +78,7 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: Hex32
     envelopes: Count
     state: str
+    study: Count = 0
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

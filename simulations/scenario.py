@@ -99,6 +99,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         curators: whom it asks; empty: all.
         purpose: what it tells the stewards.
         large_epsilon: confirms an epsilon of 100 or more, which protects nothing.
+        validate: epsilon of a second study, which asks the same curators how good the model is; None asks nothing.
     """
 
     name: Name
@@ -110,15 +111,17 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     curators: tuple[Name, ...] = ()
     purpose: str = ""
     large_epsilon: bool = False
+    validate: Written | None = None
 
     def __post_init__(self) -> None:
         check_one_of("pooling", self.pooling, get_args(Pooling))
-        try:
-            epsilon = parse_rational(self.epsilon)
-            if not self.large_epsilon:
-                require_confirmed([epsilon], how="large_epsilon = true")
-        except ConfigurationError as error:
-            raise ValueError(f"learner {self.name}, epsilon: {error}") from None
+        for key, epsilon in (("epsilon", self.epsilon), ("validate", self.validate)):
+            try:
+                exact = [] if epsilon is None else [parse_rational(epsilon)]
+                if not self.large_epsilon:
+                    require_confirmed(exact, how="large_epsilon = true")
+            except ConfigurationError as error:
+                raise ValueError(f"learner {self.name}, {key}: {error}") from None
         try:
             check_name(self.strategy)
         except ConfigurationError as error:

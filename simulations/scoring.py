@@ -29,6 +29,8 @@ from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
 from simulations.report.parts import Part
+from simulations.report.validated import ValidationReport
+from simulations.spending import spent_on
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -104,6 +106,7 @@ class Tally:
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
+    validations: list[ValidationReport] = field(default_factory=list)
 
 
 MAJORITY = "the majority class"
@@ -231,7 +234,7 @@ def _tally(
     """Add one learner's repeat to its tally and to the rows; what its last model says of each site's test records."""
     learner = outcome.learner
     claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
-    spent = max(ledger.account.spent.get(outcome.key, Fraction(0)) for ledger in repeat.ledgers.values())
+    spent = max(_spent(outcome, repeat), default=Fraction(0))
     tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
     if outcome.study is not None and not tally.outcomes:
         tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
@@ -307,6 +310,14 @@ def _tally_ranked(
         return
     if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
         tally.ranking[key].append((estimate.accuracy, found.auc, found.auc_error))
+
+
+def _spent(outcome: Outcome, repeat: Repeat) -> list[Fraction]:
+    """What each ledger charged to the fit."""
+    if outcome.study is None:
+        return []
+    sessions = outcome.study.sessions.items()
+    return [spent_on(repeat.ledgers[name].account, outcome.key, session.study) for name, session in sessions]
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:

@@ -7,9 +7,10 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from simulations.report.folding import few_of
+from simulations.report.folding import FEW, few_of
 from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
+from simulations.report.validated import Told
 from simulations.scenario import Scenario
 
 YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
@@ -45,8 +46,44 @@ def result_table(report: RunReport) -> Table:
 
 def run_tables(report: RunReport) -> list[Table]:
     """All tables of a run."""
-    thresholds = threshold_table(report)
-    return [result_table(report), *([] if thresholds is None else [thresholds])]
+    further = (threshold_table(report), validation_table(report))
+    return [result_table(report), *(table for table in further if table is not None)]
+
+
+def validation_table(report: RunReport) -> Table | None:
+    """What second studies told of the models, beside the exact figures; None where there were none."""
+    validated = [(learner, learner.validation) for learner in report.learners if learner.validation is not None]
+    if not validated:
+        return None
+    table = Table(
+        title="validated by the curators: their answers, with 95 % intervals, and the exact figures",
+        caption="exact: of the private records of the first repeat, by the harness, which owns all records\n"
+        "held: repeats whose interval of the AUC holds the exact one",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("learner", no_wrap=True)
+    table.add_column("site", no_wrap=True)
+    for name in ("AUC", "exact", "held", f"share of\n“{escape(report.positive)}”", "exact", "epsilon"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for learner, told in validated:
+        whole = (_told(told.area), _exact(told.area), told.held, _told(told.prevalence), _exact(told.prevalence))
+        table.add_row(escape(learner.learner), "all", *whole, told.epsilon_claimed, style="bold")
+        if len(told.sites) > 1:
+            for site in told.sites[:FEW]:
+                own = (_told(site.area), _exact(site.area), "", _told(site.prevalence), _exact(site.prevalence))
+                table.add_row("", escape(site.curator), *own, "")
+            if len(told.sites) > FEW:
+                table.add_row("", f"and {len(told.sites) - FEW} more, see the report", *[""] * 6)
+        table.add_section()
+    return table
+
+
+def _told(one: Told) -> str:
+    return f"{one.value:.3f} ({one.low:.2f}-{one.high:.2f})"
+
+
+def _exact(one: Told) -> str:
+    return _number(one.exact)
 
 
 def epsilon_table(epsilons: Sequence[str], reports: Sequence[RunReport]) -> Table:

@@ -25,6 +25,7 @@ from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import Transcript
 from simulations.alone import take_alone
 from simulations.gathered import Finished, Gathered
+from simulations.harness import Exchanged
 from simulations.predictions import predictions_of
 from simulations.private_files import private_folder, write_private
 from simulations.progress_file import STATE, State, read_state, restored, state_of
@@ -154,8 +155,8 @@ class Unfinished:
             OSError: it cannot be written; the repeats before it are kept.
         """
         gathered, repeat = finished.gathered, finished.repeat
-        for position, ((number, _, _), transcript) in enumerate(gathered.evidence.transcripts.items()):
-            if number == repeat.number:
+        for position, (who, transcript) in enumerate(gathered.evidence.transcripts.items()):
+            if who[0] == repeat.number:
                 data = msgspec.msgpack.encode(transcript.envelopes)
                 (self.path / TRANSCRIPTS / transcript_file(position)).write_bytes(data)
         if self._order.models == ALL or (self._order.models == ONLY_FIRST and repeat.number == 0):
@@ -278,12 +279,12 @@ def _read_back(path: Path, state: State) -> Gathered:
     """What the finished repeats gave; ValueError where a transcript has not the head that it had."""
     pems: dict[str, str] = json.loads((path / PROGRESS / KEYS).read_bytes())
     signers = {name: SigningKey.from_pem(pem.encode()) for name, pem in pems.items()}
-    transcripts: dict[tuple[int, str, str], Transcript] = {}
+    transcripts: dict[Exchanged, Transcript] = {}
     for position, told in enumerate(state.transcripts):
         transcript = decode_transcript((path / TRANSCRIPTS / transcript_file(position)).read_bytes())
         if transcript.head != told.head:
             raise ValueError("a transcript is not as it was")
-        transcripts[told.repeat, told.learner, told.curator] = transcript
+        transcripts[told.who] = transcript
     return restored(state, signers, transcripts)
 
 

@@ -49,8 +49,8 @@ def create_ledger_file(
                 create_ledger(store, key, held, now=now, note=note)
         except (OSError, ConfigurationError, LedgerUnavailableError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            where = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
-            raise ConfigurationError(f"cannot make the ledger{where}: {why}; nothing of it was kept") from None
+            named = f" {path}" if isinstance(path, Path) else ""  # a URL may hold a password
+            raise ConfigurationError(f"cannot make the ledger{named}: {why}; nothing of it was kept") from None
 
 
 def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:

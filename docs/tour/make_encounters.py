@@ -1,6 +1,6 @@
-"""Writes encounters.csv: invented stays of invented patients in four hospitals. Run: python docs/tour/make_encounters.py
+"""Invented stays of invented patients in four hospitals: python docs/tour/make_encounters.py > encounters.csv
 
-About one stay in eight is followed by another within 30 days. The chance of it grows with earlier stays, drugs, days
+About one stay in ten is followed by another within 30 days. The chance of it grows with earlier stays, drugs, days
 and an urgent admission, by a logistic formula below; a patient's own frailty makes the stays of one patient alike. Only
 `random.Random.random` is used, whose numbers never change with Python's version.
 """
@@ -27,8 +27,7 @@ def encounters(seed: int = 7) -> list[str]:
         age = int(25 + 70 * max(draw(), draw()) - 8 * (site == "south"))
         sex = "f" if draw() < 0.52 else "m"
         frailty = sum(draw() for _ in range(12)) - 6  # about a standard normal
-        earlier = 0
-        for _ in range(1 + int(2.2 * draw() * (draw() + (frailty > 0.5)))):
+        for earlier in range(1 + int(2.2 * draw() * (draw() + (frailty > 0.5)))):
             urgent = draw() < 0.45 + 0.1 * (age > 75)
             days = 1 + int(-4 * math.log(1 - draw()) * (1.3 if urgent else 0.8))
             drugs = max(0, int(6 + 3 * frailty + 0.05 * age + 8 * (draw() - 0.5)))
@@ -36,7 +35,6 @@ def encounters(seed: int = 7) -> list[str]:
             again = draw() < 1 / (1 + math.exp(-logit - 0.5 * frailty))
             how = "urgent" if urgent else "planned"
             lines.append(f"p{number:04d},{site},{age},{sex},{how},{days},{drugs},{earlier},{'yes' if again else 'no'}")
-            earlier += 1
     return lines
 
 

@@ -159,8 +159,8 @@ def trained(name: str, kind: PeerKind) -> Contestant:
 MOST_RUNS: dict[str, int] = {"aim": 2, "mst": 3}
 """Peers that are too slow for every run."""
 BIG_RUNS: dict[str, int] = {"aim": 0, "mst": 0, "opacus-mlp": 1}
-"""Of peers on a big problem: a rule of time, one minute a training on the machine of the reported runs. More than half
-of that gives one run, more than that none."""
+"""Of peers on a big problem, by the processor time of a training there: more than half a minute gives one run
+(`opacus-mlp`, 48 s), about a minute or more none (MST, 55 s, and AIM, which takes longer on every other problem)."""
 ONE_RUN = 1
 """Of our other strategies there: enough to see that none is far ahead."""
 ONE_POPULATION = frozenset({"A", "B", "CTG-A", "heart", "wdbc"})

@@ -6,6 +6,7 @@ from learner_node.label_model.gaussian_process import (
     cell_count_rule,
     fit_label_model,
     fit_with_cell_posterior,
+    most_cells,
 )
 from learner_node.label_model.mixture import LabelModel
 from learner_node.label_model.observations import Observation
@@ -18,4 +19,5 @@ __all__ = [
     "cell_count_rule",
     "fit_label_model",
     "fit_with_cell_posterior",
+    "most_cells",
 ]

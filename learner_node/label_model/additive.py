@@ -23,7 +23,7 @@ from learner_node.label_model.bin_counts import BinCounts, source_masses
 
 Floats = NDArray[np.float64]
 
-_INTERCEPT_VARIANCE = 25.0
+_INTERCEPT_VARIANCE = 4.0
 _SCALE_START, _SCALE_WEIGHT = 0.03, 3.0
 """Prior of an attribute's variance: inverse gamma about a mode that all share, worth this many contributions."""
 _MODE_WEIGHT = 2.0
@@ -92,13 +92,16 @@ class AdditiveFit:
         return less @ self.contributions[here], np.sqrt(np.maximum(variance, 0.0))
 
 
-def fit_additive(answers: Sequence[BinCounts], *, scales: Floats | None = None, seed: int = 0) -> AdditiveFit:
+def fit_additive(
+    answers: Sequence[BinCounts], *, declared: float | None = None, scales: Floats | None = None, seed: int = 0
+) -> AdditiveFit:
     """Infer intercept and contributions from the noisy class counts of single attributes' bins.
 
     Of more than 20,000 source records a random sample is used: it tells how the attributes fall together.
 
     Args:
         answers: at least one, of the same source records, of which there are at least one.
+        declared: number of private records, as the curators declare it; None knows nothing of it.
         scales: prior variances of each answer's contributions (m,), positive; None infers them.
         seed: of the sample.
 
@@ -112,8 +115,8 @@ def fit_additive(answers: Sequence[BinCounts], *, scales: Floats | None = None, 
         raise ValueError("at least one answer and one source record are needed")
     count = len(answers[0].cells)
     checked = [answer.checked(count) for answer in answers]
-    masses = source_masses(checked)
-    kept = slice(None)
+    masses = source_masses(checked, declared)
+    kept = np.arange(count)
     if count > _MOST_RECORDS:
         kept = np.sort(np.random.default_rng(seed).choice(count, _MOST_RECORDS, replace=False))
     weights = masses.weights[kept] * masses.weights.sum() / masses.weights[kept].sum()

@@ -13,6 +13,10 @@ Floats = NDArray[np.float64]
 _LEAST_NOISE = 1e-4
 """A count without noise is taken as one with this variance: enough to invert."""
 _RANK_LENGTH = 0.5
+_DECLARED_SPREAD = 0.5
+"""Deviation of the true number of records from the declared one, relative to it."""
+_LEAST_CLASS = 0.02
+"""Of the records, at least this share is taken to be of either class where a fit starts."""
 _RAKINGS = 20
 _RAKED = 1e-6
 
@@ -46,7 +50,7 @@ class BinCounts:
 
     def summed(self, weights: Floats) -> Floats:
         """Sum of source weights (n_s,) by bin, float64 (K,)."""
-        total: Floats = np.bincount(self.cells, weights, minlength=self.size)
+        total: Floats = np.bincount(self.cells, weights, minlength=self.size).astype(np.float64)
         return total
 
     def checked(self, n_source: int) -> "BinCounts":
@@ -75,7 +79,7 @@ class SourceMasses:
 
     Attributes:
         weights: of each source record, float64 (n_s,), non-negative.
-        totals: private records of class 0 and of class 1, as all answers have them, float64 (2,), at least 1.
+        totals: private records of class 0 and of class 1, about, float64 (2,), positive.
         variances: per answer, how far the mass of each bin may still be off, float64 (K,); 0 where no source record is.
     """
 
@@ -84,19 +88,29 @@ class SourceMasses:
     variances: tuple[Floats, ...]
 
 
-def source_masses(answers: Sequence[BinCounts]) -> SourceMasses:
+def source_masses(answers: Sequence[BinCounts], declared: float | None = None) -> SourceMasses:
     """Weigh the source so that its bins have the masses that were counted, as far as noise lets those be known.
 
     The answers' totals are equal in truth, so the best unbiased estimate of them is shared (`make_consistent`); a bin's
     mass is the source's share of it, corrected where the counts differ by more than noise and sampling explain
     (`shrunken_ratios`). The weights that have those masses in all attributes at once are found by raking (iterative
     proportional fitting, Deming & Stephan 1940).
+
+    Args:
+        answers: at least one, of the same source records.
+        declared: number of private records, as the curators declare it; None knows nothing of it.
     """
     count = len(answers[0].cells)
     precision = np.array([1.0 / (answer.noise * answer.size) for answer in answers])
     sums = np.array([answer.counts.sum(axis=0) for answer in answers])
-    totals = np.maximum(precision @ sums / precision.sum(), 1.0)
-    total = float(totals.sum())
+    counted_totals = precision @ sums / precision.sum()
+    total = float(counted_totals.sum())
+    if declared is not None:
+        noise_precision, prior_precision = 0.5 * precision.sum(), (_DECLARED_SPREAD * declared) ** -2
+        total = (total * noise_precision + declared * prior_precision) / (noise_precision + prior_precision)
+    total = max(total, 2.0)
+    totals = np.maximum(counted_totals, _LEAST_CLASS * total)
+    totals *= total / totals.sum()
     weights = np.full(count, total / count)
     goals, variances = [], []
     for answer in answers:

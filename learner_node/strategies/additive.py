@@ -137,7 +137,8 @@ class AdditiveStrategy:
             counts, variance = _averaged(found)
             shares = np.bincount(places, minlength=len(counts)) / count
             told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
-        fit = fit_additive(told, seed=problem.seed)
+        declared = problem.target_size * answers[-1].sites / problem.sites
+        fit = fit_additive(told, declared=declared, seed=problem.seed)
         return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
 
 

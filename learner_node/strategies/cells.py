@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior
+from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.rare_classes import rare_intercept
@@ -141,7 +141,8 @@ class CellsStrategy:
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""
         release, share = self._questions()[-1]
-        rule = problem.cell_rule(problem.epsilon_per_record(share), signed=release == "signed_error")
+        most = most_cells(len(problem.source))
+        rule = problem.cell_rule(problem.epsilon_per_record(share), signed=release == "signed_error", most=most)
         return self._cells or min(rule, problem.limits.cells)
 
     def _questions(self) -> tuple[tuple[str, Fraction], ...]:

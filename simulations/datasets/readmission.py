@@ -58,6 +58,7 @@ ATTRIBUTES = (
     "payer_code", *DIAGNOSES, "max_glu_serum", "A1Cresult", "metformin", "insulin", "change", "diabetesMed",
 )  # fmt: skip
 UNIT, SITE = "patient", "first_source"
+NOT_BACK, BACK = "not readmitted", "readmitted"
 
 
 def _csv(content: bytes) -> bytes:
@@ -165,7 +166,9 @@ def _or_other(column: str, levels: tuple[str, ...]) -> pl.Expr:
 
 def _dataset(name: str, label: str, positive: pl.Expr) -> Dataset:
     published = pl.read_csv(_csv(data_file(ARCHIVE).read_bytes()), infer_schema_length=0)
-    frame = prepare(published).with_columns(pl.when(positive).then(pl.lit("yes")).otherwise(pl.lit("no")).alias(label))
+    frame = prepare(published).with_columns(
+        pl.when(positive).then(pl.lit(BACK)).otherwise(pl.lit(NOT_BACK)).alias(label)
+    )
     return Dataset(
         name=name,
         frame=frame.select(*ATTRIBUTES, label, UNIT, SITE),

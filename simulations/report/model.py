@@ -15,6 +15,7 @@ import msgspec
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.parts import Part
+from simulations.report.validated import ValidationReport
 
 RELEASE = "release"
 REFUSAL = "refusal"
@@ -210,6 +211,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         left_out: curators whose answers are in no model -> why; of the first repeat.
         parts: what the pooled model adds up, the strongest attribute first; of the first repeat; empty where it is not
             additive.
+        validation: what a second study told of the model; None where none was asked for, or answered it.
     """
 
     learner: str
@@ -223,6 +225,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     rounds_answered: tuple[SiteAnswers, ...] = ()
     left_out: dict[str, str] = {}
     parts: tuple[Part, ...] = ()
+    validation: ValidationReport | None = None
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers, curators named twice and a curve that does not go forward."""

@@ -21,6 +21,7 @@ from simulations.report.model import RunReport, exact
 from simulations.report.parts import panels
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
+from simulations.report.validated import validation_figures
 from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, told, verdict
 
 PACKAGE = "simulations.report"
@@ -82,6 +83,9 @@ def build_page(report: RunReport) -> str:
             if learner.curve
         ],
         parts=[found for n, x in enumerate(report.learners) if (found := panels(n, x.learner, x.parts))],
+        validations=[
+            drawn for n, x in enumerate(report.learners) if (drawn := validation_figures(n, x.learner, x.validation))
+        ],
         budget_axis=budget_axis,
         budgets=rows.budget_rows(report, indices, budget_axis),
         spenders=[Key(index, False, name) for name, index in sorted(indices.items(), key=lambda item: item[1])],

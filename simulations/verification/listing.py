@@ -120,7 +120,10 @@ def unlisted(index: Index) -> list[str]:
         for name in (
             *_twice(f"transcript {entry.file}" for entry in index.transcripts),
             *_twice(f"{one.role} {one.name} of repeat {one.repeat}" for one in index.participants),
-            *_twice(f"{one.learner} with {one.curator} in repeat {one.repeat}" for one in index.transcripts),
+            *_twice(
+                f"study {one.study} of {one.learner} with {one.curator} in repeat {one.repeat}"
+                for one in index.transcripts
+            ),
             *_twice(f"ledger {entry.file}" for entry in index.ledgers),
             *_twice(f"a ledger of {entry.curator} in repeat {entry.repeat}" for entry in index.ledgers),
         )

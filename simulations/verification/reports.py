@@ -4,7 +4,6 @@ Scores, notes and metrics are computed from records, which no auditor has: of th
 """
 
 import tomllib
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +12,6 @@ import msgspec
 
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger
-from curator_node.ledger.entries import EntryKind
 from curator_node.policy import Policy, read_policy
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -21,8 +19,9 @@ from protocol.limits import Limits
 from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
-from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
+from simulations.report.model import RELEASE, CuratorReport, LearnerReport, RunReport, decode_report, exact
 from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
+from simulations.spending import spent_by_round, spent_on
 from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)
@@ -59,8 +58,9 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledg
 def _check_learner(
     told: LearnerReport, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers, epsilon: Fraction | None
 ) -> list[str]:
-    own = [one for one in exchanges if one.verdict.entry.learner == told.learner]
-    wrong = []
+    every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
+    own = [one for one in every if not one.verdict.entry.study]
+    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study], ledgers)
     there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
     wrong += [
         f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
@@ -68,28 +68,50 @@ def _check_learner(
         for site in told.sites
         if (repeat, site.curator) not in there
     ]
-    least = most = ZERO
     for exchange in own:
         proof, entry = exchange.verdict.proof, exchange.verdict.entry
         if proof is None:
             continue
-        checked = ledgers.get(entry.curator) if entry.repeat == 0 else None
-        charged = None if checked is None else checked.account.spent.get(exchange.learner, ZERO)
-        least = max(least, proof.epsilon_spent if charged is None else charged)
-        most = max(most, proof.epsilon_at_most if charged is None else charged)
         said = [one.outcomes.count(RELEASE) for one in told.rounds_answered if one.curator == entry.curator]
         if entry.repeat == 0 and sum(said) > proof.releases:
             wrong.append(
                 f"{printable(told.learner)} got {sum(said)} answers of {printable(entry.curator)}, {entry.file} "
                 f"holds {proof.releases}"
             )
-    if not least <= exact(told.epsilon_spent) <= most:
-        proven = str(least) if least == most else f"{least} to {most}"
-        wrong.append(f"{printable(told.learner)} spent {told.epsilon_spent}, transcripts and ledgers prove {proven}")
+    wrong += _check_spent(printable(told.learner), told.epsilon_spent, own, ledgers)
     planned = max((_planned(exchange) for exchange in own), default=ZERO)
     if exact(told.epsilon_claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
         wrong.append(f"{printable(told.learner)} claimed {told.epsilon_claimed}, its plans cost {planned}")
     return wrong
+
+
+def _check_validation(told: LearnerReport, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+    """What a learner's validation claimed and spent."""
+    if told.validation is None:
+        return []
+    who = f"the validation of {printable(told.learner)}"
+    wrong = _check_spent(who, told.validation.epsilon_spent, own, ledgers)
+    planned = max((_planned(exchange) for exchange in own), default=ZERO)
+    if exact(told.validation.epsilon_claimed) != planned:
+        wrong.append(f"{who} claimed {told.validation.epsilon_claimed}, its plans cost {planned}")
+    return wrong
+
+
+def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
+    """What studies spent, against their transcripts, and their ledgers where these were kept."""
+    least = most = ZERO
+    for exchange in own:
+        proof, entry = exchange.verdict.proof, exchange.verdict.entry
+        if proof is None:
+            continue
+        checked = ledgers.get(entry.curator) if entry.repeat == 0 else None
+        charged = None if checked is None else spent_on(checked.account, exchange.learner, exchange.study)
+        least = max(least, proof.epsilon_spent if charged is None else charged)
+        most = max(most, proof.epsilon_at_most if charged is None else charged)
+    if least <= exact(told) <= most:
+        return []
+    proven = str(least) if least == most else f"{least} to {most}"
+    return [f"{who} spent {told}, transcripts and ledgers prove {proven}"]
 
 
 def _check_curator(
@@ -110,22 +132,10 @@ def _check_curator(
             if unit != told.private_unit:
                 wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
                 break
-    if checked is not None and list(told.spent_by_round) != _points(checked, index):
+    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
+    if checked is not None and list(told.spent_by_round) != spent_by_round(checked.entries, names):
         wrong.append(f"the budget of {who} over time is not its ledger's")
     return wrong
-
-
-def _points(checked: CheckedLedger, index: Index) -> list[BudgetPoint]:
-    """What each learner had spent after each of its queries, as the harness tells it."""
-    names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
-    total: dict[str, Fraction] = defaultdict(Fraction)
-    points = []
-    for entry in checked.entries:
-        if entry.kind is EntryKind.CHARGE:
-            name = names.get(entry.learner, "")
-            total[name] += parse_amount(entry.amount)
-            points.append(BudgetPoint(name, entry.sequence, str(total[name])))
-    return points
 
 
 def _planned(exchange: Exchange) -> Fraction:

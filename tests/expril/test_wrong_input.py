@@ -125,7 +125,8 @@ def test_a_stewards_and_an_auditors_files_are_read_the_same_way(tmp_path, what):
 
 
 def test_a_scenario_that_is_absent_or_a_folder(tmp_path):
-    assert "is a folder, not a scenario" in complaint("simulate", tmp_path)
+    assert "is a folder, and no run is in it: name a scenario" in complaint("simulate", tmp_path)
+    assert "is a folder, not a scenario; name the file in it" in complaint("quote", tmp_path)
     assert "did you mean 'wdbc'" in complaint("simulate", "wdcb")
 
 
@@ -395,7 +396,7 @@ def test_signs_that_a_terminal_lacks_are_written_in_another_way():
     assert "caf\udce9".encode("utf-8", "expril") == b"caf?"
 
 
-@pytest.mark.parametrize("place", ["simulations.scenario.load_scenario", "expril.terminal.bars"])
+@pytest.mark.parametrize("place", ["simulations.again.load_scenario", "expril.terminal.bars"])
 def test_an_interrupt_is_one_line(place, monkeypatch, tmp_path):
     def interrupt(*_args, **_options):
         raise KeyboardInterrupt

@@ -54,8 +54,8 @@ def silent():
 
 def test_without_noise_it_is_penalised_logistic_regression(silent):
     cells, labels, variances, fit = silent
-    # A penalty of 1 for all: columns carry the prior deviations. 25 is that of the intercept.
-    deviations = np.sqrt(np.concatenate([[25.0], np.repeat(variances, SIZES)]))
+    # A penalty of 1 for all: columns carry the prior deviations. 4 is that of the intercept.
+    deviations = np.sqrt(np.concatenate([[4.0], np.repeat(variances, SIZES)]))
     design = np.column_stack([np.ones(len(cells)), one_hot(cells)]) * deviations
     model = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=5000).fit(design, labels)
     assert np.append(fit.intercept, fit.contributions) == pytest.approx(model.coef_[0] * deviations, abs=2e-3)
@@ -64,7 +64,7 @@ def test_without_noise_it_is_penalised_logistic_regression(silent):
 def test_without_noise_mode_and_covariance_are_those_of_the_log_posterior(silent):
     cells, labels, variances, fit = silent
     design = np.column_stack([np.ones(len(cells)), one_hot(cells)])
-    precision = 1.0 / np.concatenate([[25.0], np.repeat(variances, SIZES)])
+    precision = 1.0 / np.concatenate([[4.0], np.repeat(variances, SIZES)])
 
     def log_posterior(theta):
         odds = design @ theta
@@ -103,7 +103,7 @@ def test_with_noise_the_posterior_solves_its_equations_written_out(silent):
     jacobian = np.array([(ones(theta + one) - ones(theta - one)) / 2e-4 for one in 1e-4 * np.eye(len(theta))]).T
     fisher = (hot.T * (weights * share * (1 - share))) @ hot
     noise = np.diag(450.0 * (p**2 + (1 - p) ** 2))
-    prior = np.diag(np.concatenate([[25.0], np.repeat(variances, SIZES)]))
+    prior = np.diag(np.concatenate([[4.0], np.repeat(variances, SIZES)]))
     # As the masses of bins are nearly known here, the two counts' contrast is the whole of what they say.
     covariance = np.linalg.inv(jacobian.T @ np.linalg.solve(fisher + noise, jacobian) + np.linalg.inv(prior))
     assert np.sqrt(np.diag(fit.covariance)) == pytest.approx(np.sqrt(np.diag(covariance)), rel=0.03)

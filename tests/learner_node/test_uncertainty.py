@@ -1,5 +1,7 @@
 """What a learner says of its own accuracy, against what is true, and the pieces that it is made of."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from learner_node.label_model import Observation, fit_label_model, fit_with_cell
 from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
-from learner_node.uncertainty import LEVEL, calibrated, calibration, estimate_accuracy
+from learner_node.ranking import weighted_auc
+from learner_node.uncertainty import LEVEL, _steeper, calibrated, calibration, estimate_accuracy
 
 pytestmark = pytest.mark.numerical
 
@@ -25,8 +28,15 @@ def discrete_laplace(rng, scale, shape):
     return rng.geometric(success, shape) - rng.geometric(success, shape)
 
 
+class Answered(NamedTuple):
+    probability: np.ndarray
+    posterior: CellPosterior
+    accuracy: float
+    auc: float
+
+
 def answered(seed, *, cells=10, epsilon=1.0, records=1500, share=None, steepness=4.0):
-    """A model of the label x0 > 0 (or of coin flips with a `share` of ones), its judge, and its true accuracy."""
+    """A model of the label x0 > 0 (or of coin flips with a `share` of ones), its judge, its true accuracy and AUC."""
     rng = np.random.default_rng(seed)
     source, target, test = (rng.standard_normal((size, 2)) for size in (N_SOURCE, records, 4000))
     kmeans = KMeans(cells, n_init=1, random_state=seed).fit(source)
@@ -39,9 +49,10 @@ def answered(seed, *, cells=10, epsilon=1.0, records=1500, share=None, steepness
     np.add.at(counts, (kmeans.predict(target), labels.astype(int)), 1)
     counts += discrete_laplace(rng, 1.0 / epsilon, counts.shape)
     model, posterior = fit_with_cell_posterior(source, Observation(kmeans.labels_, counts, 1.0 / epsilon), seed=seed)
-    predicted = model.probability(test) > 0.5
-    truth = np.where(predicted, ones(test), 1.0 - ones(test)).mean()
-    return model.probability(source), posterior, truth
+    score = model.probability(test)
+    truth = np.where(score > 0.5, ones(test), 1.0 - ones(test)).mean()
+    area = weighted_auc(score, ones(test)[None], 1.0 - ones(test)[None])[0]
+    return Answered(model.probability(source), posterior, truth, area)
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +71,14 @@ def test_the_model_is_the_one_without_a_cell_posterior():
     assert posterior.mass @ np.ones(6) == pytest.approx(alone.source_mass.sum())
 
 
-def test_the_estimate_holds_the_truth_and_the_verdict_is_given(steep):
-    probability, posterior, truth = steep
+def test_the_estimate_is_near_the_truth_and_the_verdicts_are_given(steep):
+    probability, posterior, truth, area = steep
     found = estimate_accuracy(probability, posterior, seed=0)
-    assert found.low <= truth <= found.high
-    assert found.accuracy == pytest.approx(truth, abs=0.05)
+    assert found.auc == pytest.approx(area, abs=0.03)
+    assert found.ranks
+    assert found.ranking_p_value <= LEVEL
+    assert found.low <= found.accuracy <= found.high
+    assert found.accuracy == pytest.approx(truth, abs=0.06)
     assert found.majority == pytest.approx(0.5, abs=0.05)
     assert found.majority_low <= found.majority <= found.majority_high
     assert found.beats_majority
@@ -73,22 +87,64 @@ def test_the_estimate_holds_the_truth_and_the_verdict_is_given(steep):
 
 
 def test_any_function_can_be_judged(steep):
-    probability, posterior, truth = steep
+    probability, posterior, truth, area = steep
     inverted = estimate_accuracy(1.0 - probability, posterior, seed=0)
     assert inverted.accuracy == pytest.approx(1.0 - truth, abs=0.07)
+    assert inverted.auc == pytest.approx(1.0 - area, abs=0.07)
     assert not inverted.beats_majority
+    assert not inverted.ranks
     random = estimate_accuracy(np.random.default_rng(0).random(N_SOURCE), posterior, seed=0)
     assert random.accuracy == pytest.approx(0.5, abs=0.1)
+    assert random.auc == pytest.approx(0.5, abs=0.1)
     assert not random.beats_majority
+
+
+def test_records_of_one_unit_are_worth_less(steep):
+    probability, posterior, *_ = steep
+    one, eight = (estimate_accuracy(probability, posterior, seed=0, records_per_unit=c) for c in (1, 8))
+    assert eight.high - eight.low > one.high - one.low
+    assert eight.auc_high - eight.auc_low > one.auc_high - one.auc_low
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        estimate_accuracy(probability, posterior, seed=0, records_per_unit=0)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_one_class_alone_is_no_trouble(share):
+    """Draws are then all right, up to rounding."""
+    probability, posterior, *_ = answered(0, share=share, epsilon=5.0)
+    for records_per_unit in (1, 3):
+        found = estimate_accuracy(probability, posterior, seed=0, records_per_unit=records_per_unit)
+        assert 0.9 < found.low <= found.accuracy <= found.high <= 1
+        assert np.isfinite([found.auc_low, found.auc, found.auc_high]).all()
+
+
+def test_a_steeper_judge_keeps_how_rare_a_class_is():
+    rng = np.random.default_rng(0)
+    share, weight = rng.beta(0.6, 6.0, (20, 30)), rng.dirichlet(np.ones(30), 20)
+    steeper = _steeper(share, weight, np.linspace(0.5, 2.0, 20)[:, None])
+    assert np.sum(weight * steeper, axis=1) == pytest.approx(np.sum(weight * share, axis=1), abs=2e-4)
+    assert (np.argsort(steeper) == np.argsort(share)).mean() > 0.95
+    spread = np.std(steeper, axis=1) / np.std(share, axis=1)
+    assert spread[0] < 1 < spread[-1]
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_a_constant_never_beats_the_majority(steep, label):
-    probability, posterior, _ = steep
+    probability, posterior, *_ = steep
     found = estimate_accuracy(np.full(len(probability), label), posterior, seed=0)
+    assert (found.auc_low, found.auc, found.auc_high) == pytest.approx((0.5, 0.5, 0.5))
+    assert found.ranking_p_value == 1
     assert found.p_value > 0.5
     assert not found.beats_majority
     assert found.accuracy == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_class_that_hardly_occurs_has_an_estimate():
+    """Everybody is foretold the class that all but all have: sums of the cells' weights may round to more than 1."""
+    probability, posterior, *_ = answered(0, share=0.0)
+    for seed in range(3):
+        found = estimate_accuracy(np.zeros(len(probability)), posterior, seed=seed, records_per_unit=2)
+        assert 0.9 < found.low <= found.accuracy <= found.high <= 1
 
 
 @given(arrays(np.float64, N_SOURCE, elements=st.floats(0, 1)), st.integers(0, 5))
@@ -98,6 +154,8 @@ def test_shares_stay_in_order_and_in_range(steep, probability, seed):
     assert 0 <= found.low <= found.accuracy <= found.high <= 1
     assert 0.5 <= found.majority_low <= found.majority <= found.majority_high <= 1
     assert 0 < found.p_value <= 1
+    assert 0 <= found.auc_low <= found.auc <= found.auc_high <= 1
+    assert 0 < found.ranking_p_value <= 1
     sharpness = calibration(probability, steep[1], seed=seed)
     assert 0.25 <= sharpness <= 8
     assert ((calibrated(probability, sharpness) > 0.5) <= (probability > 0.5)).all()
@@ -118,12 +176,12 @@ def test_false_alarms_are_as_rare_as_stated():
     One that is given in 60 % of such cases passes with a probability below a tenth.
     """
     runs = 24
-    verdicts = [
-        estimate_accuracy(*answered(seed, share=0.55, cells=6, records=400, epsilon=0.3)[:2], seed=seed).beats_majority
-        for seed in range(100, 100 + runs)
-    ]
+    verdicts = []
+    for seed in range(100, 100 + runs):
+        found = estimate_accuracy(*answered(seed, share=0.55, cells=6, records=400, epsilon=0.3)[:2], seed=seed)
+        verdicts.append((found.beats_majority, found.ranks))
     most = int(binom.ppf(1.0 - FALSE_ALARM, runs, LEVEL))
-    assert sum(verdicts) <= most
+    assert max(np.sum(verdicts, axis=0)) <= most
     assert binom.cdf(most, runs, 0.6) < 0.1
 
 
@@ -132,18 +190,19 @@ def test_the_interval_covers_and_the_verdict_has_power():
     """On 80 problems of three kinds: coverage of at least 90 % unless chance of 1e-9 strikes; half the power."""
     found = []
     for seed in range(80):
-        probability, posterior, truth = answered(
+        probability, posterior, truth, area = answered(
             seed, cells=(8, 16, 30)[seed % 3], epsilon=(1.0, 0.3)[seed % 2], steepness=(1.0, 4.0)[seed // 40]
         )
         estimate = estimate_accuracy(probability, posterior, seed=seed)
-        found.append((estimate.low <= truth <= estimate.high, estimate.beats_majority))
-    covered, verdicts = np.sum(found, axis=0)
-    assert covered >= binom.ppf(FALSE_ALARM, len(found), 0.9)
-    assert verdicts > 0.9 * len(found)
+        held = (estimate.low <= truth <= estimate.high, estimate.auc_low <= area <= estimate.auc_high)
+        found.append((*held, estimate.beats_majority, estimate.ranks))
+    *covered, verdicts, ranks = np.sum(found, axis=0)
+    assert min(covered) >= binom.ppf(FALSE_ALARM, len(found), 0.9)
+    assert min(verdicts, ranks) > 0.9 * len(found)
 
 
 def test_bad_probabilities_are_refused(steep):
-    probability, posterior, _ = steep
+    probability, posterior, *_ = steep
     with pytest.raises(ValueError, match=r"must have shape \(160,\)"):
         estimate_accuracy(probability[1:], posterior, seed=0)
     for wrong in (-0.1, 1.1, np.nan):
@@ -160,7 +219,7 @@ def test_calibration_keeps_classes_and_ends():
 
 
 def test_blunt_probabilities_are_sharpened_more_than_sure_ones(steep):
-    probability, posterior, _ = steep
+    probability, posterior, *_ = steep
     blunt = calibration(calibrated(probability, 0.3), posterior, seed=0)
     sure = calibration(calibrated(probability, 3.0), posterior, seed=0)
     assert blunt > 1.2 * sure

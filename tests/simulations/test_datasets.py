@@ -373,7 +373,9 @@ def test_readmissions_published_figures(data_directory):
         dataset = load_dataset(name)
         assert dataset.frame.height == len(kept)
         assert dataset.frame["patient"].n_unique() == len({row["patient_nbr"] for row in kept})
-        assert (dataset.frame[dataset.label] == "yes").sum() == sum(row["readmitted"] in positive for row in kept)
+        assert (dataset.frame[dataset.label] == "readmitted").sum() == sum(
+            row["readmitted"] in positive for row in kept
+        )
         assert len(dataset.attributes) == 25
 
 

@@ -1,0 +1,201 @@
+"""What a validation told a learner, beside what only the harness knows, as values and as figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import msgspec
+
+from simulations.report.checks import check_shares
+from simulations.report.svg import Figure, Key, Line, Place, Stage, make_axis
+
+_HEIGHT, _BELOW = 380, 18
+_LEFT, _RIGHT = 11.0, 97.0
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One quantity as the answers tell it, with its 95 % interval; a share, 0 to 1.
+
+    Attributes:
+        value, low, high: posterior median, and ends of the interval.
+        exact: of the private records that are counted; only the harness knows it. None where it is a share of none.
+    """
+
+    value: float
+    low: float
+    high: float
+    exact: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share, and an interval that does not hold its value."""
+        check_shares(value=self.value, low=self.low, high=self.high, exact=self.exact)
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"{self.value} does not lie between {self.low} and {self.high}")
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the interval holds the exact value; None where there is none."""
+        return None if self.exact is None else self.low <= self.exact <= self.high
+
+
+class ValidatedPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What flagging the records at or above a threshold does; `rule` is "" for an edge that nobody asked for."""
+
+    rule: str
+    threshold: float
+    flagged: Told
+    sensitivity: Told
+    specificity: Told
+    ppv: Told
+    npv: Told
+
+
+class ValidatedBin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bin of the score: mean probability foretold on the source, and the share of the positive class."""
+
+    predicted: float
+    observed: Told
+
+
+class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One curator; `exact` of its area is None where its records lack a class."""
+
+    curator: str
+    area: Told
+    prevalence: Told
+
+
+class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner's validation; of the first repeat that has one, where nothing else is said.
+
+    Attributes:
+        epsilon_claimed: exact cost of the question.
+        epsilon_spent: exact; the most that any ledger charged to it, over the repeats.
+        records: estimated number of records.
+        prevalence: share of the positive class.
+        points: operating points by rising threshold.
+        calibration: bins by rising score.
+        sites: by curator.
+        rank_correlation, same_class: of the network that was validated with the model; None where it is the model.
+        areas: area under the ROC curve, one for each repeat that has a validation.
+    """
+
+    epsilon_claimed: str
+    epsilon_spent: str
+    records: float
+    prevalence: Told
+    points: tuple[ValidatedPoint, ...]
+    calibration: tuple[ValidatedBin, ...]
+    sites: tuple[ValidatedSite, ...]
+    areas: tuple[Told, ...]
+    rank_correlation: float | None = None
+    same_class: float | None = None
+
+    @property
+    def area(self) -> Told:
+        """Of the first repeat that has a validation."""
+        return self.areas[0]
+
+    @property
+    def asked(self) -> tuple[ValidatedPoint, ...]:
+        """The operating points that were asked for."""
+        return tuple(point for point in self.points if point.rule)
+
+    @property
+    def held(self) -> str:
+        """How many repeats' intervals of the area hold the exact one, in words."""
+        known = [area.holds for area in self.areas if area.holds is not None]
+        return f"{sum(known)} of {len(known)}"
+
+
+def joined(reports: Sequence[ValidationReport]) -> ValidationReport | None:
+    """The reports of several repeats as one; None where there is none."""
+    if not reports:
+        return None
+    return msgspec.structs.replace(
+        reports[0],
+        areas=tuple(area for report in reports for area in report.areas),
+        epsilon_spent=max((report.epsilon_spent for report in reports), key=Fraction),
+    )
+
+
+@dataclass(frozen=True)
+class ValidationFigures:
+    """One learner's plots."""
+
+    learner: str
+    index: int
+    told: ValidationReport
+    roc: Figure
+    calibration: Figure
+    keys: tuple[Key, ...]
+
+
+def validation_figures(index: int, learner: str, told: ValidationReport | None) -> ValidationFigures | None:
+    """Place one learner's validation; None where it has none."""
+    if told is None:
+        return None
+    keys = (
+        Key(index, False, "told by the answers", text="95 % intervals"),
+        Key(index + 1, True, "exact, by the harness"),
+    )
+    return ValidationFigures(learner, index, told, _roc(index, told), _calibration(index, told), keys)
+
+
+def _roc(index: int, told: ValidationReport) -> Figure:
+    stage = Stage(make_axis(0.0, 1.0, (0.2,), left=_LEFT, right=_RIGHT), _HEIGHT)
+    private = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
+    exact = [_place(stage, 0.0, 0.0, 0.0, 0.0, "")]
+    for point in reversed(told.points):
+        sensitivity, specificity = point.sensitivity, point.specificity
+        where = f"at {point.threshold:.3f}: sensitivity {sensitivity.value:.3f}, specificity {specificity.value:.3f}"
+        private.append(
+            _place(stage, 1 - specificity.value, sensitivity.value, sensitivity.low, sensitivity.high, where)
+        )
+        if sensitivity.exact is not None and specificity.exact is not None:
+            exact.append(_place(stage, 1 - specificity.exact, *(sensitivity.exact,) * 3, f"exact {where[:9]}"))
+    for line in (private, exact):
+        line.append(_place(stage, 1.0, 1.0, 1.0, 1.0, ""))
+    lines = (
+        stage.line(index + 1, True, "exact", exact, errors=False),
+        stage.line(index, False, "told", private),
+    )
+    text = f"AUC {told.area.value:.3f}, 95 % interval {told.area.low:.3f} to {told.area.high:.3f}."
+    return _figure(stage, "ROC curve of the validation", lines, text)
+
+
+def _calibration(index: int, told: ValidationReport) -> Figure:
+    ends = [end for own in told.calibration for end in (own.predicted, own.observed.high)]
+    stage = Stage(make_axis(0.0, max(0.05, *ends), _STEPS, left=_LEFT, right=_RIGHT), _HEIGHT)
+    bins = sorted(told.calibration, key=lambda own: own.predicted)
+    private = [
+        _place(
+            stage,
+            own.predicted,
+            own.observed.value,
+            own.observed.low,
+            own.observed.high,
+            f"{own.predicted:.3f} predicted, {own.observed.value:.3f} observed",
+        )
+        for own in bins
+    ]
+    exact = [
+        _place(stage, own.predicted, *(own.observed.exact,) * 3, f"exact {own.observed.exact:.3f}")
+        for own in bins
+        if own.observed.exact is not None
+    ]
+    lines = [stage.line(index + 1, True, "exact", exact, errors=False)] if exact else []
+    lines.append(stage.line(index, False, "told", private))
+    text = " ".join(f"{place.text}." for place in private)
+    return _figure(stage, "Calibration of the validation", tuple(lines), text)
+
+
+def _place(stage: Stage, x: float, value: float, low: float, high: float, text: str) -> Place:
+    return Place(stage.axis.place(x), value, (low, high), text)
+
+
+def _figure(stage: Stage, name: str, lines: tuple[Line, ...], text: str) -> Figure:
+    axis = stage.axis
+    diagonal = stage.path([(axis.place(axis.low), axis.low), (axis.place(axis.high), axis.high)])
+    return Figure(stage, name, axis.ticks, lines, text, below=_BELOW, diagonal=diagonal)

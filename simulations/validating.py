@@ -1,0 +1,109 @@
+"""A learner's validation beside the exact curve, which only the harness can compute: it owns the private records."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from learner_node.performance import Interval, Performance
+from learner_node.validation import Validation
+from protocol.records import encode_frame, encode_labels
+from simulations.federation import Outcome, Repeat
+from simulations.records import SiteRecords
+from simulations.report.validated import Told, ValidatedBin, ValidatedPoint, ValidatedSite, ValidationReport
+from simulations.spending import spent_on
+
+Counts = NDArray[np.float64]
+
+
+def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | None:
+    """What a learner's validation told, beside what is so; None where it has none."""
+    found = outcome.validation
+    if found is None:
+        return None
+    exact = {name: _Exact(found, repeat.sites[name]) for name in found.by_site}
+    every = list(exact.values())
+    area = _area(np.concatenate([one.labels for one in every]), np.concatenate([one.logits for one in every]))
+    counts = np.sum([one.counts for one in every], axis=0)
+    points = _points(found.pooled, counts)
+    return ValidationReport(
+        epsilon_claimed=str(found.epsilon_claimed),
+        epsilon_spent=str(_spent(found, outcome.key, repeat)),
+        records=found.pooled.records.value,
+        prevalence=_told(found.prevalence, _share(counts[:, 1].sum(), counts[:, 0].sum())),
+        points=points,
+        calibration=tuple(
+            ValidatedBin(predicted=own.predicted, observed=_told(own.observed, _share(ones, zeros)))
+            for own, (zeros, ones) in zip(found.calibration, counts, strict=True)
+        ),
+        sites=tuple(
+            ValidatedSite(
+                curator=name,
+                area=_told(own.area, _area(exact[name].labels, exact[name].logits)),
+                prevalence=_told(
+                    own.prevalence, _share(exact[name].counts[:, 1].sum(), exact[name].counts[:, 0].sum())
+                ),
+            )
+            for name, own in found.by_site.items()
+        ),
+        areas=(_told(found.pooled.area, area),),
+        rank_correlation=_known(found.agreement.rank_correlation) if found.agreement else None,
+        same_class=found.agreement.same_class if found.agreement else None,
+    )
+
+
+class _Exact:
+    """The private records of a site, as its curator counts them, under what was validated."""
+
+    def __init__(self, validation: Validation, site: SiteRecords) -> None:
+        schema = site.steward.schema
+        records = encode_frame(site.counted, schema)
+        self.labels = encode_labels(site.counted[schema.label], schema.classes) > 0
+        self.logits = validation.hypothesis.logits(records)
+        bins = len(validation.bins.edges) + 1
+        cells = 2 * validation.bins.cells(records) + self.labels
+        self.counts = np.bincount(cells, minlength=2 * bins).reshape(bins, 2).astype(np.float64)
+
+
+def _points(found: Performance, counts: Counts) -> tuple[ValidatedPoint, ...]:
+    below = np.cumsum(counts, axis=0)
+    above = counts.sum(axis=0) - below
+    points = []
+    for index, point in enumerate(found.points):
+        (negative, missed), (false, hit) = below[index], above[index]
+        points.append(
+            ValidatedPoint(
+                rule=point.rule,
+                threshold=point.threshold,
+                flagged=_told(point.flagged, _share(hit + false, missed + negative)),
+                sensitivity=_told(point.sensitivity, _share(hit, missed)),
+                specificity=_told(point.specificity, _share(negative, false)),
+                ppv=_told(point.ppv, _share(hit, false)),
+                npv=_told(point.npv, _share(negative, missed)),
+            )
+        )
+    return tuple(points)
+
+
+def _told(interval: Interval, exact: float | None) -> Told:
+    return Told(value=interval.value, low=interval.low, high=interval.high, exact=exact)
+
+
+def _share(part: float, rest: float) -> float | None:
+    return float(part / (part + rest)) if part + rest else None
+
+
+def _area(labels: NDArray[np.bool_], logits: NDArray[np.float64]) -> float | None:
+    return None if labels.all() or not labels.any() else float(roc_auc_score(labels, logits))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _spent(validation: Validation, learner: bytes, repeat: Repeat) -> Fraction:
+    """The most that any ledger charged to the validation."""
+    sessions: Mapping[str, bytes] = {name: session.study for name, session in validation.study.sessions.items()}
+    return max(spent_on(repeat.ledgers[name].account, learner, study) for name, study in sessions.items())
