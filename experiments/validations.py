@@ -30,7 +30,8 @@ from experiments.campaign.names import parse_seeds
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from learner_node.performance import Interval, Performance, performance
-from learner_node.score_posterior import Bins, draw_counts
+from learner_node.score_posterior import draw_counts
+from learner_node.score_trend import Bins
 from learner_node.scored import bin_count, probability_of, settled_thresholds, validation_bins
 from learner_node.source import coordinates, standardising_map
 from learner_node.thresholds import DEFAULT_THRESHOLDS, read_thresholds

@@ -30,7 +30,8 @@ from learner_node.performance import (
 )
 from learner_node.population import population
 from learner_node.readers.counts import CountsAnswer, limits_of, tightest
-from learner_node.score_posterior import Bins, draw_counts
+from learner_node.score_posterior import draw_counts
+from learner_node.score_trend import Bins
 from learner_node.scored import (
     Agreement,
     as_hypothesis,

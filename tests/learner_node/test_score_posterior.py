@@ -10,7 +10,8 @@ from scipy.stats import binom
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from learner_node.performance import Interval, performance
-from learner_node.score_posterior import Bins, draw_counts, roc_area
+from learner_node.score_posterior import draw_counts
+from learner_node.score_trend import Bins, roc_area
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 
