@@ -156,7 +156,7 @@ def clinical_scores(
         records=len(ones),
         positives=int(ones.sum()),
         auc=float(roc_auc_score(ones, risk)) if both else None,
-        average_precision=float(average_precision_score(ones, risk)) if both else None,
+        average_precision=min(1.0, float(average_precision_score(ones, risk))) if both else None,
         brier=float(brier_score_loss(ones, risk, pos_label=True)),
         calibration=_calibration(ones, risk),
         operating_points=points,

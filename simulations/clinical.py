@@ -80,7 +80,12 @@ def _counted(site: SiteRecords) -> RecordCounts:
 
 def _mean(values: Any) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    return _share(known) if known else None
+
+
+def _share(shares: Sequence[float]) -> float:
+    """Their mean, which rounding does not put outside of 0 to 1."""
+    return float(np.clip(np.mean(shares), 0.0, 1.0))
 
 
 def _auc_error(found: Sequence[Ranked]) -> float | None:
@@ -100,8 +105,8 @@ def _calibration(found: Sequence[Ranked]) -> CalibrationCurve:
     columns = [list(zip(*bins[place], strict=True)) for place in sorted(bins)]
     return CalibrationCurve(
         counts=tuple(int(sum(counts)) for counts, _, _ in columns),
-        predicted=tuple(float(np.mean(predicted)) for _, predicted, _ in columns),
-        observed=tuple(float(np.mean(observed)) for _, _, observed in columns),
+        predicted=tuple(_share(predicted) for _, predicted, _ in columns),
+        observed=tuple(_share(observed) for _, _, observed in columns),
         observed_se=tuple(
             standard_error(observed) if len(found) > 1 else _binomial(observed[0], int(counts[0]))
             for counts, _, observed in columns
@@ -129,8 +134,8 @@ def _point(same: Sequence[Any]) -> ThresholdScore:
     shares = {name: [value for one in same if (value := getattr(one, name)) is not None] for name in SHARES}
     return ThresholdScore(
         rule=same[0].rule,
-        threshold=float(np.mean([one.threshold for one in same])),
-        flagged=float(np.mean([one.flagged for one in same])),
+        threshold=_share([one.threshold for one in same]),
+        flagged=_share([one.flagged for one in same]),
         **{name: _mean(values) for name, values in shares.items()},
         **{f"{name}_se": standard_error(values) for name, values in shares.items()},
     )

@@ -245,7 +245,7 @@ def test_the_same_seed_and_answers_give_the_same_questions_and_model(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("cells", [64, 80])
 def test_questions_keep_to_the_cells_that_the_card_allows(strategy, cells):
-    learned = study(strategy, limits=limits_with(cells=cells), epsilon=100, cap="100")
+    learned = study(strategy, limits=limits_with(cells=cells), epsilon=99, cap="99")
     assert learned.study.outcomes["site-0"] == ["release"] * 2
     for partitions in asked(learned):
         assert sum(partition.cell_count(learned.schema) for partition in partitions) <= cells

@@ -63,7 +63,11 @@ def private_of(curators, hypothesis):
 def validated():
     curators = three()
     federation = federate(curators, allow_not_private=True)
-    return curators, federation, federation.validate(Ellipse(), 1, source=SOURCE, thresholds=[0.5, "20%"], purpose="why")
+    return (
+        curators,
+        federation,
+        federation.validate(Ellipse(), 1, source=SOURCE, thresholds=[0.5, "20%"], purpose="why"),
+    )
 
 
 def test_one_question_of_sensitivity_one_is_charged_exactly(validated):
@@ -212,7 +216,11 @@ def test_a_network_for_other_records_is_refused_by_the_learner_itself():
 def test_a_distilled_network_is_as_large_as_the_limits_allow():
     records = encode_frame(SOURCE, open_curator("basel")._dataset.schema)
     sizes = {}
-    for name, limits in (("roomy", None), ("small", limits_with(parameters=2_000)), ("tiny", limits_with(parameters=500))):
+    for name, limits in (
+        ("roomy", None),
+        ("small", limits_with(parameters=2_000)),
+        ("tiny", limits_with(parameters=500)),
+    ):
         study = Study(federate({"basel": open_curator("basel", limits=limits)}))
         network, agreement = as_hypothesis(Ellipse(), records, study.read_cards(), seed=0)
         sizes[name] = network.parameter_count()
