@@ -142,3 +142,21 @@ class Profiles:
         moved = self.probit + shifts[self.cell]
         found = [posterior.log_likelihood(self.means(ndtr(a * moved)[None])[0]) for a in SHARPNESS]
         return np.asarray(found, dtype=np.float64)
+
+    def most_agreement(self, share: Floats) -> Floats:
+        """Largest possible score in a cell of which (S, K) `share` have label 1, float64 (S, K): Frechet's bound.
+
+        1 - |share - predicted share|, less strict by a standard error of the latter, which a few source records tell.
+        """
+        predicted = self.predicted_share
+        rounded = (predicted * self.counts + 1.0) / (self.counts + 2.0)
+        error = np.where((predicted > 0) & (predicted < 1), np.sqrt(rounded * (1 - rounded) / (self.counts + 3.0)), 0.0)
+        score: Floats = 1.0 - np.maximum(np.abs(share - predicted) - error, 0.0)
+        return score
+
+    @cached_property
+    def place(self) -> Floats:
+        """How many records of its cell have a higher value, float64 (n,); equal ones in any order."""
+        place = np.empty(len(self.value))
+        place[np.lexsort((-self.value, self.cell))] = np.arange(len(self.value)) - self.starts[self.cell]
+        return place

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from learner_node.label_model import CellPosterior
 from learner_node.profiles import SHARPNESS, Profiles
-from learner_node.ranking import Ranked, auc_draws, auc_error
+from learner_node.ranking import Ranked, auc_draws, auc_error, highest_auc_draws
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
 _EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.12, 0.2
 _SUREST, _NEWTON_STEPS = 1e-4, 4
 _CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
+_OPEN = (0.5, 0.5)
 _ROUNDING = 1e-9
 
 
@@ -91,6 +92,11 @@ def estimate_accuracy(
     The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
     log 1.12, deviation 0.2, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
 
+    Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
+    still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,
+    Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the share of the labels'
+    variance that is between cells, times a Beta(1/2, 1/2) variable.
+
     The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
     cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
 
@@ -135,6 +141,9 @@ def estimate_accuracy(
     ones = np.sum(weight * told, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
     auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    opened = rng.beta(*_OPEN, _DRAWS) * np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight)
+    accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)
+    auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
     credited_auc = auc_draws(profiles, told, weight)
     records = draws.mass.sum(axis=1)
     alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
@@ -194,6 +203,14 @@ def _steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats
         slope = np.sum(weight * np.exp(-0.5 * (probit + shift) ** 2), axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
         shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
     result: Floats = ndtr(probit + shift)
+    return result
+
+
+def _purity(share: Floats, weight: Floats) -> Floats:
+    """Share of the labels' variance that is between cells, float64 (S,), in [0, 1]; 1 where every cell is pure."""
+    mean = np.sum(weight * share, axis=1)
+    between = np.sum(weight * (share - mean[:, None]) ** 2, axis=1)
+    result: Floats = np.clip(between / np.maximum(mean * (1.0 - mean), _SUREST), 0.0, 1.0)
     return result
 
 

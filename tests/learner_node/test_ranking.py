@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.metrics import roc_auc_score
 
 from learner_node.profiles import SHARPNESS, Profiles
-from learner_node.ranking import Ranked, auc_draws, auc_error, weighted_auc
+from learner_node.ranking import Ranked, auc_draws, auc_error, highest_auc_draws, weighted_auc
 from simulations.chance_errors import auc_error as delong_error
 
 WEIGHTS = st.floats(0.01, 10)
@@ -82,6 +82,24 @@ def test_a_sharper_label_is_ranked_better():
     shift, _ = made.by_ranking(share, sharpness)
     blunt, sharp = auc_draws(made, share, weight, Ranked(shift, sharpness, np.ones(2)))
     assert 0.5 < blunt < sharp < 1
+
+
+@pytest.mark.parametrize("levels", [None, 5])
+def test_the_highest_area_has_label_1_on_the_highest_scores_of_each_cell(levels):
+    made = profiles(5, levels=levels)
+    share, weight = np.random.default_rng(2).random((2, 3, 4))
+    found = highest_auc_draws(made, share, weight)
+    for row in range(3):
+        ones = np.zeros(len(made.value))
+        for k in range(4):
+            records = np.flatnonzero(made.cell == k)
+            best = records[np.argsort(-made.value[records])]
+            whole, rest = divmod(share[row, k] * len(records), 1)
+            ones[best[: int(whole)]] = 1
+            ones[best[int(whole)]] = rest
+        mass = (weight[row] / made.counts)[made.cell]
+        assert found[row] == pytest.approx(by_pairs(made.value, mass * ones, mass * (1 - ones)))
+    assert (found >= auc_draws(made, share, weight)).all()
 
 
 def test_the_error_of_an_area_is_near_delongs():
