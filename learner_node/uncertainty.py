@@ -127,7 +127,9 @@ def estimate_accuracy(
     # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
     trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
     accuracy, credited = (
-        np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1)
+        np.clip(
+            np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1), 0.0, 1.0
+        )
         for ones, ranked in ((share, scores[:_DRAWS]), (told, scores[_DRAWS:]))
     )
     ones = np.sum(weight * told, axis=1)

@@ -1,6 +1,5 @@
 """A schema that does not fit its records raises no error; its steward, and nobody else, is told which column."""
 
-import math
 import warnings
 
 import polars as pl
@@ -45,7 +44,7 @@ def test_records_that_fit_are_no_news():
     assert heard()[0] == []
 
 
-@pytest.mark.parametrize("bad", [-0.001, 120.001, 1e300, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [-0.001, 120.001, 1e300, -1e300])
 def test_more_than_a_tenth_beyond_the_bounds_is_told(bad):
     assert heard(age=mixed(bad, 50.0, N // 10))[0] == []
     (text,) = heard(age=mixed(bad, 50.0, N // 10 + 1))[0]

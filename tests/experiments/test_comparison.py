@@ -346,9 +346,9 @@ def test_what_is_asked_of_whom():
     ("caps", "problem", "runs"),
     [
         ({}, "A", 20),
-        ({}, "readmission", 4),
-        ({"most_runs": 3}, "readmission", 3),
-        ({"most_runs": 10}, "readmission-30", 4),
+        ({}, "readmission", 2),
+        ({"most_runs": 1}, "readmission", 1),
+        ({"most_runs": 10}, "readmission-30", 2),
         ({"big_runs": 1}, "readmission", 1),
         ({"big_runs": 0}, "readmission", 0),
         ({"big_runs": 0}, "A", 20),

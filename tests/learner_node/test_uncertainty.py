@@ -108,6 +108,16 @@ def test_records_of_one_unit_are_worth_less(steep):
         estimate_accuracy(probability, posterior, seed=0, records_per_unit=0)
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_one_class_alone_is_no_trouble(share):
+    """Draws are then all right, up to rounding."""
+    probability, posterior, *_ = answered(0, share=share, epsilon=5.0)
+    for records_per_unit in (1, 3):
+        found = estimate_accuracy(probability, posterior, seed=0, records_per_unit=records_per_unit)
+        assert 0.9 < found.low <= found.accuracy <= found.high <= 1
+        assert np.isfinite([found.auc_low, found.auc, found.auc_high]).all()
+
+
 def test_a_steeper_judge_keeps_how_rare_a_class_is():
     rng = np.random.default_rng(0)
     share, weight = rng.beta(0.6, 6.0, (20, 30)), rng.dirichlet(np.ones(30), 20)
