@@ -203,7 +203,7 @@ def compute(task: Task) -> Coverage:
     records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.drawn, strict=True)]
     probability = probability_of(split.hypothesis, split.source)
     count = bin_count(probability, target_size=sum(records), scale=float(scale), sites=len(split.pools))
-    asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, all_of_them=False)
+    asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, bins=count)
     bins = validation_bins(split.hypothesis, split.source, count, asked)
     k = len(bins.edges) + 1
     place = Bins.of(split.hypothesis.logits(split.source), bins.cells(split.source), k)

@@ -196,7 +196,8 @@ class _Trend:
         state[:, 0] = self._size + self._deviation * rng.standard_normal(count)
         state[:, 1] = logit(rng.uniform(1e-6, 1.0 - 1e-6, count))
         limit = ndtr(-_MOST_PROBIT)
-        state[:, 3] = ndtri(np.clip(rng.beta(0.5, 0.5, count), 1.001 * limit, 1.0 - 1.001 * limit))
+        # Uniform in the area.
+        state[:, 3] = ndtri(rng.uniform(limit, 1.0 - limit, count))
         state[:, 4] = _DEVIATION * rng.standard_normal(count)
         state[:, 5] = rng.uniform(np.log(LEAST_SHAPE), np.log(MOST_SHAPE), count)
         there = state[:, 1] + _DEVIATION * rng.standard_normal(count)
@@ -206,7 +207,6 @@ class _Trend:
     def log_prior(self, state: Floats) -> Floats:
         """Log density; -inf outside."""
         size, prevalence, intercept, area, tilt, shape = state.T
-        log_share, log_rest = np.log(ndtr(area)), np.log(ndtr(-area))
         ones = expit(intercept[:, None] + self.slope(state)[:, None] * self._bins.place)
         there = np.clip(ones @ self._bins.share, 1e-12, 1.0 - 1e-12)
         varied = np.maximum((ones * (1.0 - ones)) @ self._bins.share, 1e-300)
@@ -217,7 +217,7 @@ class _Trend:
             # The prior is of the logit of the prevalence in the source; a is the parameter.
             - 0.5 * ((logit(there) - prevalence) / _DEVIATION) ** 2
             + np.log(varied / (there * (1.0 - there)))
-            - 0.5 * (area**2 + log_share + log_rest)
+            - 0.5 * area**2
             - 0.5 * (tilt / _DEVIATION) ** 2
         )
         inside = (np.abs(area) <= _MOST_PROBIT) & (shape >= np.log(LEAST_SHAPE)) & (shape <= np.log(MOST_SHAPE))

@@ -41,6 +41,8 @@ FEWEST_UNITS, MOST_UNITS = 64, 1024
 """Hidden units of a distilled network."""
 ROOM = 0.8
 """Of a curator's limit of work, what a distilled network may take."""
+LEAST_PART = 0.25
+"""Of an average bin, what a threshold that nobody named must leave between itself and the next one."""
 _NEVER = 1e-9
 
 
@@ -126,15 +128,18 @@ def bin_count(probability: Floats, *, target_size: int, scale: float, sites: int
     return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
 
 
-def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, all_of_them: bool) -> dict[float, str]:
+def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, bins: int | None = None) -> dict[float, str]:
     """Edge in units of the logit -> the rules that ask for it, by what the source's records say.
 
     Args:
         rules: "prevalence" is the mean probability, a share that of the source's records.
         probability: of the source's records, (n,).
-        all_of_them: keep those that have no source record on one side.
+        bins: number of bins that the answers have room for: only half of their edges are given to rules, the first
+            ones, and none to a threshold that has too few source records between it and the next one, or on a side.
+            None keeps all rules.
     """
     found: dict[float, str] = {}
+    flagged_by: list[float] = [0.0, 1.0]
     for rule in rules:
         value = rule.value
         if rule.kind == PREVALENCE:
@@ -143,8 +148,15 @@ def settled_thresholds(rules: Sequence[Rule], probability: Floats, *, all_of_the
             value = float(np.quantile(probability, 1.0 - rule.value, method="higher"))
         edge = edge_of(min(max(value, _NEVER), 1.0 - _NEVER))
         flagged = float(np.mean(probability >= expit(edge)))
-        if all_of_them or 0.0 < flagged < 1.0:
-            found[edge] = f"{found[edge]}{RULES}{rule.name}" if edge in found else rule.name
+        room = bins is None or (
+            len(found) < max(1, (bins - 1) // 2)
+            and min(abs(flagged - other) for other in flagged_by) >= LEAST_PART / bins
+        )
+        if edge in found:
+            found[edge] += f"{RULES}{rule.name}"
+        elif room:
+            found[edge] = rule.name
+            flagged_by.append(flagged)
     return found
 
 

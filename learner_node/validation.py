@@ -192,7 +192,7 @@ def validate(
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
         thresholds: where to tell sensitivity, specificity and predictive values, see `learner_node.thresholds`; None
-            is those of `DEFAULT_THRESHOLDS` that have source records on both sides. "prevalence" is the share that the
+            is as many of `DEFAULT_THRESHOLDS` as the answers have room for. "prevalence" is the share that the
             model foretells for the source, "10%" the threshold above which a tenth of the source lies.
         bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
             the rarer class.
@@ -218,8 +218,8 @@ def validate(
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
     probability = probability_of(hypothesis, records)
-    asked = settled_thresholds(rules, probability, all_of_them=thresholds is not None)
-    question = _settled(study, _Wish(hypothesis, records, probability, exact, asked, bins, seed), cards, left_out)
+    wish = _Wish(hypothesis, records, probability, exact, rules, thresholds is not None, bins, seed)
+    question = _settled(study, wish, cards, left_out)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
     try:
@@ -229,7 +229,7 @@ def validate(
         study.close()
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {name: study.pooled([name])[0] for name in study.survivors}
-    told = _Telling(question, place, asked, _means(question.bins, records, probability), seed)
+    told = _Telling(question, place, _means(question.bins, records, probability), seed)
     return Validation(
         pooled=told.of(study.pooled(study.survivors)[0]),
         by_site={name: told.of(answer) for name, answer in answers.items()},
@@ -253,7 +253,8 @@ class _Wish:
     source: Records
     probability: Floats
     epsilon: Fraction
-    asked: Mapping[float, str]
+    rules: tuple[Rule, ...]
+    all_rules: bool
     bins: int | None
     seed: int
 
@@ -263,6 +264,7 @@ class _Question:
     """What is asked, of whom, at what noise."""
 
     bins: ScoreBins
+    asked: Mapping[float, str]
     body: CountsBody
     plan: Plan
     names: list[str]
@@ -275,7 +277,6 @@ class _Telling:
 
     question: _Question
     place: Bins
-    asked: Mapping[float, str]
     predicted: Floats
     seed: int
 
@@ -291,7 +292,7 @@ class _Telling:
             design=float(self.question.most_records_per_unit),
         )
         edges = self.question.bins.edges
-        rules = [self.asked.get(edge, "") for edge in edges]
+        rules = [self.question.asked.get(edge, "") for edge in edges]
         return performance(draws, [float(expit(edge)) for edge in edges], list(self.predicted), rules)
 
 
@@ -342,9 +343,10 @@ def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     count = wish.bins or bin_count(
         wish.probability, target_size=size, scale=float(problem.scale(1).fraction), sites=len(cards), most=limits.cells
     )
-    bins = validation_bins(wish.hypothesis, wish.source, count, wish.asked)
+    asked = settled_thresholds(wish.rules, wish.probability, bins=None if wish.all_rules else count)
+    bins = validation_bins(wish.hypothesis, wish.source, count, asked)
     body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
-    return _Question(bins, body, plan, list(cards), most)
+    return _Question(bins, asked, body, plan, list(cards), most)
 
 
 def _means(bins: ScoreBins, records: Records, probability: Floats) -> Floats:

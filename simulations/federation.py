@@ -20,6 +20,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site, assemble_site, hold_records, now
 from learner_node.learn import MOST_PURPOSE, Learned, learn
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
+from learner_node.thresholds import DEFAULT_THRESHOLDS
 from learner_node.validation import CLASSES, Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
@@ -225,7 +226,7 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
             learned.whole,
             parse_rational(learner.validate),
             source=source.drop(learned.schema.label),
-            thresholds=scenario.thresholds,
+            thresholds=None if scenario.thresholds == DEFAULT_THRESHOLDS else scenario.thresholds,
             purpose=f"Validation. {learner.purpose}".strip()[:MOST_PURPOSE],
             seed=scenario.seed,
         )
