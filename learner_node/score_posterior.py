@@ -21,6 +21,7 @@ _FINE_SHAPES = np.geomspace(LEAST_SHAPE, MOST_SHAPE, 24)
 _LEAST_MEAN = 1e-5
 _MEANS = 140
 _COUNTS = 65
+_DENSE = 25
 _NOISE_RATE = 1e-7
 _LEAST = 1e-12
 _MOST_WITHIN = 2.0
@@ -82,15 +83,15 @@ class _Table:
     values of m and a, and interpolated in their logarithms.
 
     Attributes:
-        true: counts that an answer may stand for, evenly spaced, float64 (2k, 65).
-        step: between them, (2k,).
-        base: log probability of the noise that each needs, less log n!, (2k, 65).
+        true: counts that an answer may stand for, rising, float64 (2k, 65).
+        stands: how many whole numbers each stands for, (2k, 65).
+        base: log probability of the noise that each needs, less log n!, times what it stands for, (2k, 65).
         means: 140 values of log m.
         values: log probability of the answer, (2k, 6, 140).
     """
 
     true: Floats
-    step: Floats
+    stands: Floats
     base: Floats
     means: Floats
     values: Floats
@@ -99,9 +100,11 @@ class _Table:
     def of(cls, answers: Floats, scale: float, sites: int) -> "_Table":
         reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, sites)) + 2.0
         low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach
-        step = np.maximum(np.ceil((high - low) / (_COUNTS - 1)), 1.0)
-        true: Floats = low[:, None] + step[:, None] * np.arange(_COUNTS)
-        base = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, sites) - gammaln(true + 1.0)
+        true = np.array([_nodes(*ends) for ends in zip(low, high, strict=True)])
+        gaps = np.diff(true, axis=1, prepend=true[:, :1] - 1.0, append=true[:, -1:] + 1.0)
+        stands: Floats = 0.5 * (gaps[:, 1:] + gaps[:, :-1])
+        noise = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, sites)
+        base = noise - gammaln(true + 1.0) + np.log(stands)
         means = np.linspace(np.log(_LEAST_MEAN), np.log(2.0 * true.max()), _MEANS)
         at = np.exp(means)
         values = np.empty((len(answers), len(_SHAPES), _MEANS))
@@ -109,7 +112,7 @@ class _Table:
             ratio = np.log(at / (shape + at))
             joint = (base + gammaln(true + shape))[:, None, :] + true[:, None, :] * ratio[None, :, None]
             values[:, number] = logsumexp(joint, axis=2) - gammaln(shape) + shape * np.log(shape / (shape + at))
-        return cls(true, step, base, means, values)
+        return cls(true, stands, base, means, values)
 
     def log_likelihood(self, means: Floats, log_shape: Floats) -> Floats:
         """Log probability of all answers, (P,); arguments as in `score_trend.LogLikelihood`."""
@@ -138,7 +141,18 @@ class _Table:
         weights += true * np.log(means / (shapes + means))[:, None]
         mass = np.cumsum(np.exp(weights - weights.max(axis=1, keepdims=True)), axis=1)
         drawn = (mass < rng.random((len(means), 1)) * mass[:, -1:]).sum(axis=1)
-        found = true[np.minimum(drawn, _COUNTS - 1)]
+        drawn = np.minimum(drawn, _COUNTS - 1)
         # Where not every count is on the grid, those between are as likely.
-        spread: Floats = np.maximum(found + (self.step[cell] - 1.0) * rng.uniform(-0.5, 0.5, len(means)), 0.0)
-        return spread
+        beside = (self.stands[cell][drawn] - 1.0) * rng.uniform(-0.5, 0.5, len(means))
+        found: Floats = np.maximum(true[drawn] + beside, 0.0)
+        return found
+
+
+def _nodes(low: float, high: float) -> Floats:
+    """65 whole numbers between two; near 0, where laws of counts are steep, all of them."""
+    if high - low < _COUNTS:
+        return np.arange(low, low + _COUNTS)
+    dense = _DENSE if low == 0.0 else 1
+    rest = np.linspace(low + dense, high, _COUNTS - dense)
+    nodes: Floats = np.concatenate([low + np.arange(dense), np.rint(rest)])
+    return nodes

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import ndtr, ndtri
-from scipy.stats import binom
+from scipy.stats import binom, nbinom
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from learner_node.performance import Interval, performance
-from learner_node.score_posterior import draw_counts
+from learner_node.label_model.likelihood import noise_log_pmf
+from learner_node.score_posterior import _SHAPES, _Table, draw_counts
 from learner_node.score_trend import Bins, roc_area
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
@@ -155,6 +156,22 @@ def test_a_threshold_is_found_by_value_and_by_rule():
         told.at(0.7)
 
 
+@pytest.mark.parametrize(
+    ("answer", "scale", "sites"), [(3, 10.0, 1), (-20, 10.0, 1), (40, 10.0, 4), (2, 1.0, 1), (700, 30.0, 2)]
+)
+def test_the_likelihood_of_an_answer_is_the_sum_over_true_counts(answer, scale, sites):
+    """A negative binomial count and the noise, convolved in full; beyond a log probability of -30 nothing hangs on it."""
+    table = _Table.of(np.array([float(answer)]), scale, sites)
+    true = np.arange(6000)
+    noise = np.exp(noise_log_pmf(answer - true, scale, sites))
+    for number, shape in enumerate(_SHAPES):
+        for column in range(0, len(table.means), 6):
+            mean = np.exp(table.means[column])
+            exact = np.log(nbinom.pmf(true, shape, shape / (shape + mean)) @ noise)
+            if exact > -30:
+                assert table.values[0, number, column] == pytest.approx(exact, abs=0.05)
+
+
 def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_unit=1, design=1.0):
     """How often nominal 95 % intervals hold: of the area, of all sensitivities, of all PPVs and calibration bins."""
     apart = np.sqrt(2.0) * ndtri(area)
@@ -192,6 +209,7 @@ def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_u
         (0.64, 0.1, 4000, "1", 4, 20),
         (0.97, 0.4, 280, "1", 3, 12),
         (0.50, 0.3, 600, "3/10", 1, 6),
+        (0.66, 0.08, 2500, "1/10", 1, 25),
     ],
 )
 def test_nominal_intervals_cover(area, prevalence, size, epsilon, sites, bins):
