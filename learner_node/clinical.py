@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score, roc_curve
 
+from learner_node.areas import auc_error
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 
 Floats = NDArray[np.float64]
@@ -24,7 +25,7 @@ class Calibration:
     """Predicted against observed frequency, in bins of equal mass: records sorted by their probability.
 
     Attributes:
-        counts: (b,) records of each bin, at least 1; b is 10, or the number of records where that is less.
+        counts: (b,) records of each bin, at least 1.
         predicted: (b,) mean probability of class 1, in [0, 1], not decreasing.
         observed: (b,) share of class 1, in [0, 1]. Records of one probability each count as their common share, since
             their order says nothing.
@@ -115,9 +116,7 @@ class ClinicalScores:
         """Standard error of `auc` by records alone (Hanley and McNeil, Radiology 143, 1982, Eq. 2)."""
         if self.auc is None:
             return None
-        ones, zeros, area = self.positives, self.records - self.positives, self.auc
-        both = (ones - 1) * (area / (2 - area) - area**2) + (zeros - 1) * (2 * area**2 / (1 + area) - area**2)
-        return float(np.sqrt(max(0.0, area * (1 - area) + both) / (ones * zeros)))
+        return float(auc_error(self.auc, self.positives, self.records - self.positives))
 
 
 def clinical_scores(
@@ -158,7 +157,7 @@ def clinical_scores(
         auc=float(roc_auc_score(ones, risk)) if both else None,
         average_precision=min(1.0, float(average_precision_score(ones, risk))) if both else None,
         brier=float(brier_score_loss(ones, risk, pos_label=True)),
-        calibration=_calibration(ones, risk),
+        calibration=calibration(ones, risk),
         operating_points=points,
         roc=Roc(*roc_curve(ones, risk)[:2]) if both else None,
     )
@@ -192,10 +191,17 @@ def _share(part: int, rest: int) -> float | None:
     return part / (part + rest) if part + rest else None
 
 
-def _calibration(ones: NDArray[np.bool_], risk: Floats) -> Calibration:
+def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> Calibration:
+    """Predicted against observed frequency in so many bins of equal mass, or fewer where there are fewer records.
+
+    Args:
+        ones: (n,) whether a record is of class 1, n >= 1.
+        risk: (n,) P(class 1), in [0, 1].
+        bins: at least 1.
+    """
     _, group, size = np.unique(risk, return_inverse=True, return_counts=True)
     share = (np.bincount(group, weights=ones) / size)[group]
-    parts = np.array_split(np.argsort(risk, kind="stable"), min(BINS, len(risk)))
+    parts = np.array_split(np.argsort(risk, kind="stable"), min(bins, len(risk)))
     return Calibration(
         counts=tuple(len(part) for part in parts),
         predicted=tuple(float(risk[part].mean()) for part in parts),

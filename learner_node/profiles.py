@@ -155,6 +155,11 @@ class Profiles:
         return score
 
     @cached_property
+    def ascending(self) -> NDArray[np.int64]:
+        """The records by value, int64 (n,)."""
+        return np.argsort(self.value, kind="stable")
+
+    @cached_property
     def place(self) -> Floats:
         """How many records of its cell have a higher value, float64 (n,); equal ones in any order."""
         place = np.empty(len(self.value))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.expected_area import expected_auc
+from learner_node.areas import expected_auc
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
 from learner_node.readers import READERS

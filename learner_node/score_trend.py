@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logit, ndtr, ndtri
 from scipy.stats import rankdata
 
+from learner_node.areas import roc_area
+
 Floats = NDArray[np.float64]
 LogLikelihood = Callable[[Floats, Floats], Floats]
 """(means (P, k, 2), log shapes (P,)) -> log probability of all answers, (P,)."""
@@ -91,22 +93,6 @@ class TrendDraws:
     means: Floats
     slope: Floats
     shape: Floats
-
-
-def roc_area(negatives: Floats, positives: Floats) -> Floats:
-    """Area under the ROC curve of counts in bins of a score, ties counting one half (Mann-Whitney).
-
-    Args:
-        negatives: (..., k) counts of class 0 in bins of increasing score.
-        positives: (..., k) of class 1.
-
-    Returns:
-        (...,) in [0, 1]; NaN where a class is absent.
-    """
-    below = np.cumsum(negatives, axis=-1) - 0.5 * negatives
-    with np.errstate(invalid="ignore"):
-        area: Floats = (positives * below).sum(axis=-1) / (negatives.sum(axis=-1) * positives.sum(axis=-1))
-    return area
 
 
 def draw_trend(

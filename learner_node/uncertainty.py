@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from learner_node.areas import auc_error
 from learner_node.label_model import CellPosterior
 from learner_node.profiles import SHARPNESS, Profiles
-from learner_node.ranking import Ranked, auc_draws, auc_error, highest_auc_draws
+from learner_node.ranking import Ranked, auc_draws, highest_auc_draws
 
 Floats = NDArray[np.float64]
 

@@ -62,9 +62,9 @@ def _units(frame: pl.DataFrame, unit: str | None) -> int:
 
 
 def small_site_notes(frames: Mapping[str, pl.DataFrame], told: Sites, unit: str | None) -> list[str]:
-    """Which sites were left out or merged, in a sentence; none where all are large enough."""
+    """Which sites were left out or merged, as the scenario says, in a sentence; none where all are large enough."""
     small = list(small_sites(frames, told.least_units, unit))
-    if not small or told.small == "refuse":
+    if not small:
         return []
     rule = f"fewer than {told.least_units} {unit or 'record'}s"
     done = "were left out" if told.small == "leave out" else f"were merged into {told.merged}"

@@ -220,7 +220,7 @@ def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, S
     """
     unit, most = records.dataset.unit, records.steward.most_records_per_unit
     notes = []
-    if scenario.data.sites.how == "site":
+    if scenario.data.sites.small != "refuse":
         frames = split_by_site(records.dataset, units_move=scenario.data.sites.units_move)
         notes += small_site_notes(frames, scenario.data.sites, unit)
     held = {

@@ -5,6 +5,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from learner_node.clinical import calibration
+
 BINS = 15
 DIGITS = 6
 """Decimals that are kept."""
@@ -77,13 +79,9 @@ def measure(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Meas
 
 
 def _reliability(probability: NDArray[np.float64], labels: NDArray[np.bool_]) -> Reliability:
-    """Records of equal probability each count as their share of class 1: their order says nothing."""
-    _, group, size = np.unique(probability, return_inverse=True, return_counts=True)
-    share = (np.bincount(group, weights=labels) / size)[group]
-    order = np.argsort(probability, kind="stable")
-    parts = np.array_split(order, min(BINS, len(order)))
+    found = calibration(labels, probability, BINS)
     return Reliability(
-        counts=tuple(len(part) for part in parts),
-        predicted=tuple(round(float(probability[part].mean()), DIGITS) for part in parts),
-        observed=tuple(round(float(share[part].mean()), DIGITS) for part in parts),
+        counts=found.counts,
+        predicted=tuple(round(value, DIGITS) for value in found.predicted),
+        observed=tuple(round(value, DIGITS) for value in found.observed),
     )

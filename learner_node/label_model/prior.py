@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr
 from scipy.stats import qmc
 
-from learner_node.expected_area import expected_auc
+from learner_node.areas import expected_auc
 from learner_node.label_model.random_features import blocks, bounded, draw_frequencies, stationary_features
 from protocol.errors import ConfigurationError
 

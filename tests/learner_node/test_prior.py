@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 
-from learner_node.expected_area import expected_auc
+from learner_node.areas import expected_auc
 from learner_node.label_model import foresight
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems

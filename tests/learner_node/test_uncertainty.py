@@ -10,11 +10,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, chi2, norm
 from sklearn.cluster import KMeans
 
+from learner_node.areas import weighted_auc
 from learner_node.label_model import Observation, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
-from learner_node.ranking import weighted_auc
 from learner_node.uncertainty import LEVEL, _steeper, calibrated, calibration, estimate_accuracy
 
 pytestmark = pytest.mark.numerical
