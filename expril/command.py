@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from expril.auditor import transcript_app, verify
+from expril.curator import curator_app
 from expril.learner import quote
 from expril.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
 from expril.shell import Shell
@@ -23,6 +24,7 @@ app = typer.Typer(
 for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(curator_app, name="curator")
 app.add_typer(transcript_app, name="transcript")
 
 

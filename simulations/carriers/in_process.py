@@ -13,15 +13,12 @@ from typing import Self
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
 from curator_node.client_app import make_client_app
 from learner_node.server_app import FlowerCarrier, make_server_app
 from learner_node.study import Carrier
+from protocol.flower_internals import NodeInfo, Run, TaskIdentity, message_from_proto, message_to_proto
 from simulations.carriers import Handle
 
 log = logging.getLogger(__name__)

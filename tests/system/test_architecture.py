@@ -153,6 +153,15 @@ def test_a_curator_draws_nothing_from_a_generator_of_numpy():
             assert not {node.attr for node in nodes if isinstance(node, ast.Attribute)} & {"simulate", "random"}, path
 
 
+def test_what_flower_promises_to_nobody_is_named_in_one_file():
+    public = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.simulation"}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [f"{node.module}"] if isinstance(node, ast.ImportFrom) else []
+            assert all(name in public for name in names if name.split(".")[0] == "flwr"), (path, names)
+
+
 def test_no_code_can_come_from_bytes():
     for path in FILES:
         assert not imports(path) & NEVER, path
