@@ -38,6 +38,7 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_files import read_records
+from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
@@ -96,6 +97,16 @@ class Site:
         """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
         self.ledger.halt(self._clock(), note)
 
+    def standing(self) -> Standing:
+        """What is spent and left, by policy and ledger alone; reads what other processes have written.
+
+        Raises:
+            LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
+        """
+        with self.curator.lock:
+            self.ledger.refresh(self._clock())
+            return standing_of(self.ledger.account, self.policy)
+
     def export(self) -> CheckedLedger:
         """The ledger as an auditor reads it: every entry, checked anew.
 
@@ -145,8 +156,7 @@ def open_site(
     """
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    policy = read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+    policy = policy_of(folder, answerers)
     steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
     with _about(folder / KEY):
         key = read_key(folder / KEY)
@@ -165,6 +175,16 @@ def open_site(
         site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise, answerers=answerers)
         stack.pop_all()
     return site
+
+
+def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
+    """The policy of a site's folder, as it stands there now.
+
+    Raises:
+        ConfigurationError: the file is absent or wrong.
+    """
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    return read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
 
 
 def create_site(

@@ -831,7 +831,12 @@ def test_each_write_may_fail_or_go_unacknowledged(how, at, write):
             assert reply.remaining == ""
             reply = learner.ask()
         assert not isinstance(reply, Refusal), reply
-    assert kinds(store) == ["open", "start", "enrol", *["reserve", "answered", "charge", "answered", "close", "answered"]]
+    assert kinds(store) == [
+        "open",
+        "start",
+        "enrol",
+        *["reserve", "answered", "charge", "answered", "close", "answered"],
+    ]
     account = load(store)
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
 

@@ -9,8 +9,8 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-import curator_node.mechanisms
 import curator_node.enrolled
+import curator_node.mechanisms
 from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of, policy
 from curator_node.ledger.sealing import head_is_signed
 from curator_node.policy import LearnerPolicy, Policy, read_policy
