@@ -1,7 +1,7 @@
 """Where ledger entries and stored replies live: memory, or any database that SQLAlchemy speaks (SQLite by default).
 
 An append names its index; two processes that append the same index conflict, and exactly one wins. That is the
-only concurrency control that the ledger needs. The only file that imports SQLAlchemy.
+only concurrency control that the ledger needs.
 """
 
 import os
@@ -15,7 +15,17 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from curator_node.ledger.engines import open_engine, read_url, reason_of
 from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.ledger.tables import (
+    ENTRIES,
+    FIRST_PROTOCOL,
+    REFUSALS,
+    REPLIES,
+    VERSIONS,
+    make_tables,
+    version_of,
+)
 from curator_node.new_files import new_file
 from protocol.errors import ConfigurationError, ExprilError
 
@@ -47,15 +57,6 @@ class Row:
     signature: bytes
 
 
-_REASONS = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the disk is full or fails",
-    sqlite3.SQLITE_READONLY: "it is read-only",
-    sqlite3.SQLITE_CANTOPEN: "the file or its folder is not there, or may not be written",
-    sqlite3.SQLITE_BUSY: "another process holds it",
-    sqlite3.SQLITE_CORRUPT: "it is damaged",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
-}
 Replies = Iterable[tuple[bytes, bytes]]
 """(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
 
@@ -140,31 +141,6 @@ class MemoryStore:
         """See `LedgerStore`."""
 
 
-FIRST_VERSION = "ledger_entries"
-"""The table of ExPriL 0.1."""
-
-METADATA = sa.MetaData()
-ENTRIES = sa.Table(
-    "entries",
-    METADATA,
-    sa.Column("entry_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-    sa.Column("signature", sa.LargeBinary, nullable=False),
-)
-REPLIES = sa.Table(
-    "replies",
-    METADATA,
-    sa.Column("request", sa.LargeBinary(32), primary_key=True),
-    sa.Column("reply", sa.LargeBinary, nullable=False),
-)
-REFUSALS = sa.Table(
-    "refusals",
-    METADATA,
-    sa.Column("request", sa.LargeBinary(32), primary_key=True),
-    sa.Column("learner", sa.LargeBinary(32), nullable=False, index=True),
-    sa.Column("refusal", sa.LargeBinary, nullable=False),
-    sa.Column("expires_at", sa.BigInteger, nullable=False),
-)
 _APPEND = ENTRIES.insert()
 _STORE = REPLIES.insert()
 _EVICT = REPLIES.delete().where(REPLIES.c.request == sa.bindparam("evicted"))
@@ -192,31 +168,44 @@ class DatabaseStore:
 
     Args:
         url: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
-            synchronisation: a committed charge survives a power cut.
+            synchronisation: a committed charge survives a power cut. So it does in PostgreSQL, whose commits wait for
+            the disk.
         create: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a
             ledger that was lost.
+        read_only: nothing is written, and tables of an older version are read, too; so it is with `read_only_url`.
 
     Raises:
-        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, or, with `create`,
-            one already.
+        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, one whose tables have
+            another version than this program's, or, with `create`, one already.
     """
 
-    def __init__(self, url: str | sa.URL, *, create: bool = False) -> None:
+    def __init__(self, url: str | sa.URL, *, create: bool = False, read_only: bool = False) -> None:
+        where = read_url(url, "the ledger's place")
+        self._engine = open_engine(where)
         try:
-            self._engine = sa.create_engine(url)
-            if self._engine.dialect.name == "sqlite":
-                path = self._engine.url.database or ""
+            if where.get_backend_name() == "sqlite":
+                path = where.database or ""
                 if not create and not is_sqlite(Path(path)):
                     raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
-                if "mode" not in self._engine.url.query:
+                read_only = read_only or "mode" in where.query
+                if not read_only:
                     sa.event.listen(self._engine, "connect", _make_durable)
-            self._check_tables(create)
-        except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ImportError) as error:
-            raise ConfigurationError(f"the ledger's database cannot be opened ({_reason(error)})") from None
+                self._reading = self._engine
+            else:
+                # One statement sees one state by itself; a transaction would take two journeys more.
+                options = {"isolation_level": "AUTOCOMMIT", "postgresql_readonly": read_only}
+                self._reading = self._engine.execution_options(**options)
+            self._check_tables(create=create, read_only=read_only)
+        except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as error:
+            self.close()
+            raise ConfigurationError(f"the ledger's database cannot be opened ({reason_of(error)})") from None
+        except ConfigurationError:
+            self.close()
+            raise
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._reading.connect() as connection:
             return [_row(found) for found in connection.execute(_READ, {"start": start})]
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
@@ -239,7 +228,7 @@ class DatabaseStore:
 
     def replied(self) -> list[bytes]:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._reading.connect() as connection:
             return [_bytes(found[0]) for found in connection.execute(_REPLIED)]
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
@@ -258,7 +247,7 @@ class DatabaseStore:
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._reading.connect() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
     def close(self) -> None:
@@ -266,25 +255,28 @@ class DatabaseStore:
         self._engine.dispose()
 
     def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._reading.connect() as connection:
             found = connection.execute(statement, values).scalar()
         return None if found is None else _bytes(found)
 
-    def _check_tables(self, create: bool) -> None:
-        there = set(sa.inspect(self._engine).get_table_names())
-        if FIRST_VERSION in there:
-            raise ConfigurationError(
-                "this is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no "
-                "signatures: make a new one (expril ledger create) and lower the policy's caps by what this one spent"
-            )
-        if create == (ENTRIES.name in there):
-            raise ConfigurationError(
-                "there is a ledger already; a ledger is never made anew"
-                if create
-                else "this database holds no ledger; a new one is made by: expril ledger create"
-            )
-        if create:
-            METADATA.create_all(self._engine)
+    def _check_tables(self, *, create: bool, read_only: bool) -> None:
+        with self._engine.begin() as connection:
+            there = set(sa.inspect(connection).get_table_names())
+            if FIRST_PROTOCOL in there:
+                raise ConfigurationError(
+                    "this is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no "
+                    "signatures: make a new one (expril ledger create) and lower the policy's caps by what this one "
+                    "spent"
+                )
+            if create:
+                # Tables without an entry are what a creation left that failed.
+                if ENTRIES.name in there and connection.execute(sa.select(ENTRIES.c.entry_index).limit(1)).first():
+                    raise ConfigurationError("there is a ledger already; a ledger is never made anew")
+                make_tables(connection)
+            elif ENTRIES.name not in there:
+                raise ConfigurationError("this database holds no ledger; a new one is made by: expril ledger create")
+            else:
+                _check_version(version_of(connection, there), read_only=read_only)
 
     def _translate(self) -> "_Translate":
         return _Translate()
@@ -300,13 +292,20 @@ class _Translate:
         if isinstance(error, sa.exc.IntegrityError):
             return
         if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
-            raise LedgerUnavailableError(f"the ledger's database failed ({_reason(error)})") from None
+            raise LedgerUnavailableError(f"the ledger's database failed ({reason_of(error)})") from None
 
 
-def _reason(error: BaseException) -> str:
-    """What SQLite's error code says, or the kind of error; never a database's own text, which may hold anything."""
-    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
-    return _REASONS.get(code & 0xFF, type(error).__name__) if isinstance(code, int) else type(error).__name__
+def _check_version(found: str, *, read_only: bool) -> None:
+    if found not in VERSIONS:
+        raise ConfigurationError(
+            f"this ledger's tables have version {found[:32]}, which this program does not know: it was upgraded by a "
+            f"newer ExPriL; install that one (this one knows up to {VERSIONS[-1]})"
+        )
+    if found != VERSIONS[-1] and not read_only:
+        raise ConfigurationError(
+            f"this ledger's tables have version {found}, and this program's {VERSIONS[-1]}: stop every curator that "
+            "serves from it, then type: expril ledger upgrade LEDGER"
+        )
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -344,7 +343,7 @@ def backup(path: Path, copy: Path) -> None:
         ):
             source.backup(target)
     except (OSError, sqlite3.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else _reason(error)
+        why = error.strerror if isinstance(error, OSError) else reason_of(error)
         raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
 
 
