@@ -23,7 +23,7 @@ from curator_node.ledger.entries import (
 )
 from curator_node.ledger.marks import Mark
 from curator_node.ledger.sealing import head_is_signed, sign_head
-from curator_node.ledger.store import AppendConflictError, LedgerStore, Replies, Row
+from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
 from curator_node.ledger.studies import StudyKey
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

@@ -6,17 +6,17 @@ only concurrency control that the ledger needs.
 
 import os
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from curator_node.ledger.engines import open_engine, read_url, reason_of
 from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Replies, Row
 from curator_node.ledger.tables import (
     ENTRIES,
     FIRST_PROTOCOL,
@@ -27,71 +27,9 @@ from curator_node.ledger.tables import (
     version_of,
 )
 from curator_node.new_files import new_file
-from protocol.errors import ConfigurationError, ExprilError
+from protocol.errors import ConfigurationError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-
-
-class LedgerUnavailableError(ExprilError):
-    """The store did not take a write (disk full, database away). Nothing was charged by it."""
-
-    kind = "ledger"
-
-
-class AppendConflictError(ExprilError):
-    """Another process appended this index first; read its entries and decide anew."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One stored entry.
-
-    Attributes:
-        index: from 0, without gaps.
-        body: the encoded entry.
-        signature: the curator's, over the entry's place and hash; 64 bytes.
-    """
-
-    index: int
-    body: bytes
-    signature: bytes
-
-
-Replies = Iterable[tuple[bytes, bytes]]
-"""(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
-
-
-class LedgerStore(Protocol):
-    """What a ledger needs of a store."""
-
-    def rows(self, start: int) -> list[Row]:
-        """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
-
-    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, keep replies, each in the place of an older one, and drop others, all or nothing.
-
-        Raises:
-            AppendConflictError: the index exists.
-            LedgerUnavailableError: the store failed.
-        """
-
-    def reply(self, request: bytes) -> bytes | None:
-        """The stored reply to a request, or None."""
-
-    def replied(self) -> list[bytes]:
-        """Digests of all requests whose replies are stored."""
-
-    def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
-        """Durably keep a final refusal until its request expires; those that have expired are dropped."""
-
-    def refusal(self, request: bytes) -> bytes | None:
-        """The refusal remembered for a request, or None."""
-
-    def refusals(self, learner: bytes, now: int) -> int:
-        """How many refusals of a learner's requests are remembered that have not expired."""
-
-    def close(self) -> None:
-        """Release what is held."""
 
 
 class MemoryStore:
@@ -195,6 +133,7 @@ class DatabaseStore:
                 # One statement sees one state by itself; a transaction would take two journeys more.
                 options = {"isolation_level": "AUTOCOMMIT", "postgresql_readonly": read_only}
                 self._reading = self._engine.execution_options(**options)
+            self._snapshot: sa.Connection | None = None
             self._check_tables(create=create, read_only=read_only)
         except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
@@ -203,9 +142,23 @@ class DatabaseStore:
             self.close()
             raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within, by one thread, is of one moment, although a curator serves meanwhile."""
+        with self._translate(), self._engine.connect() as connection:
+            if self._engine.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._snapshot = connection
+            try:
+                yield
+            finally:
+                self._snapshot = None
+
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
-        with self._translate(), self._reading.connect() as connection:
+        with self._translate(), self._connected() as connection:
             return [_row(found) for found in connection.execute(_READ, {"start": start})]
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
@@ -228,7 +181,7 @@ class DatabaseStore:
 
     def replied(self) -> list[bytes]:
         """See `LedgerStore`."""
-        with self._translate(), self._reading.connect() as connection:
+        with self._translate(), self._connected() as connection:
             return [_bytes(found[0]) for found in connection.execute(_REPLIED)]
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
@@ -247,15 +200,18 @@ class DatabaseStore:
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
-        with self._translate(), self._reading.connect() as connection:
+        with self._translate(), self._connected() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
     def close(self) -> None:
         """See `LedgerStore`."""
         self._engine.dispose()
 
+    def _connected(self) -> AbstractContextManager[sa.Connection]:
+        return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
+
     def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
-        with self._translate(), self._reading.connect() as connection:
+        with self._translate(), self._connected() as connection:
             found = connection.execute(statement, values).scalar()
         return None if found is None else _bytes(found)
 
