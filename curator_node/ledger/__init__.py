@@ -6,7 +6,7 @@
 * `branches`: what receipts and marks prove about entries that were lost
 * `marks`: a process's own forward-only mark, outside the database
 * `sealing`: what the curator's key does: signatures over heads, encrypted positions
-* `store`: where entries and replies live
+* `storing`, `tables`, `store`: where entries and replies live
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
 * `chain`: a stored chain, appended to

@@ -16,8 +16,7 @@ from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.messages import Digest
 
-
-_START = b"\x83\xa6format\xb6" + b"expril ledger export 1"
+_START = b"\x83\xa6format\xb6expril ledger export 1"
 """How such a file begins: a map of three, its first key and that key's value."""
 _MOST = 2**36
 
@@ -96,7 +95,9 @@ def read_export(path: Path) -> ExportedLedger:
     try:
         export = decode(path.read_bytes(), LedgerExport, limit=_MOST)
     except (OSError, RemoteProtocolError):
-        raise ConfigurationError(f"{path} is no export of a ledger, or it was changed; make one: expril ledger export")
+        raise ConfigurationError(
+            f"{path} is no export of a ledger, or it was changed; make one: expril ledger export"
+        ) from None
     requests = [request for request, _ in export.replies]
     if not export.entries or sorted(set(requests)) != requests:
         raise ConfigurationError(f"{path} is an export without entries, or with replies out of order: it was changed")

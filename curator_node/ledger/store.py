@@ -8,6 +8,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,10 +17,11 @@ import sqlalchemy as sa
 
 from curator_node.ledger.engines import open_engine, read_url, reason_of
 from curator_node.ledger.entries import LedgerCorruptError
-from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Replies, Row
+from curator_node.ledger.storing import AppendConflictError, Held, LedgerUnavailableError, Replies, Row
 from curator_node.ledger.tables import (
     ENTRIES,
     FIRST_PROTOCOL,
+    HELD,
     REFUSALS,
     REPLIES,
     VERSIONS,
@@ -39,6 +41,7 @@ class MemoryStore:
         self._rows: list[Row] = []
         self._replies: dict[bytes, bytes] = {}
         self._refusals: dict[bytes, tuple[bytes, bytes, int]] = {}
+        self._held: dict[bytes, Held] = {}
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
@@ -75,6 +78,19 @@ class MemoryStore:
         """See `LedgerStore`."""
         return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
 
+    def hold(self, proposal: Held, now: int) -> None:
+        """See `LedgerStore`."""
+        self._held = {key: kept for key, kept in self._held.items() if kept.expires_at > now}
+        self._held.setdefault(proposal.request, proposal)
+
+    def held(self, now: int) -> list[Held]:
+        """See `LedgerStore`."""
+        return sorted((kept for kept in self._held.values() if kept.expires_at > now), key=_arrival)
+
+    def release(self, request: bytes) -> None:
+        """See `LedgerStore`."""
+        self._held.pop(request, None)
+
     def close(self) -> None:
         """See `LedgerStore`."""
 
@@ -99,6 +115,9 @@ _HOW_MANY = (
     .select_from(REFUSALS)
     .where((REFUSALS.c.learner == sa.bindparam("learner")) & (REFUSALS.c.expires_at > sa.bindparam("now")))
 )
+_WAITING = sa.select(HELD).where(HELD.c.expires_at > sa.bindparam("now"))
+_OVERDUE = HELD.delete().where(HELD.c.expires_at <= sa.bindparam("now"))
+_RELEASE = HELD.delete().where(HELD.c.request == sa.bindparam("released"))
 
 
 class DatabaseStore:
@@ -119,21 +138,16 @@ class DatabaseStore:
 
     def __init__(self, url: str | sa.URL, *, create: bool = False, read_only: bool = False) -> None:
         where = read_url(url, "the ledger's place")
-        self._engine = open_engine(where)
+        self._engine = self._reading = open_engine(where)
+        self._snapshot: sa.Connection | None = None
         try:
             if where.get_backend_name() == "sqlite":
-                path = where.database or ""
-                if not create and not is_sqlite(Path(path)):
-                    raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
                 read_only = read_only or "mode" in where.query
-                if not read_only:
-                    sa.event.listen(self._engine, "connect", _make_durable)
-                self._reading = self._engine
+                self._open_sqlite(where, create=create, read_only=read_only)
             else:
                 # One statement sees one state by itself; a transaction would take two journeys more.
                 options = {"isolation_level": "AUTOCOMMIT", "postgresql_readonly": read_only}
                 self._reading = self._engine.execution_options(**options)
-            self._snapshot: sa.Connection | None = None
             self._check_tables(create=create, read_only=read_only)
         except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
@@ -203,9 +217,37 @@ class DatabaseStore:
         with self._translate(), self._connected() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
+    def hold(self, proposal: Held, now: int) -> None:
+        """See `LedgerStore`."""
+        try:
+            with self._translate(), self._engine.begin() as connection:
+                connection.execute(_OVERDUE, {"now": now})
+                connection.execute(HELD.insert(), asdict(proposal))
+        except sa.exc.IntegrityError:  # it is kept already
+            return
+
+    def held(self, now: int) -> list[Held]:
+        """See `LedgerStore`."""
+        with self._translate(), self._connected() as connection:
+            rows = connection.execute(_WAITING, {"now": now}).all()
+        found = [Held(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows]
+        return sorted(found, key=_arrival)
+
+    def release(self, request: bytes) -> None:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.begin() as connection:
+            connection.execute(_RELEASE, {"released": request})
+
     def close(self) -> None:
         """See `LedgerStore`."""
         self._engine.dispose()
+
+    def _open_sqlite(self, where: sa.URL, *, create: bool, read_only: bool) -> None:
+        path = where.database or ""
+        if not create and not is_sqlite(Path(path)):
+            raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
+        if not read_only:
+            sa.event.listen(self._engine, "connect", _make_durable)
 
     def _connected(self) -> AbstractContextManager[sa.Connection]:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
@@ -318,6 +360,10 @@ def _row(found: Any) -> Row:
     if type(found[0]) is not int:
         raise LedgerCorruptError("a ledger entry has no number")
     return Row(found[0], _bytes(found[1]), _bytes(found[2]))
+
+
+def _arrival(proposal: Held) -> tuple[int, bytes]:
+    return proposal.received_at, proposal.request
 
 
 def _bytes(found: Any) -> bytes:

@@ -32,6 +32,25 @@ class Row:
     signature: bytes
 
 
+@dataclass(frozen=True)
+class Held:
+    """A proposal that waits for its steward's word.
+
+    Attributes:
+        request: its digest.
+        learner: who signed it.
+        envelope: its bytes, as they came.
+        received_at: when they first came.
+        expires_at: until when it is kept, and may be accepted.
+    """
+
+    request: bytes
+    learner: bytes
+    envelope: bytes
+    received_at: int
+    expires_at: int
+
+
 Replies = Iterable[tuple[bytes, bytes]]
 """(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
 
@@ -64,6 +83,15 @@ class LedgerStore(Protocol):
 
     def refusals(self, learner: bytes, now: int) -> int:
         """How many refusals of a learner's requests are remembered that have not expired."""
+
+    def hold(self, proposal: Held, now: int) -> None:
+        """Durably keep a proposal, unless it is kept already; those that have expired are dropped."""
+
+    def held(self, now: int) -> list[Held]:
+        """The proposals kept that have not expired, the first that came in front."""
+
+    def release(self, request: bytes) -> None:
+        """Drop a proposal that is kept no longer."""
 
     def close(self) -> None:
         """Release what is held."""

@@ -5,8 +5,9 @@
 
 import sqlalchemy as sa
 
-VERSIONS = ("0001",)
-"""Of the tables, oldest first; each is a revision in `migrations`. 0001 is what ExPriL 0.2 made, and did not name."""
+VERSIONS = ("0001", "0002")
+"""Of the tables, oldest first; each is a revision in `migrations`. 0001 is what ExPriL 0.2 made, and did not name;
+0002 holds proposals for approval."""
 FIRST_PROTOCOL = "ledger_entries"
 """A table of ExPriL 0.1."""
 
@@ -32,6 +33,16 @@ REFUSALS = sa.Table(
     sa.Column("refusal", sa.LargeBinary, nullable=False),
     sa.Column("expires_at", sa.BigInteger, nullable=False),
 )
+HELD = sa.Table(
+    "held",
+    METADATA,
+    sa.Column("request", sa.LargeBinary(32), primary_key=True),
+    sa.Column("learner", sa.LargeBinary(32), nullable=False, index=True),
+    sa.Column("envelope", sa.LargeBinary, nullable=False),
+    sa.Column("received_at", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+)
+"""Proposals that wait for their steward's word."""
 
 VERSION = sa.Table(
     "alembic_version",

