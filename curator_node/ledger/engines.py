@@ -76,6 +76,8 @@ def read_url(text: str | sa.URL, what: str) -> sa.URL:
 
 def told(url: sa.URL) -> str:
     """A URL as it may be shown: without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database).removeprefix("file:")
     return url._replace(password=None, query=sa.util.immutabledict()).render_as_string()
 
 

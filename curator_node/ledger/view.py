@@ -57,6 +57,7 @@ class LedgerView:
             "head": self.account.head.hex(),
             "findings": [{"entry": finding.index, "text": finding.text} for finding in self.findings],
             "halted": self.account.halted,
+            "data": [{"entry": index, "version": version} for index, version in self.account.data],
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
             "cap": None if self.policy is None else str(self.policy.total_cap),
