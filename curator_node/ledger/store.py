@@ -140,6 +140,7 @@ class DatabaseStore:
         where = read_url(url, "the ledger's place")
         self._engine = self._reading = open_engine(where)
         self._snapshot: sa.Connection | None = None
+        self._file: Path | None = None
         try:
             if where.get_backend_name() == "sqlite":
                 read_only = read_only or "mode" in where.query
@@ -172,6 +173,7 @@ class DatabaseStore:
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
+        self._follow_file()
         with self._translate(), self._connected() as connection:
             return [_row(found) for found in connection.execute(_READ, {"start": start})]
 
@@ -248,9 +250,23 @@ class DatabaseStore:
             raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
         if not read_only:
             sa.event.listen(self._engine, "connect", _make_durable)
+            self._file = Path(path)
+            self._inode = self._file.stat().st_ino if self._file.is_file() else None
 
     def _connected(self) -> AbstractContextManager[sa.Connection]:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
+
+    def _follow_file(self) -> None:
+        """Connect anew where another file took the place of the one that is open: what is written there is lost."""
+        if self._file is None:
+            return
+        try:
+            there = self._file.stat().st_ino
+        except OSError:
+            raise LedgerUnavailableError("the ledger's file is not there") from None
+        if there != self._inode:
+            self._engine.dispose()
+            self._inode = there
 
     def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
         with self._translate(), self._connected() as connection:
