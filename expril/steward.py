@@ -212,10 +212,10 @@ def ledger_mark(
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:
             sys.stdout.write(f"the newest is {newest_of(where, owner)}\n")
-            typer.confirm(
-                "Do you know that no copy was restored into this ledger since its other processes last served?",
-                abort=True,
-            )
+            asked = "Do you know that no copy was restored into this ledger since its other processes last served?"
+            if not typer.confirm(asked):
+                sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
+                raise typer.Exit(1)
         sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside)}\n")
 
 
