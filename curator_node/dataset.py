@@ -8,12 +8,14 @@ import hmac
 import warnings
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.steward import StewardFile
 from curator_node.workloads import WorkloadCache
+from protocol.codec import encode
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE
@@ -91,6 +93,23 @@ class PrivateDataset:
     def schema(self) -> Schema:
         """As its steward wrote it."""
         return self.steward.schema
+
+    def fingerprint(self, key: bytes) -> bytes:
+        """HMAC-SHA256 of all that answers are computed from: the schema, and the records that count, in any order.
+
+        Descriptions, other columns, and records beyond a unit's bound do not count. Without the key it tells nothing;
+        nobody but the steward's machine may have either.
+        """
+        attributes = tuple(msgspec.structs.replace(each, description="") for each in self.schema.attributes)
+        schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
+        numbers = np.where(np.isnan(self._records.numeric), np.nan, self._records.numeric + 0.0)  # one NaN, one zero
+        parts = (numbers.astype("<f8"), self._records.categorical.astype("<i2"), self._labels.astype("<u2")[:, None])
+        rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
+        ordered = np.sort(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel())
+        made = hmac.new(key, b"expril/2 data version", hashlib.sha256)
+        for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), ordered.tobytes()):
+            made.update(len(part).to_bytes(8, "big") + part)
+        return made.digest()
 
     def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
         """Exact numbers of a counted release kind; private, for an answerer's eyes only.

@@ -4,10 +4,11 @@ A site's folder holds what its steward wrote and made:
 
     policy.toml      who may ask, and how much
     schema.toml      what is public about the records
-    records.csv      the private records; or records.parquet
+    records.csv      the private records; or records.parquet; or source.toml, which names a database and a query
     curator.pem      the signing key: expril keys curator.pem
     curator.ledger   what was charged: expril ledger create curator.ledger --key curator.pem
     curator.mark     made with the ledger
+    curator.data     which records were served under which name; made here, and of no use elsewhere
 
 The ledger may be in another database, and the mark, best on another disk, elsewhere. Opening never makes a ledger: one
 that is absent was lost.
@@ -17,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,6 +29,7 @@ import polars as pl
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
 from curator_node.curator import Curator
+from curator_node.data_versions import version_of_data
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
@@ -37,6 +39,7 @@ from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
+from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
 from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
@@ -45,8 +48,8 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 
-POLICY, SCHEMA, KEY, LEDGER = "policy.toml", "schema.toml", "curator.pem", "curator.ledger"
-RECORDS = ("records.csv", "records.parquet", "records.pq")
+POLICY, SCHEMA, KEY, LEDGER, DATA = "policy.toml", "schema.toml", "curator.pem", "curator.ledger", "curator.data"
+RECORDS = ("records.csv", "records.parquet", "records.pq", SOURCE)
 """One of these."""
 
 
@@ -63,11 +66,13 @@ class Site:
         curator: it answers.
         ledger: its budget.
         warnings: what the steward should check about the records; for nobody else.
+        data_version: the random name of these records on the ledger; empty where none was kept.
     """
 
     curator: Curator
     ledger: Ledger = field(repr=False)
     warnings: tuple[str, ...] = ()
+    data_version: str = ""
     _clock: Callable[[], int] = field(default=now, repr=False)
 
     @property
@@ -134,6 +139,7 @@ def open_site(
     ledger: Path | str | None = None,
     mark: Path | None = None,
     records: Path | None = None,
+    data: Path | None = None,
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
     answerers: Mapping[str, Answerer] = ANSWERERS,
@@ -144,7 +150,8 @@ def open_site(
         folder: what it holds is told above.
         ledger: another SQLite file, or a database's URL; None takes the folder's.
         mark: this process's mark; None takes the one beside the ledger.
-        records: another CSV or Parquet file; None takes the folder's.
+        records: another CSV, Parquet or source file; None takes the folder's.
+        data: another place for the file that knows the names of records; None takes the folder's.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
         answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
@@ -173,8 +180,10 @@ def open_site(
         opened = open_ledger_file(where, key, mark=mark)
         stack.callback(opened.close)
         site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise, answerers=answerers)
+        version = version_of_data(data or folder / DATA, dataset.fingerprint(key.derive("data version")))
+        opened.serve_data(version, clock())
         stack.pop_all()
-    return site
+    return replace(site, data_version=version)
 
 
 def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
@@ -274,7 +283,7 @@ def assemble_site(
         entropy=entropy,
         answerers=answerers,
     )
-    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), clock)
+    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), _clock=clock)
 
 
 def temporary_site(
