@@ -9,7 +9,7 @@ from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger, check, load
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import LedgerStore
+from curator_node.ledger.storing import LedgerStore
 from curator_node.ledger.studies import StudyKey
 from curator_node.ledger.terms import ledger_terms
 from protocol.errors import ExprilError, printable
@@ -59,7 +59,7 @@ def read_ledger(folder: Path, entry: LedgerEntry) -> tuple[LedgerVerdict, Checke
 def _holds(store: LedgerStore, curator: bytes) -> bool:
     """Whether the chain fits together to a last entry that this curator signed."""
     try:
-        return load(store).curator == curator
+        return curator in {key for _, key in load(store).curators}
     except ExprilError:
         return False
 
