@@ -115,6 +115,25 @@ def tls_context(ca: Path) -> ssl.SSLContext:
     return context
 
 
+def reached(address: str, ca: Path | None) -> str:
+    """Whether a SuperLink answers at all: "", or why not.
+
+    Raises:
+        ConfigurationError: its authority's certificate cannot be read.
+    """
+    verify = False if ca is None else tls_context(ca)
+    try:
+        with httpx.Client(verify=verify, timeout=CALL_SECONDS / 3, trust_env=False) as http:
+            http.get(f"{'http' if ca is None else 'https'}://{address}/")
+    except httpx.ConnectError as error:
+        if "certificate" in str(error).lower():
+            return f"its certificate is not one of {ca}"
+        return "nobody answers"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"no answer that makes sense ({type(error).__name__})"
+    return ""
+
+
 _UNKNOWN = (401, 403, 404, 409, 412)
 """Statuses by which a SuperLink turns a node, or a message of a run, away."""
 

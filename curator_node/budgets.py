@@ -49,16 +49,18 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing_of(account: Account, policy: Policy) -> Standing:
-    """What a ledger and a policy add up to."""
-    learners = {}
-    for learner in policy.learners:
-        key = bytes.fromhex(learner.key)
+    """What a ledger and a policy add up to; a learner's keys share one budget."""
+    learners: dict[str, LearnerStanding] = {}
+    for key, learner in policy.keys.items():
         cap = policy.cap_of(key)
-        learners[learner.name] = LearnerStanding(
-            cap=amount(cap),
-            spent=_up(account.spent.get(key, _ZERO)),
-            reserved=_up(account.reserved.get(key, _ZERO)),
-            left=_down(account.remaining(key, cap, policy.total_cap)),
+        learners.setdefault(
+            learner.name,
+            LearnerStanding(
+                cap=amount(cap),
+                spent=_up(account.spent_by(key, learner.name)),
+                reserved=_up(account.reserved_by(key, learner.name)),
+                left=_down(account.remaining(key, cap, policy.total_cap, learner.name)),
+            ),
         )
     return Standing(
         entry=account.next_index - 1,
