@@ -19,8 +19,8 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.places import ledger_place, read_store, told_place
 from curator_node.ledger.store import DatabaseStore, backup
 from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
-from curator_node.ledger_files import join
 from curator_node.site import KEY, create_site, now, open_site
+from curator_node.standing import join
 from protocol.errors import ConfigurationError
 from protocol.messages import Refusal, Release
 from site_process import SiteProcess
