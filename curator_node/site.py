@@ -9,6 +9,8 @@ A site's folder holds what its steward wrote and made:
     curator.ledger   what was charged: expril ledger create curator.ledger --key curator.pem
     curator.mark     made with the ledger
     curator.data     which records were served under which name; made here, and of no use elsewhere
+    learners/        who is enrolled by its card: expril curator enrol
+    keys/            former signing keys: expril curator rotate
 
 The ledger may be in another database, and the mark, best on another disk, elsewhere. Opening never makes a ledger: one
 that is absent was lost.
@@ -26,6 +28,7 @@ from warnings import catch_warnings, simplefilter
 
 import polars as pl
 
+from curator_node import enrolment, keyring
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
 from curator_node.budgets import Standing, standing_of
@@ -48,7 +51,8 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 
-POLICY, SCHEMA, KEY, LEDGER, DATA = "policy.toml", "schema.toml", "curator.pem", "curator.ledger", "curator.data"
+POLICY, SCHEMA, KEY, LEDGER = enrolment.POLICY, "schema.toml", keyring.KEY, keyring.LEDGER
+DATA = "curator.data"
 RECORDS = ("records.csv", "records.parquet", "records.pq", SOURCE)
 """One of these."""
 
@@ -166,10 +170,10 @@ def open_site(
     policy = policy_of(folder, answerers)
     steward = steward_of(folder)
     with _about(folder / KEY):
-        key = read_key(folder / KEY)
+        keys = keyring.read_keys(folder)
     path = records or records_of(folder)
     with _about(path):
-        dataset = hold_records(read_records(path), steward, policy, key)
+        dataset = hold_records(read_records(path), steward, policy, keys.first)
     where = ledger or folder / LEDGER
     if isinstance(where, Path) and not where.is_file():
         raise ConfigurationError(
@@ -177,23 +181,33 @@ def open_site(
             f"expril ledger create {where} --key {folder / KEY}{f' --mark {mark}' if mark else ''}"
         )
     with ExitStack() as stack, _about(where):
-        opened = open_ledger_file(where, key, mark=mark)
+        opened = open_ledger_file(where, keys.current, mark=mark, first=keys.first)
         stack.callback(opened.close)
-        site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise, answerers=answerers)
-        version = version_of_data(data or folder / DATA, dataset.fingerprint(key.derive("data version")))
+        keyring.check_keys_of(opened.account, keys)
+        site = assemble_site(
+            dataset,
+            policy,
+            key=keys.current,
+            former=keys.former,
+            ledger=opened,
+            clock=clock,
+            noise=noise,
+            answerers=answerers,
+        )
+        version = version_of_data(data or folder / DATA, dataset.fingerprint(keys.first.derive("data version")))
         opened.serve_data(version, clock())
         stack.pop_all()
     return replace(site, data_version=version)
 
 
 def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
-    """The policy of a site's folder, as it stands there now.
+    """The policy of a site's folder with its enrolled learners, as the files stand there now.
 
     Raises:
-        ConfigurationError: the file is absent or wrong.
+        ConfigurationError: a file is absent or wrong.
     """
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    return read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+    return enrolment.read_policy_of(folder, kinds=kinds)
 
 
 def steward_of(folder: Path) -> StewardFile:
@@ -255,7 +269,7 @@ def create_site(
 
 
 def hold_records(frame: pl.DataFrame, steward: StewardFile, policy: Policy, key: SigningKey) -> PrivateDataset:
-    """The private records of the curator with this key; which records of a unit are kept follows from the key.
+    """The private records of the curator with this first key; which records of a unit are kept follows from it.
 
     What the steward is warned of is an attribute of the result, and no Python warning.
 

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from expril import enrolment  # noqa: F401 - its commands register themselves
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
 from expril.learner import quote
 from expril.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
 from expril.shell import Shell
 from expril.steward import keys, ledger_app
+from expril.studies import learner_app
 
 app = typer.Typer(
     cls=Shell,
@@ -25,6 +27,7 @@ for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, 
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(curator_app, name="curator")
+app.add_typer(learner_app, name="learner")
 app.add_typer(transcript_app, name="transcript")
 
 
