@@ -15,10 +15,13 @@ WHERE = {
     "NodeInfo": "flwr.proto.node_pb2",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
+    # what a SuperLink is asked by who keeps it
+    "ControlHttpClient": "flwr.supercore.control",
+    "ListNodesRequest": "flwr.proto.control_pb2",
+    "RegisterNodeRequest": "flwr.proto.control_pb2",
     # how a learner starts a run and takes its task
     "AcquireTaskRequest": "flwr.proto.runtime_pb2",
     "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
-    "ControlHttpClient": "flwr.supercore.control",
     "Fab": "flwr.proto.fab_pb2",
     "GetNodesRequest": "flwr.proto.runtime_pb2",
     "Node": "flwr.proto.node_pb2",
