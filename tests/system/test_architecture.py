@@ -23,7 +23,7 @@ ALLOWED = {
     "expril": {"protocol", "curator_node", "learner_node", "simulations", "experiments", "expril"},
 }
 PINNED = {
-    "sqlalchemy": {"curator_node/ledger/store.py"},
+    "sqlalchemy": {"curator_node/ledger/store.py", "curator_node/ledger/tables.py"},
     "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
