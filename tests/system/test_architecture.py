@@ -40,10 +40,12 @@ PINNED = {
     },
     "flwr": {
         "curator_node/client_app.py",
+        "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
         "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
     },
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
