@@ -47,6 +47,27 @@ WHERE = {
     "ControlHttpClient": "flwr.supercore.control",
     "ListNodesRequest": "flwr.proto.control_pb2",
     "RegisterNodeRequest": "flwr.proto.control_pb2",
+    # how a learner starts a run and takes its task
+    "AcquireTaskRequest": "flwr.proto.runtime_pb2",
+    "Fab": "flwr.proto.fab_pb2",
+    "GetNodesRequest": "flwr.proto.runtime_pb2",
+    "ObjectPullError": "flwr.supercore.inflatable.inflatable_utils",
+    "PullAppMessagesRequest": "flwr.proto.runtime_pb2",
+    "PullTaskInputRequest": "flwr.proto.runtime_pb2",
+    "PushAppMessagesRequest": "flwr.proto.runtime_pb2",
+    "PushTaskOutputRequest": "flwr.proto.runtime_pb2",
+    "RuntimeHttpClient": "flwr.supercore.runtime",
+    "RuntimeTokenHttpInterceptor": "flwr.supercore.interceptors",
+    "SUPERLINK_NODE_ID": "flwr.common.constant",
+    "SendTaskHeartbeatRequest": "flwr.proto.runtime_pb2",
+    "StartRunRequest": "flwr.proto.control_pb2",
+    "SubStatus": "flwr.common.constant",
+    "SuperExecAuthHttpInterceptor": "flwr.supercore.interceptors",
+    # how a message's parts travel over HTTP
+    "make_pull_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
+    "make_push_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
+    "pull_objects": "flwr.supercore.inflatable.inflatable_utils",
+    "push_objects": "flwr.supercore.inflatable.inflatable_utils",
 }
 """Name -> Flower's module that holds it."""
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
 from simulations.epsilons import at_epsilon
-from simulations.private_files import private_folder, write_private
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, load_scenario
 

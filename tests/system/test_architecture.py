@@ -57,6 +57,7 @@ PINNED = {
         "curator_node/client_app.py",
         "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
+        "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
     },
     "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
