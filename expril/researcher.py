@@ -26,6 +26,7 @@ from expril.terminal import (
 )
 
 if TYPE_CHECKING:
+    from experiments.campaign.workers import Jobs as Computing
     from simulations.report.model import RunReport
     from simulations.unfinished import Unfinished
 
@@ -51,7 +52,10 @@ class Kept(StrEnum):
     none = "none"
 
 
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes, or tasks of a cluster at a time. [one per core]")]
+Workers = Annotated[
+    str, typer.Option(help="ray for a Ray cluster of this machine, ray://host:port for another. [processes]")
+]
 Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
 KEPT = "finished cells are kept in {}; the same command goes on"
 
@@ -161,6 +165,7 @@ def reproduce(
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
     runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
     ] = 0,
@@ -174,7 +179,6 @@ def reproduce(
     """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.paper.command import PAGE, Order
         from experiments.paper.command import reproduce as run
         from experiments.paper.model import Reproduction
@@ -187,7 +191,7 @@ def reproduce(
             experiment=experiment.value,
             datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
             runs=runs,
-            jobs=jobs or cores(),
+            jobs=_who_computes(workers, jobs),
             seed=seed,
             setting=setting,
             noise_seed=noise_seed,
@@ -214,6 +218,7 @@ def compare(
         int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
     ] = 20,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int,
         typer.Option(
@@ -227,7 +232,6 @@ def compare(
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.learning.command import PAGE, Order
         from experiments.learning.command import compare as run
         from experiments.learning.contestants import CONTESTANTS
@@ -245,7 +249,7 @@ def compare(
                 epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
-                jobs=jobs or cores(),
+                jobs=_who_computes(workers, jobs),
             ),
             out=out,
             command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
@@ -269,6 +273,7 @@ def compare_synthetic(
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
     runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
@@ -279,7 +284,6 @@ def compare_synthetic(
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
@@ -292,7 +296,7 @@ def compare_synthetic(
             epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
-            jobs=jobs or cores(),
+            jobs=_who_computes(workers, jobs),
             out=out,
             command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )
@@ -339,6 +343,19 @@ def _conduct(
         print_json(as_object(found))
     else:
         show(found)
+
+
+def _who_computes(workers: str, jobs: int | None) -> "Computing":
+    """Processes of this machine, or a Ray cluster."""
+    from experiments.campaign.provenance import cores
+    from experiments.campaign.workers import ray_address
+
+    if not workers:
+        return jobs or cores()
+    address = ray_address(workers)
+    from experiments.campaign.spread import RayWorkers
+
+    return RayWorkers(address, jobs)
 
 
 def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ PINNED = {
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
     "mbi": {"experiments/peers/graphical.py"},
+    "ray": {"simulations/cluster.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 PATH = (
