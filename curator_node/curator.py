@@ -136,6 +136,19 @@ class Curator:
         """The curator's public key."""
         return self._key.public
 
+    def adopt(self, policy: Policy) -> None:
+        """Serve under another policy of its steward from now on; what is in hand may still end under the old one.
+
+        Raises:
+            ConfigurationError: limits that cannot be read, or that change what the curator's signatures mean.
+        """
+        limits = settled_limits(policy, self._kinds)
+        private = self._kinds.private(self._limits)
+        if (policy.simulation, self._kinds.private(limits)) != (self.policy.simulation, private):
+            raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
+        with self._lock:
+            self.policy, self._limits, self._refusals.policy = policy, limits, policy
+
     def handle(self, data: bytes) -> bytes:
         """Answer one envelope with one envelope; raises only where clock or key do. Several threads may call it.
 
@@ -237,7 +250,7 @@ class Curator:
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
-        self._check_rollback(message, now)
+        self._receipts.check(message.newest_receipt, self._ledger, now)
         key = StudyKey(message.sender, message.study)
         if not self._ledger.known(identity):
             if key.study == NO_STUDY or key in self._ledger.account.studies:
@@ -353,22 +366,6 @@ class Curator:
         if study is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
         return study
-
-    def _check_rollback(self, message: StudyProposal, now: int) -> None:
-        """Halt where the learner holds a receipt of an entry that this ledger lacks and its steward has not seen."""
-        if not message.newest_receipt:
-            return
-        try:
-            suspect = self._receipts.suspect(message.newest_receipt, self._ledger)
-        except RemoteProtocolError as error:
-            raise RemoteProtocolError(error.code, "newest_receipt") from None
-        if suspect is not None:
-            note = (
-                f"the ledger lacks the entry, or the answer, of a receipt of learner {suspect.learner.hex()}: "
-                "rolled back or edited"
-            )
-            self._ledger.halt(now, note, suspect=suspect)
-            raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def _refuse(
         self,

@@ -33,11 +33,14 @@ class Refusals:
         policy: how many may be kept, and for how long.
         clock: seconds since 1970 as an int.
         meter: counts final refusals.
+
+    Attributes:
+        policy: may be replaced.
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, clock: Callable[[], int], meter: Meter) -> None:
         self._ledger = ledger
-        self._policy = policy
+        self.policy = policy
         self._clock = clock
         self._meter = meter
 
@@ -70,7 +73,7 @@ class Refusals:
             return refusal
         if self._kept(message, identity, refusal):
             return refusal
-        limit = f"at most {self._policy.refusals_per_day} refused requests that have not expired"
+        limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
         return self._made(header, message, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), "")
 
     def _kept(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
@@ -78,10 +81,10 @@ class Refusals:
         key = StudyKey(message.sender, message.study)
         self._meter.refused(key, key in self._ledger.account.studies)
         now = self._clock()
-        expires = min(message.expires_at, now + self._policy.message_seconds)
+        expires = min(message.expires_at, now + self.policy.message_seconds)
         if expires <= now:
             return True
-        if self._ledger.store.refusals(message.sender, now) >= self._policy.refusals_per_day:
+        if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
             return False
         kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
         self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
@@ -96,7 +99,7 @@ class Refusals:
         if isinstance(error, RememberedError):
             remaining, scale_factor = error.remaining, error.scale_factor
         elif message is not None:
-            left = self._ledger.remaining(message.sender, caps_of(self._policy, message.sender))
+            left = self._ledger.remaining(message.sender, caps_of(self.policy, message.sender))
             remaining = amount(shorten(left, math.floor))
         return Refusal(
             **header,

@@ -87,6 +87,10 @@ class Site:
         """Answer one envelope with one envelope; see `Curator.handle`."""
         return self.curator.handle(data)
 
+    def adopt(self, policy: Policy) -> None:
+        """Serve under another policy from now on; see `Curator.adopt`."""
+        self.curator.adopt(policy)
+
     def halt(self, note: str) -> None:
         """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
         self.ledger.halt(self._clock(), note)
@@ -140,8 +144,7 @@ def open_site(
     """
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    policy = read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+    policy = policy_of(folder, answerers)
     steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
     with _about(folder / KEY):
         key = read_key(folder / KEY)
@@ -160,6 +163,16 @@ def open_site(
         site = assemble_site(dataset, policy, key=key, ledger=opened, clock=clock, noise=noise, answerers=answerers)
         stack.pop_all()
     return site
+
+
+def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
+    """The policy of a site's folder, as it stands there now.
+
+    Raises:
+        ConfigurationError: the file is absent or wrong.
+    """
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    return read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
 
 
 def create_site(

@@ -15,6 +15,10 @@ WHERE = {
     "NodeInfo": "flwr.proto.node_pb2",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
+    # what a SuperLink is asked by who keeps it
+    "ControlHttpClient": "flwr.supercore.control",
+    "ListNodesRequest": "flwr.proto.control_pb2",
+    "RegisterNodeRequest": "flwr.proto.control_pb2",
 }
 """Name -> Flower's module that holds it."""
 

@@ -32,7 +32,12 @@ PINNED = {
     },
     "opacus": {"experiments/peers/opacus_models.py"},
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
-    "cryptography": {"protocol/envelopes.py", "curator_node/ledger/sealing.py"},
+    "cryptography": {
+        "protocol/envelopes.py",
+        "curator_node/daemon/node_key.py",
+        "curator_node/ledger/sealing.py",
+        "simulations/superlink.py",
+    },
     "flwr": {
         "curator_node/client_app.py",
         "learner_node/server_app.py",
