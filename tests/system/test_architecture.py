@@ -41,6 +41,7 @@ PINNED = {
     "flwr": {
         "curator_node/client_app.py",
         "learner_node/server_app.py",
+        "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
     },
     "pooch": {"simulations/datasets/files.py"},
