@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
 
+from expril.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
 from expril.terminal import (
     MOST_REPEATS,
     MOST_SEED,
@@ -26,7 +26,6 @@ from expril.terminal import (
 )
 
 if TYPE_CHECKING:
-    from experiments.campaign.workers import Jobs as Computing
     from simulations.report.model import RunReport
     from simulations.unfinished import Unfinished
 
@@ -34,33 +33,13 @@ Order = TypeVar("Order")
 Found = TypeVar("Found")
 
 
-class Experiment(StrEnum):
-    """What of the paper can be made again."""
-
-    table2 = "table2"
-    figure1 = "figure1"
-
-
 RUNS = Path("runs")
 
 
-class Kept(StrEnum):
-    """Of which repeats models are kept; the words of `simulations.unfinished`."""
-
-    first = "first"
-    all = "all"
-    none = "none"
-
-
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes, or tasks of a cluster at a time. [one per core]")]
-Workers = Annotated[
-    str, typer.Option(help="ray for a Ray cluster of this machine, ray://host:port for another. [processes]")
-]
-Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
 KEPT = "finished cells are kept in {}; the same command goes on"
 
 
-def simulate(
+def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
@@ -78,6 +57,9 @@ def simulate(
     ] = False,
     base: Annotated[
         Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
+    ] = None,
+    carrier: Annotated[
+        By | None, typer.Option(help="How envelopes travel (docs/carriers.md). [process, or that of the run's folder]")
     ] = None,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
@@ -110,6 +92,7 @@ def simulate(
         # A report names no place of this machine; who goes on with a run needs them.
         places = {
             "models": "" if models is Kept.first else models.value,
+            "carrier": carrier,
             "base": base,
             "out": "" if out == RUNS else out,
         }
@@ -117,8 +100,9 @@ def simulate(
 
         def asked(changes: Mapping[str, int | str], command: str) -> Asked:
             there = choose(scenario, changes, base)
-            typed_again = readable(f"expril simulate {typed}{command}{_flag(large_epsilon)}")
-            return Asked(there, records, typed_again, models.value, fresh, again)
+            way = _typed({"carrier": carrier})
+            typed_again = readable(f"expril simulate {typed}{command}{way}{_flag(large_epsilon)}")
+            return Asked(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
 
         def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
             changes = given | ({"epsilon": told} if told else {})
@@ -191,7 +175,7 @@ def reproduce(
             experiment=experiment.value,
             datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
             runs=runs,
-            jobs=_who_computes(workers, jobs),
+            jobs=who_computes(workers, jobs),
             seed=seed,
             setting=setting,
             noise_seed=noise_seed,
@@ -249,7 +233,7 @@ def compare(
                 epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
-                jobs=_who_computes(workers, jobs),
+                jobs=who_computes(workers, jobs),
             ),
             out=out,
             command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
@@ -296,7 +280,7 @@ def compare_synthetic(
             epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
-            jobs=_who_computes(workers, jobs),
+            jobs=who_computes(workers, jobs),
             out=out,
             command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )
@@ -343,19 +327,6 @@ def _conduct(
         print_json(as_object(found))
     else:
         show(found)
-
-
-def _who_computes(workers: str, jobs: int | None) -> "Computing":
-    """Processes of this machine, or a Ray cluster."""
-    from experiments.campaign.provenance import cores
-    from experiments.campaign.workers import ray_address
-
-    if not workers:
-        return jobs or cores()
-    address = ray_address(workers)
-    from experiments.campaign.spread import RayWorkers
-
-    return RayWorkers(address, jobs)
 
 
 def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:

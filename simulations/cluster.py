@@ -77,9 +77,11 @@ class Cluster:
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError):
             raise LostProcessError from None
 
-    def host(self, make: Callable[..., Callable[..., Any]], *values: Any) -> Host:
-        """Start a process that makes something and keeps it; what `make` raises, the first call raises."""
-        return Host(ray.remote(num_cpus=0, max_restarts=0)(_Kept).remote(make, *values))
+    def hosts(self, make: Callable[..., Callable[..., Any]], each: Sequence[Any]) -> list[Host]:
+        """Start processes, one for each value; each makes something of it and keeps that. Raises what `make` raises."""
+        started = [Host(ray.remote(num_cpus=0, max_restarts=0)(_Keeper).remote()) for _ in each]
+        ray.get([host.actor.make.remote(make, value) for host, value in zip(started, each, strict=True)])
+        return started
 
 
 @contextmanager
@@ -126,11 +128,11 @@ def _connect(where: str, options: dict[str, Any]) -> None:
         raise ConfigurationError(f"{what} ({reason}); start one by: ray start --head") from None
 
 
-class _Kept:
-    """What a host makes and keeps."""
+class _Keeper:
+    """What a host's process makes and keeps."""
 
-    def __init__(self, make: Callable[..., Callable[..., Any]], *values: Any) -> None:
-        self._made = make(*values)
+    def make(self, make: Callable[..., Callable[..., Any]], value: Any) -> None:
+        self._made = make(value)
 
     def call(self, *values: Any) -> Any:
         return self._made(*values)

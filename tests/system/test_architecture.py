@@ -43,6 +43,7 @@ PINNED = {
         "learner_node/server_app.py",
         "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
+        "simulations/carriers/ray_engine.py",
     },
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},

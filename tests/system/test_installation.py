@@ -31,7 +31,7 @@ HEAVY = {
 }
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
-NEED_AN_EXTRA = {"expril/__init__.py", "expril/learner.py", "expril/researcher.py"}
+NEED_AN_EXTRA = {"expril/__init__.py", "expril/learner.py", "expril/options.py", "expril/researcher.py"}
 """What these import inside their commands comes with an extra; what they import at once does not."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
 """Entry points of a bare installation, beside all of protocol and curator_node."""

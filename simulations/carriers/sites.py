@@ -4,7 +4,7 @@ Carriers to other processes put a curator in a folder as a steward would, and wh
 a seed and faults, in a file of its own there, which nothing but `open_simulated` reads.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import msgspec
 import polars as pl
 
 from curator_node.ledger import memory_ledger
-from curator_node.ledger.checks import CheckedLedger
-from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file
+from curator_node.ledger.checks import CheckedLedger, check
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site
 from curator_node.steward import StewardFile
@@ -91,9 +93,7 @@ class CuratorFacts:
     warnings: tuple[str, ...] = ()
 
 
-def order_site(
-    scenario: Scenario, part: SiteRecords, repeat: int, learners: Mapping[str, SigningKey]
-) -> SiteOrder:
+def order_site(scenario: Scenario, part: SiteRecords, repeat: int, learners: Mapping[str, SigningKey]) -> SiteOrder:
     """What the curator of a site is made of.
 
     Args:
@@ -185,16 +185,16 @@ def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> Ch
 
     Args:
         folder: of the site.
-        ledgers: folder where the ledger is put; None leaves it where it is.
+        ledgers: folder where a copy is put; None makes none.
         facts: of its curator.
     """
     path = folder / LEDGER
     if ledgers is not None:
-        moved = ledgers / f"{facts.policy.name}.ledger"
-        for there, then in ((path, moved), (mark_path(path), mark_path(moved))):
-            there.rename(then)
-        path = moved
-    return check_ledger_file(path, facts.identity)
+        kept = ledgers / f"{facts.policy.name}.ledger"
+        backup(path, kept)  # whatever the process left beside it when it ended is in the copy
+        path = kept
+    with read_ledger_file(path) as store:
+        return check(store, facts.identity)
 
 
 def _toml(file: msgspec.Struct) -> str:
