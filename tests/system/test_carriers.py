@@ -47,7 +47,7 @@ def made(tmp_path_factory):
 
 
 def seeded(*, faults):
-    head, *rest = SCENARIO.split("[[faults]]")
+    head, *_ = SCENARIO.split("[[faults]]")
     text = SCENARIO if faults else head
     lines = [line for line in text.splitlines() if not line.startswith("repeats")]
     return "\n".join(["noise_seed = 7", "repeats = 1", *lines])
