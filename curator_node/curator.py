@@ -89,6 +89,7 @@ class Curator:
 
     Attributes:
         policy: its steward's.
+        lock: held while the ledger is used; not while records are counted.
         label: under which it signs; not the production label where its releases are not private as claimed.
 
     Raises:
@@ -125,7 +126,7 @@ class Curator:
         self._meter = Meter()
         self._refusals = Refusals(ledger, policy, clock, self._meter)
         # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
-        self._lock = threading.RLock()
+        self.lock = self._lock = threading.RLock()
         self._counting = threading.Lock()
         # Work is stated for one core; several BLAS threads that spin on small products take longer than one.
         self._threads = ThreadpoolController()

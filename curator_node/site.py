@@ -37,6 +37,7 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_files import read_records
+from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
@@ -94,6 +95,16 @@ class Site:
     def halt(self, note: str) -> None:
         """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
         self.ledger.halt(self._clock(), note)
+
+    def standing(self) -> Standing:
+        """What is spent and left, by policy and ledger alone; reads what other processes have written.
+
+        Raises:
+            LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
+        """
+        with self.curator.lock:
+            self.ledger.refresh(self._clock())
+            return standing_of(self.ledger.account, self.policy)
 
     def export(self) -> CheckedLedger:
         """The ledger as an auditor reads it: every entry, checked anew.

@@ -3,23 +3,22 @@
 How bytes travel is the carrier's affair; which questions are asked is the strategy's.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import msgspec
-
 from learner_node.federation import Carrier, Federation, UnfinishedError
 from learner_node.objections import complaint_about_question, in_words
 from learner_node.reading import Reader
+from learner_node.requests import Request, closing, pending, proposal, query, terms, unanswered
 from learner_node.session import Session
 from protocol.codec import encode
-from protocol.envelopes import digest
+from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
 from protocol.kinds import Kinds, Turn
-from protocol.messages import NO_DIGEST, NO_STUDY, Card, Message, Refusal, Release
+from protocol.messages import Card, Message, Refusal, Release
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
@@ -65,8 +64,8 @@ class Study:
     """One study of one learner with all curators of a federation.
 
     A request that brought no answer, or a refusal that may pass, is sent again unchanged, then left pending; `close`
-    sends it once more. A request that came after its expiry was not carried out and never will be: it is made anew,
-    once. A curator that refused the plan for good in any other way may be asked again in another study only.
+    sends it once more. A request that came after its expiry was not carried out and never will be: it is made anew.
+    A curator that refused the plan for good in any other way may be asked again in another study only.
 
     Attributes:
         sessions: by curator name; each holds its transcript.
@@ -94,6 +93,7 @@ class Study:
         self._fates: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
         self._judged: dict[str, str] = {}
+        self._stale: dict[str, bool] = {}
         self.sessions = {name: self._session(key) for name, key in federation.curators.items()}
         self.retired: dict[str, list[Session]] = {name: [] for name in self.sessions}
         self.outcomes: dict[str, list[str]] = {name: [] for name in self.sessions}
@@ -143,8 +143,11 @@ class Study:
             NoCuratorError: none did.
         """
         self.plan, self._turns = plan, self.kinds.turns(plan)
-        self._ask({name: _proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
-        self._propose_again([name for name in names if self._came_late(name)], plan, purpose)
+        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
+        again: set[str] = set()
+        while late := [name for name in names if self._came_late(name) and (self._stale[name] or name not in again)]:
+            again |= set(late)
+            self._propose_again(late, plan, purpose)
         for name in names:
             session = self.sessions[name]
             if session.accepted is None or session.card is None:
@@ -178,7 +181,7 @@ class Study:
                 self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
                 self._fates[name] = NOT_SENT
             else:
-                requests[name] = _query(session, turn.planned.kind, encode(body))
+                requests[name] = query(session, turn.planned.kind, encode(body))
         replies = self._ask(requests, record=True, renew=True)
         answers = {}
         for name, reply in replies.items():
@@ -231,15 +234,15 @@ class Study:
         """
         sessions = self.sessions.items()
         waiting = (State.PROPOSED, State.ASKED)
-        self._ask({name: _pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
-        closes: dict[str, Callable[[int], bytes]] = {}
+        self._ask({name: pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
+        closes: dict[str, Request] = {}
         for name, session in sessions:
             if session.state in (State.OPEN, State.ASKED):
                 closes[name] = session.close
             elif session.state is State.CLOSING:
-                closes[name] = _closing(session)
+                closes[name] = closing(session)
         self._ask(closes, record=False, renew=True)
-        lost = {name: _unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
+        lost = {name: unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
         self._ask(lost, record=False, attempts=1)
 
     def spent(self, name: str) -> Fraction:
@@ -276,15 +279,15 @@ class Study:
             self.sessions[name] = self._session(old.curator)
             self.outcomes[name].pop()
             self.refusals[name].pop()
-        self._ask({name: self.sessions[name].request_card for name in names}, record=False)
-        same = [name for name in names if _terms(self.sessions[name].card) == _terms(cards[name])]
+        self._ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
+        same = [name for name in names if terms(self.sessions[name].card) == terms(cards[name])]
         for name in set(names) - set(same):
             self.leave_out(name, "its card changed, or did not come, while the proposal waited; ask in a new study")
-        self._ask({name: _proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
+        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
 
     def _ask(
         self,
-        requests: Mapping[str, Callable[[int], bytes]],
+        requests: Mapping[str, Request],
         *,
         record: bool,
         attempts: int | None = None,
@@ -292,7 +295,8 @@ class Study:
     ) -> dict[str, Message]:
         """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought.
 
-        With `renew`, a request that came after its expiry is made anew, once.
+        With `renew`, a request that came after its expiry is made anew: as often as the learner's own clock says so,
+        and once where only the curator's does.
         """
         if not requests:
             return {}
@@ -322,9 +326,10 @@ class Study:
                 if isinstance(reply, Refusal) and not reply.final:
                     passing[name] = reply
                     continue
-                if renew and notes[name] == f"refusal:{RefusalCode.EXPIRED}" and name not in renewed:
+                now = self._too_late(name, reply, sent)
+                if now and renew and (self._stale[name] or name not in renewed):
                     renewed.add(name)
-                    waiting[key] = (name, requests[name](self._federation.clock()))
+                    waiting[key] = (name, requests[name](now))
                     left = max(left, 1)
                     continue
                 replies[name] = reply
@@ -343,6 +348,14 @@ class Study:
             if session.newest_receipt:
                 self._federation.receipts[session.curator] = session.newest_receipt
         return replies
+
+    def _too_late(self, name: str, reply: Message, sent: bytes) -> int:
+        """The time, where a request came after its expiry; else 0."""
+        if not isinstance(reply, Refusal) or reply.code != RefusalCode.EXPIRED:
+            return 0
+        now = self._federation.clock()
+        self._stale[name] = now >= open_envelope(sent)[1].expires_at
+        return now
 
     def _nobody(self, what: str) -> NoCuratorError:
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
@@ -369,31 +382,3 @@ def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> 
     if reply.kind != turn.planned.kind:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "kind", turn.planned.kind)
     return reader.read(reply.body, body, turn, card.schema)
-
-
-def _pending(session: Session) -> Callable[[int], bytes]:
-    return lambda now: session.pending  # noqa: ARG005
-
-
-def _closing(session: Session) -> Callable[[int], bytes]:
-    """A close that awaits its reply, or another one where it came too late."""
-    return lambda now: session.pending or session.close(now)
-
-
-def _terms(card: Card | None) -> Card | None:
-    """What a card says, whichever request it answers."""
-    if card is None:
-        return None
-    return msgspec.structs.replace(card, study=NO_STUDY, sequence=0, answers=NO_DIGEST, expires_at=0)
-
-
-def _unanswered(session: Session) -> Callable[[int], bytes]:
-    return lambda now: session.unanswered  # noqa: ARG005
-
-
-def _proposal(session: Session, plan: Plan, purpose: str) -> Callable[[int], bytes]:
-    return lambda now: session.propose(plan, purpose, now)
-
-
-def _query(session: Session, kind: str, body: bytes) -> Callable[[int], bytes]:
-    return lambda now: session.query(kind, body, now)

@@ -108,17 +108,17 @@ def digest(data: bytes) -> bytes:
 
 def request_digest(sender: bytes, type_name: str, payload: bytes) -> bytes:
     """Identity of a request: the same sender, type and payload are the same request, however often signed."""
-    return digest(_encode_parts(b"expril/2 request", sender, type_name.encode(), payload))
+    return digest(encode_parts(b"expril/2 request", sender, type_name.encode(), payload))
 
 
 def seal(message: Message, key: SigningKey, *, label: str = LABEL) -> bytes:
     """Sign a message; bytes of its envelope."""
-    return _sign(TYPE_NAMES[type(message)], encode(message), key, label)
+    return sign_payload(TYPE_NAMES[type(message)], encode(message), key, label)
 
 
 def seal_receipt(receipt: Receipt, key: SigningKey, *, label: str = LABEL) -> bytes:
     """Sign a receipt; bytes of its envelope."""
-    return _sign(RECEIPT_TYPE, encode(receipt), key, label)
+    return sign_payload(RECEIPT_TYPE, encode(receipt), key, label)
 
 
 def open_envelope(
@@ -160,7 +160,7 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
     _check_version(envelope)
     if envelope.label != label:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
-    signed = _encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
+    signed = encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
     if not is_signed(signer, envelope.signature, signed):
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature")
 
@@ -196,11 +196,12 @@ def _check_version(envelope: Envelope) -> None:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.label", _UPDATE)
 
 
-def _sign(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:
-    signature = key.sign(_encode_parts(label.encode(), type_name.encode(), payload))
+def sign_payload(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:
+    """Sign encoded bytes; bytes of their envelope."""
+    signature = key.sign(encode_parts(label.encode(), type_name.encode(), payload))
     return encode(Envelope(label=label, type=type_name, payload=payload, signature=signature))
 
 
-def _encode_parts(*parts: bytes) -> bytes:
+def encode_parts(*parts: bytes) -> bytes:
     """Injective: every part is preceded by its length in bytes."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)

@@ -29,6 +29,8 @@ class RefusalCode(StrEnum):
     OVER_LIMIT = "over_limit"
     OVER_BUDGET = "over_budget"
     BELOW_LEAST_COST = "below_least_cost"
+    AWAITING_APPROVAL = "awaiting_approval"
+    DECLINED = "declined"
     TOO_MANY_STUDIES = "too_many_studies"
     TERMS_CHANGED = "terms_changed"
     LEDGER_ROLLED_BACK = "ledger_rolled_back"
@@ -62,6 +64,8 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.OVER_LIMIT: "the request is over a limit of this curator's policy; see field and limit",
     RefusalCode.OVER_BUDGET: "the plan costs more than is left; multiply its scales by the factor given",
     RefusalCode.BELOW_LEAST_COST: "the plan costs less than this curator bothers to account for",
+    RefusalCode.AWAITING_APPROVAL: "the proposal waits for this curator's steward; send the same again later",
+    RefusalCode.DECLINED: "the steward has declined this study; ask the steward why",
     RefusalCode.TOO_MANY_STUDIES: "too many studies; close an open one, or ask the steward for more",
     RefusalCode.TERMS_CHANGED: "the steward has changed the terms since this plan was accepted; close it, propose anew",
     RefusalCode.LEDGER_ROLLED_BACK: "the ledger lacks a receipt that this curator signed; its steward must act",
@@ -76,6 +80,7 @@ EXPLANATIONS: dict[RefusalCode, str] = {
 
 RETRIABLE = frozenset(
     {
+        RefusalCode.AWAITING_APPROVAL,
         RefusalCode.NOT_YET_VALID,
         RefusalCode.LEDGER_ROLLED_BACK,
         RefusalCode.HALTED,

@@ -16,7 +16,7 @@ import msgspec
 from protocol.errors import ConfigurationError
 from simulations.carriers.table import PROCESS
 from simulations.epsilons import at_epsilon
-from simulations.private_files import private_folder, write_private
+from learner_node.private_files import private_folder, write_private
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, load_scenario
 

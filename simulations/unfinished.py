@@ -28,7 +28,7 @@ from simulations.carriers.table import PROCESS
 from simulations.gathered import Finished, Gathered
 from simulations.harness import Exchanged
 from simulations.predictions import predictions_of
-from simulations.private_files import private_folder, write_private
+from learner_node.private_files import private_folder, write_private
 from simulations.progress_file import STATE, State, read_state, restored, state_of
 from simulations.records import Records
 from simulations.run_folder import PARTIAL, claim_folder, file_name, stamped, transcript_file

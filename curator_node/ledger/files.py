@@ -7,7 +7,8 @@ from typing import Any
 from curator_node.ledger.book import Ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.marks import FileMark
-from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, sqlite_url
+from curator_node.ledger.store import DatabaseStore, sqlite_url
+from curator_node.ledger.storing import LedgerUnavailableError
 from curator_node.new_files import new_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError

@@ -1,50 +1,27 @@
 """Where ledger entries and stored replies live: memory, or any database that SQLAlchemy speaks (SQLite by default).
 
 An append names its index; two processes that append the same index conflict, and exactly one wins. That is the
-only concurrency control that the ledger needs. The only file that imports SQLAlchemy.
+only concurrency control that the ledger needs.
 """
 
 import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from curator_node.ledger.entries import LedgerCorruptError
+from curator_node.ledger.storing import AppendConflictError, Held, LedgerUnavailableError, Replies, Row
+from curator_node.ledger.tables import ENTRIES, HELD, METADATA, REFUSALS, REPLIES
 from curator_node.new_files import new_file
-from protocol.errors import ConfigurationError, ExprilError
+from protocol.errors import ConfigurationError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-
-
-class LedgerUnavailableError(ExprilError):
-    """The store did not take a write (disk full, database away). Nothing was charged by it."""
-
-    kind = "ledger"
-
-
-class AppendConflictError(ExprilError):
-    """Another process appended this index first; read its entries and decide anew."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One stored entry.
-
-    Attributes:
-        index: from 0, without gaps.
-        body: the encoded entry.
-        signature: the curator's, over the entry's place and hash; 64 bytes.
-    """
-
-    index: int
-    body: bytes
-    signature: bytes
 
 
 _REASONS = {
@@ -56,41 +33,6 @@ _REASONS = {
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_NOTADB: "it is no SQLite database",
 }
-Replies = Iterable[tuple[bytes, bytes]]
-"""(digest of the request, signed reply), or (`state_key`, what an answerer keeps)."""
-
-
-class LedgerStore(Protocol):
-    """What a ledger needs of a store."""
-
-    def rows(self, start: int) -> list[Row]:
-        """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
-
-    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, keep replies, each in the place of an older one, and drop others, all or nothing.
-
-        Raises:
-            AppendConflictError: the index exists.
-            LedgerUnavailableError: the store failed.
-        """
-
-    def reply(self, request: bytes) -> bytes | None:
-        """The stored reply to a request, or None."""
-
-    def replied(self) -> list[bytes]:
-        """Digests of all requests whose replies are stored."""
-
-    def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
-        """Durably keep a final refusal until its request expires; those that have expired are dropped."""
-
-    def refusal(self, request: bytes) -> bytes | None:
-        """The refusal remembered for a request, or None."""
-
-    def refusals(self, learner: bytes, now: int) -> int:
-        """How many refusals of a learner's requests are remembered that have not expired."""
-
-    def close(self) -> None:
-        """Release what is held."""
 
 
 class MemoryStore:
@@ -100,6 +42,7 @@ class MemoryStore:
         self._rows: list[Row] = []
         self._replies: dict[bytes, bytes] = {}
         self._refusals: dict[bytes, tuple[bytes, bytes, int]] = {}
+        self._held: dict[bytes, Held] = {}
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
@@ -136,6 +79,19 @@ class MemoryStore:
         """See `LedgerStore`."""
         return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
 
+    def hold(self, proposal: Held, now: int) -> None:
+        """See `LedgerStore`."""
+        self._held = {key: kept for key, kept in self._held.items() if kept.expires_at > now}
+        self._held.setdefault(proposal.request, proposal)
+
+    def held(self, now: int) -> list[Held]:
+        """See `LedgerStore`."""
+        return sorted((kept for kept in self._held.values() if kept.expires_at > now), key=_arrival)
+
+    def release(self, request: bytes) -> None:
+        """See `LedgerStore`."""
+        self._held.pop(request, None)
+
     def close(self) -> None:
         """See `LedgerStore`."""
 
@@ -143,28 +99,6 @@ class MemoryStore:
 FIRST_VERSION = "ledger_entries"
 """The table of ExPriL 0.1."""
 
-METADATA = sa.MetaData()
-ENTRIES = sa.Table(
-    "entries",
-    METADATA,
-    sa.Column("entry_index", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-    sa.Column("signature", sa.LargeBinary, nullable=False),
-)
-REPLIES = sa.Table(
-    "replies",
-    METADATA,
-    sa.Column("request", sa.LargeBinary(32), primary_key=True),
-    sa.Column("reply", sa.LargeBinary, nullable=False),
-)
-REFUSALS = sa.Table(
-    "refusals",
-    METADATA,
-    sa.Column("request", sa.LargeBinary(32), primary_key=True),
-    sa.Column("learner", sa.LargeBinary(32), nullable=False, index=True),
-    sa.Column("refusal", sa.LargeBinary, nullable=False),
-    sa.Column("expires_at", sa.BigInteger, nullable=False),
-)
 _APPEND = ENTRIES.insert()
 _STORE = REPLIES.insert()
 _EVICT = REPLIES.delete().where(REPLIES.c.request == sa.bindparam("evicted"))
@@ -185,6 +119,9 @@ _HOW_MANY = (
     .select_from(REFUSALS)
     .where((REFUSALS.c.learner == sa.bindparam("learner")) & (REFUSALS.c.expires_at > sa.bindparam("now")))
 )
+_WAITING = sa.select(HELD).where(HELD.c.expires_at > sa.bindparam("now"))
+_OVERDUE = HELD.delete().where(HELD.c.expires_at <= sa.bindparam("now"))
+_RELEASE = HELD.delete().where(HELD.c.request == sa.bindparam("released"))
 
 
 class DatabaseStore:
@@ -260,6 +197,27 @@ class DatabaseStore:
         """See `LedgerStore`."""
         with self._translate(), self._engine.connect() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
+
+    def hold(self, proposal: Held, now: int) -> None:
+        """See `LedgerStore`."""
+        try:
+            with self._translate(), self._engine.begin() as connection:
+                connection.execute(_OVERDUE, {"now": now})
+                connection.execute(HELD.insert(), asdict(proposal))
+        except sa.exc.IntegrityError:  # it is kept already
+            return
+
+    def held(self, now: int) -> list[Held]:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.connect() as connection:
+            rows = connection.execute(_WAITING, {"now": now}).all()
+        found = [Held(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows]
+        return sorted(found, key=_arrival)
+
+    def release(self, request: bytes) -> None:
+        """See `LedgerStore`."""
+        with self._translate(), self._engine.begin() as connection:
+            connection.execute(_RELEASE, {"released": request})
 
     def close(self) -> None:
         """See `LedgerStore`."""
@@ -363,6 +321,10 @@ def _row(found: Any) -> Row:
     if type(found[0]) is not int:
         raise LedgerCorruptError("a ledger entry has no number")
     return Row(found[0], _bytes(found[1]), _bytes(found[2]))
+
+
+def _arrival(proposal: Held) -> tuple[int, bytes]:
+    return proposal.received_at, proposal.request
 
 
 def _bytes(found: Any) -> bytes:

@@ -9,7 +9,7 @@ from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger, check, load
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import LedgerStore
+from curator_node.ledger.storing import LedgerStore
 from curator_node.ledger.studies import StudyKey
 from curator_node.ledger.terms import ledger_terms
 from protocol.errors import ExprilError, printable

@@ -22,8 +22,8 @@ from protocol.envelopes import (
     NOT_PRIVATE_LABEL,
     Envelope,
     SigningKey,
-    _encode_parts,
     check_public_key,
+    encode_parts,
     open_envelope,
     open_receipt,
     request_digest,
@@ -151,15 +151,15 @@ parts = st.lists(st.binary(max_size=3), max_size=4)
 @given(parts, parts)
 @settings(deadline=None, max_examples=300)
 def test_the_pre_authentication_encoding_is_injective(some, others):
-    assert (_encode_parts(*some) == _encode_parts(*others)) == (some == others)
+    assert (encode_parts(*some) == encode_parts(*others)) == (some == others)
 
 
 def test_the_pre_authentication_encoding_does_not_slide_between_parts():
     assert (
-        len({_encode_parts(b"ab", b"c"), _encode_parts(b"a", b"bc"), _encode_parts(b"abc"), _encode_parts(b"abc", b"")})
+        len({encode_parts(b"ab", b"c"), encode_parts(b"a", b"bc"), encode_parts(b"abc"), encode_parts(b"abc", b"")})
         == 4
     )
-    assert _encode_parts("é".encode()) == b"\x00\x00\x00\x00\x00\x00\x00\x02\xc3\xa9"
+    assert encode_parts("é".encode()) == b"\x00\x00\x00\x00\x00\x00\x00\x02\xc3\xa9"
 
 
 @given(receipts, st.sampled_from(LABELS))

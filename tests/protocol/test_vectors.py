@@ -18,7 +18,9 @@ from protocol.envelopes import (
     seal,
     verify,
 )
-from protocol.errors import RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.identity import LABEL as IDENTITY_LABEL
+from protocol.identity import read_identity, write_identity
 from protocol.kinds import Turn
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
@@ -33,6 +35,7 @@ pytestmark = pytest.mark.numerical
 FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
+IDENTITY = json.loads((FOLDER / "identity.json").read_text(encoding="utf-8"))
 CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
 LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
 ENVELOPES = [bytes.fromhex(vector["envelope"]) for vector in GOOD["envelopes"]]
@@ -136,6 +139,28 @@ def test_a_bad_vector_is_refused_with_its_code(name):
     with pytest.raises(RemoteProtocolError) as caught:
         read(bytes.fromhex(vector["bytes"]))
     assert caught.value.code == vector["code"]
+
+
+def test_identity_cards_are_read_and_written_again_letter_for_letter():
+    assert IDENTITY["label"] == IDENTITY_LABEL
+    for name, text in IDENTITY["cards"].items():
+        card = read_identity(text, where=name)
+        key = SigningKey.from_seed(bytes.fromhex(IDENTITY["seeds"][name]))
+        assert write_identity(card, key) == text
+        assert card.key == key.public
+        assert card.fingerprint == IDENTITY["fingerprints"][name]
+    first, successor = (read_identity(IDENTITY["cards"][name], where=name) for name in ("first", "successor"))
+    assert (successor.previous, successor.succeeds(first.key), first.succeeds(successor.key)) == (
+        first.key,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("name", IDENTITY["bad"])
+def test_a_bad_identity_card_is_none(name):
+    with pytest.raises(ConfigurationError, match="bad card"):
+        read_identity(IDENTITY["bad"][name], where="bad card")
 
 
 def test_the_files_are_what_the_generator_writes():

@@ -23,7 +23,7 @@ ALLOWED = {
     "expril": {"protocol", "curator_node", "learner_node", "simulations", "experiments", "expril"},
 }
 PINNED = {
-    "sqlalchemy": {"curator_node/ledger/store.py"},
+    "sqlalchemy": {"curator_node/ledger/store.py", "curator_node/ledger/tables.py"},
     "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
@@ -40,11 +40,13 @@ PINNED = {
     },
     "flwr": {
         "curator_node/client_app.py",
+        "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
         "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
         "simulations/carriers/ray_engine.py",
     },
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},

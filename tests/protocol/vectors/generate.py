@@ -18,9 +18,12 @@ from protocol.envelopes import (
     request_digest,
     seal,
     seal_receipt,
+    sign_payload,
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
+from protocol.identity import LABEL as LABEL_OF_CARDS
+from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
 from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
@@ -49,6 +52,9 @@ from protocol.transcript import Transcript
 HERE = Path(__file__).parent
 CURATOR_SEED, LEARNER_SEED = b"\x01" * 32, b"\x02" * 32
 CURATOR, LEARNER = SigningKey.from_seed(CURATOR_SEED), SigningKey.from_seed(LEARNER_SEED)
+SUCCESSOR_SEED = b"\x03" * 32
+SUCCESSOR = SigningKey.from_seed(SUCCESSOR_SEED)
+SEEDS = {"first": LEARNER_SEED, "successor": SUCCESSOR_SEED, "curator": CURATOR_SEED}
 STUDY = bytes(range(16))
 SCHEMA = Schema(
     (NumericAttribute("age", 0.0, 120.0, "years"), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes")
@@ -375,7 +381,38 @@ def bad():
 
 
 def vectors():
-    return {"good.json": good(), "bad.json": bad()}
+    return {"good.json": good(), "bad.json": bad(), "identity.json": identity()}
+
+
+def identity():
+    """Identity cards as texts, their fingerprints, and texts that are none."""
+    first = IdentityCard(role="learner", name="Ann Müller", contact="ann@example.org", key=LEARNER.public, issued=1000)
+    chain = (succession(LEARNER, SUCCESSOR.public, "learner", 2000),)
+    second = IdentityCard(
+        role="learner", name="Ann", organisation="B", key=SUCCESSOR.public, issued=2000, until=9000, successions=chain
+    )
+    ward = IdentityCard(role="curator", name="ward", key=CURATOR.public, issued=1000)
+    cards = {"first": (first, LEARNER), "successor": (second, SUCCESSOR), "curator": (ward, CURATOR)}
+    written = {name: write_identity(card, key) for name, (card, key) in cards.items()}
+    foreign = IdentityCard(role="learner", name="Eve", key=LEARNER.public, issued=1000)
+    stolen = IdentityCard(role="curator", name="ward", key=SUCCESSOR.public, issued=2000, successions=chain)
+    bad = {
+        "signed by another key": armour(sign_payload(TYPE, encode(foreign), CURATOR, LABEL_OF_CARDS)),
+        "signed as a message": armour(sign_payload(TYPE, encode(first), LEARNER, LABEL)),
+        "of another type": armour(sign_payload("card", encode(first), LEARNER, LABEL_OF_CARDS)),
+        "with a succession in another role": armour(sign_payload(TYPE, encode(stolen), SUCCESSOR, LABEL_OF_CARDS)),
+        "cut short": written["first"].replace(written["first"].splitlines()[2] + "\n", ""),
+        "without an end": written["first"].split("-----END")[0],
+        "twice": written["first"] * 2,
+        "nothing": "",
+    }
+    return {
+        "label": LABEL_OF_CARDS,
+        "seeds": {name: seed.hex() for name, seed in SEEDS.items()},
+        "fingerprints": {name: fingerprint(card.role, card.key) for name, (card, _) in cards.items()},
+        "cards": written,
+        "bad": bad,
+    }
 
 
 def text(content):

@@ -1,0 +1,218 @@
+"""Identity cards: who holds a key, as a signed text that people mail to each other, and its fingerprint.
+
+An identity card is no `messages.Card`, which says what a curator publishes about its records. It travels before
+anything else does, and by any way: what it proves is that its sender holds the key. That the sender is who the card
+says, people find out, by reading the fingerprint out to each other.
+"""
+
+import base64
+import re
+from typing import Annotated, Literal
+
+import msgspec
+
+from protocol.codec import decode, encode
+from protocol.envelopes import Envelope, SigningKey, digest, encode_parts, is_signed, sign_payload, verify
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.messages import Key, Seconds
+from protocol.refusals import RefusalCode
+
+LABEL = "expril/2 identity"
+"""Domain separation: no signature under a card is one under a message, nor the other way round."""
+TYPE = "identity_card"
+BEGIN, END = "-----BEGIN EXPRIL IDENTITY CARD-----", "-----END EXPRIL IDENTITY CARD-----"
+MOST_BYTES = 8 * 1024
+"""Of an encoded card."""
+MOST_TEXT = 64 * 1024
+"""Characters of a text that holds one, the mail around it included."""
+MOST_SUCCESSIONS = 16
+SLACK = 86_400
+"""Seconds that the clock of who issued a card may be ahead."""
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Without I, L, O and U: nothing is misread, and no word appears."""
+_GROUPS, _GROUP = 7, 4
+_LINE = 64
+
+Role = Literal["curator", "learner"]
+Said = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A key's own word that another takes its place.
+
+    Attributes:
+        previous: the key that gives way.
+        key: the one that takes its place.
+        at: when.
+        signature: of `previous`, over the holder's role and the three.
+    """
+
+    previous: Key
+    key: Key
+    at: Seconds
+    signature: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+
+
+class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who says to hold a key. All but the key is the holder's word.
+
+    Attributes:
+        version: of this format.
+        role: what the key is for; a fingerprint differs by role.
+        name: of the holder.
+        organisation: of the holder; may be empty.
+        contact: how to reach the holder; may be empty. Never take it as the way to check the fingerprint.
+        key: the public key.
+        issued: when the card was made.
+        until: when it stops being valid; 0: never.
+        successions: how the holder came to this key from earlier ones, oldest first; the last leads to `key`.
+    """
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
+    role: Role
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    organisation: Said = ""
+    contact: Said = ""
+    key: Key
+    issued: Seconds
+    until: Seconds = 0
+    successions: Annotated[tuple[Succession, ...], msgspec.Meta(max_length=MOST_SUCCESSIONS)] = ()
+
+    def __post_init__(self) -> None:
+        if not all(text.isprintable() for text in (self.name, self.organisation, self.contact)):
+            raise ValueError("a card's texts have no line breaks, tabs or control characters")
+        if self.until and self.until <= self.issued:
+            raise ValueError("a card is valid for some time, or without an end")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of role and key; see `fingerprint`."""
+        return fingerprint(self.role, self.key)
+
+    @property
+    def previous(self) -> bytes | None:
+        """The key before this one; None for a first one."""
+        return self.successions[-1].previous if self.successions else None
+
+    def expired(self, now: int) -> bool:
+        """Whether it has stopped being valid."""
+        return bool(self.until) and now >= self.until
+
+    def premature(self, now: int) -> bool:
+        """Whether it was issued in the future, by more than clocks differ."""
+        return self.issued > now + SLACK
+
+    def succeeds(self, key: bytes) -> bool:
+        """Whether the holder of `key` has said, directly or over others, that this card's key takes its place.
+
+        Who pinned `key` may go on with this card's, without asking anybody. Not where `key` is known to have leaked:
+        whoever has it can say so as well.
+        """
+        return any(succession.previous == key for succession in self.successions)
+
+
+def fingerprint(role: Role, key: bytes) -> str:
+    """A short text that stands for role and key, for reading out over the telephone: `7K3Q-0V9D-...`, 140 bits.
+
+    To pass for somebody, a stranger must make a key whose fingerprint is a given one: 2^140 tries, each of which makes
+    a key; with a million keys to choose from still 2^120. Two keys with one fingerprint, which take 2^70 tries, help
+    nobody: both would be the forger's own.
+    """
+    bits = int.from_bytes(digest(encode_parts(b"expril/2 fingerprint", role.encode(), key)), "big")
+    letters = [_ALPHABET[bits >> (256 - 5 * (place + 1)) & 31] for place in range(_GROUPS * _GROUP)]
+    return "-".join("".join(letters[start : start + _GROUP]) for start in range(0, len(letters), _GROUP))
+
+
+def same_fingerprint(told: str, own: str) -> bool:
+    """Whether a fingerprint that a person read or typed is this one: case, spaces and dashes do not count."""
+    plain = re.sub(r"[\s-]", "", told).upper().replace("O", "0").replace("I", "1").replace("L", "1")
+    return plain == own.replace("-", "")
+
+
+def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Succession:
+    """The word of `previous` that `key` takes its place."""
+    signature = previous.sign(_handing_over(role, previous.public, key, at))
+    return Succession(previous=previous.public, key=key, at=at, signature=signature)
+
+
+def write_identity(card: IdentityCard, key: SigningKey) -> str:
+    """The text of a card, signed by its own key.
+
+    Raises:
+        ConfigurationError: the card is not one of this key, or would be refused by who reads it.
+    """
+    text = armour(sign_payload(TYPE, encode(card), key, LABEL))
+    if read_identity(text, where="the new card") != card or card.key != key.public:
+        raise ConfigurationError("the new card is not one of this key")
+    return text
+
+
+def read_identity(text: str, *, where: str) -> IdentityCard:
+    """The card in a text, with its signature and successions checked; whether it is valid now, the caller asks.
+
+    Args:
+        text: untrusted; what stands before and after the card is ignored.
+        where: what it is ("card file ann.card"), for the error.
+
+    Raises:
+        ConfigurationError: no card, several, or one that is damaged or not signed by its own key.
+    """
+    if len(text) > MOST_TEXT:
+        raise ConfigurationError(f"{where} is longer than {MOST_TEXT} characters; save the card alone")
+    lines = [line.strip() for line in text.splitlines()]
+    if lines.count(BEGIN) != 1 or lines.count(END) != 1 or lines.index(BEGIN) > lines.index(END):
+        raise ConfigurationError(f"{where} does not hold one identity card, from {BEGIN} to {END}")
+    body = "".join(lines[lines.index(BEGIN) + 1 : lines.index(END)])
+    try:
+        return open_identity(_bare(body))
+    except RemoteProtocolError as error:
+        raise ConfigurationError(f"the card in {where} is damaged or was changed ({error}); ask for it anew") from None
+
+
+def open_identity(data: bytes) -> IdentityCard:
+    """The card of an envelope, checked.
+
+    Raises:
+        RemoteProtocolError: TOO_LARGE, MALFORMED or BAD_SIGNATURE.
+    """
+    envelope = decode(data, Envelope, limit=MOST_BYTES, field="card")
+    if envelope.type != TYPE:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "card.type", TYPE)
+    card = decode(envelope.payload, IdentityCard, limit=MOST_BYTES, field="card")
+    verify(envelope, card.key, label=LABEL)
+    _check_successions(card)
+    return card
+
+
+def _check_successions(card: IdentityCard) -> None:
+    chain = card.successions
+    keys = [succession.previous for succession in chain] + [card.key]
+    follows = [succession.key for succession in chain] == keys[1:]
+    times = [succession.at for succession in chain] + [card.issued]
+    if not follows or len(set(keys)) != len(keys) or times != sorted(times):
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "card.successions")
+    for each in chain:
+        if not is_signed(each.previous, each.signature, _handing_over(card.role, each.previous, each.key, each.at)):
+            raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "card.successions")
+
+
+def _handing_over(role: Role, previous: bytes, key: bytes, at: int) -> bytes:
+    return encode_parts(b"expril/2 succession", role.encode(), previous, key, at.to_bytes(8, "big"))
+
+
+def _bare(body: str) -> bytes:
+    """Inverse of `armour`'s base64, in its one form; RemoteProtocolError(MALFORMED) for anything else."""
+    try:
+        data = base64.b64decode(body, validate=True)
+    except ValueError:
+        data = b""
+    if base64.b64encode(data).decode() != body:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "card", "base64")
+    return data
+
+
+def armour(data: bytes) -> str:
+    """Bytes of a card's envelope as a text that survives mail."""
+    body = base64.b64encode(data).decode()
+    return "\n".join([BEGIN, *(body[start : start + _LINE] for start in range(0, len(body), _LINE)), END, ""])
