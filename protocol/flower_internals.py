@@ -42,10 +42,8 @@ WHERE = {
     "RegisterNodeRequest": "flwr.proto.control_pb2",
     # how a learner starts a run and takes its task
     "AcquireTaskRequest": "flwr.proto.runtime_pb2",
-    "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
     "Fab": "flwr.proto.fab_pb2",
     "GetNodesRequest": "flwr.proto.runtime_pb2",
-    "Node": "flwr.proto.node_pb2",
     "ObjectPullError": "flwr.supercore.inflatable.inflatable_utils",
     "PullAppMessagesRequest": "flwr.proto.runtime_pb2",
     "PullTaskInputRequest": "flwr.proto.runtime_pb2",
@@ -59,16 +57,10 @@ WHERE = {
     "SubStatus": "flwr.common.constant",
     "SuperExecAuthHttpInterceptor": "flwr.supercore.interceptors",
     # how a message's parts travel over HTTP
-    "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object",
-    "get_object_tree": "flwr.supercore.inflatable.inflatable_object",
-    "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
-    "iterate_object_tree": "flwr.supercore.inflatable.inflatable_object",
     "make_pull_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "make_push_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
-    "no_object_id_recompute": "flwr.supercore.inflatable.inflatable_object",
     "pull_objects": "flwr.supercore.inflatable.inflatable_utils",
     "push_objects": "flwr.supercore.inflatable.inflatable_utils",
-    "remove_content_from_message": "flwr.app.message",
 }
 """Name -> Flower's module that holds it."""
 

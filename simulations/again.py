@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
 from simulations.carriers.table import PROCESS
 from simulations.epsilons import at_epsilon
-from learner_node.private_files import private_folder, write_private
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, load_scenario
 

@@ -20,6 +20,7 @@ from typing import IO, Self
 import msgspec
 
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.private_files import private_folder, write_private
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import Transcript
@@ -28,7 +29,6 @@ from simulations.carriers.table import PROCESS
 from simulations.gathered import Finished, Gathered
 from simulations.harness import Exchanged
 from simulations.predictions import predictions_of
-from learner_node.private_files import private_folder, write_private
 from simulations.progress_file import STATE, State, read_state, restored, state_of
 from simulations.records import Records
 from simulations.run_folder import PARTIAL, claim_folder, file_name, stamped, transcript_file

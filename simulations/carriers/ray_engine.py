@@ -67,8 +67,8 @@ def open_folders(folders: list[str]) -> Callable[[bytes, bytes], bytes]:
     """Open the curators of some folders in this process; (public key, envelope) -> envelope."""
     handles: dict[bytes, Handle] = {}
     for folder in folders:
-        site, handle = open_simulated(Path(folder))
-        handles[site.identity] = handle
+        site = open_simulated(Path(folder))
+        handles[site.identity] = site.handle
     return lambda curator, data: handles[curator](data)
 
 

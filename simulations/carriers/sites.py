@@ -18,7 +18,7 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site
+from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
 from curator_node.steward import StewardFile
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
@@ -50,6 +50,21 @@ class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def handle_of(self, site: Site) -> Handle:
         """The site's, with its faults."""
         return FaultyCurator(site.handle, list(self.faults), site.halt).handle if self.faults else site.handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultySite(Site):
+    """A site where something goes wrong on purpose.
+
+    Attributes:
+        faulty: its handle, with the faults.
+    """
+
+    faulty: Handle
+
+    def handle(self, data: bytes) -> bytes:
+        """See `Site.handle`; NoReplyError where no reply arrives."""
+        return self.faulty(data)
 
 
 @dataclass(frozen=True)
@@ -161,23 +176,41 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
         note=order.note,
     )
     (folder / SIMULATED).write_bytes(msgspec.json.encode(order.simulated))
-    with open_simulated(folder)[0] as site:
+    with open_simulated(folder) as site:
         return facts_of(site)
 
 
-def open_simulated(folder: Path) -> tuple[Site, Handle]:
-    """Open the curator of a simulation's folder, and its handle with the noise and the faults of the simulation.
+def open_simulated(folder: Path, **how: Any) -> Site:
+    """Open the curator of a simulation's folder, with the noise and the faults of the simulation.
+
+    Args:
+        folder: made by `make_folder`.
+        how: as `open_site` takes it.
 
     Raises:
         ConfigurationError: the folder is no simulation's, or see `open_site`.
     """
+    simulated = simulated_of(folder)
+    site = open_site(folder, noise=simulated.noise(policy_of(folder).name), **how)
+    return with_handle(site, simulated.handle_of(site)) if simulated.faults else site
+
+
+def with_handle(site: Site, handle: Handle) -> Site:
+    """The site, with another handle before its own."""
+    parts = {name: part for name, part in vars(site).items() if name != "faulty"}
+    return FaultySite(**parts, faulty=handle)
+
+
+def simulated_of(folder: Path) -> Simulated:
+    """What the simulation adds to the site of a folder.
+
+    Raises:
+        ConfigurationError: no simulation made it.
+    """
     try:
-        simulated = msgspec.json.decode((folder / SIMULATED).read_bytes(), type=Simulated)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigurationError(f"{folder / SIMULATED} cannot be read: no simulation made {folder}") from error
-    policy = msgspec.toml.decode((folder / "policy.toml").read_bytes(), type=Policy)
-    site = open_site(folder, noise=simulated.noise(policy.name))
-    return site, simulated.handle_of(site)
+        return msgspec.json.decode((folder / SIMULATED).read_bytes(), type=Simulated)
+    except (OSError, msgspec.MsgspecError):
+        raise ConfigurationError(f"{folder / SIMULATED} cannot be read: no simulation made {folder}") from None
 
 
 def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> CheckedLedger:

@@ -10,7 +10,7 @@ from curator_node.ledger.checks import CheckedLedger
 from learner_node.study import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-from simulations.carriers import Carry, Serve, in_process
+from simulations.carriers import Carry, Serve, deploy, folder, in_process
 from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
 
 PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
@@ -90,5 +90,10 @@ def stage_of(name: str) -> Iterator[Stage]:
         from simulations.carriers import ray_engine  # noqa: PLC0415 - Ray is an extra
 
         yield elsewhere(ray_engine.serve)
+    elif name == FOLDER:
+        yield elsewhere(folder.serve)
+    elif name == DEPLOY:
+        with TemporaryDirectory(prefix="expril-superlink-") as place, deploy.Deployment(Path(place)) as deployment:
+            yield elsewhere(deployment.serve)
     else:
         raise ConfigurationError(f"no carrier {name!r}{suggest(name, list(CARRIERS))}; there are {', '.join(CARRIERS)}")
