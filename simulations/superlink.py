@@ -30,6 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from protocol.errors import ConfigurationError
 from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest
+from simulations.guarded import guarded
 
 LOOPBACK = "127.0.0.1"
 CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
@@ -116,14 +117,14 @@ class SuperLink:
         Raises:
             ConfigurationError: it ends, or does not answer in time; its log says why.
         """
-        command = [
+        command = guarded(
             str(Path(sysconfig.get_path("scripts")) / "flower-superlink"),
             *("--ssl-ca-certfile", str(self.ca), "--ssl-certfile", str(self._folder / CERTIFICATE)),
             *("--ssl-keyfile", str(self._folder / KEY), "--enable-supernode-auth"),
             *("--isolation", "process", "--superexec-auth-secret-file", str(self.secret)),
             *("--disable-runtime-dependency-installation", "--host", LOOPBACK, "--port", str(self._port)),
             *(("--database", str(self.database)) if self._durable else ()),
-        ]
+        )
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(self._folder)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own arguments

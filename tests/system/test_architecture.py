@@ -59,12 +59,14 @@ PINNED = {
         "learner_node/server_app.py",
         "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
+        "simulations/carriers/ray_engine.py",
     },
     "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
     "mbi": {"experiments/peers/graphical.py"},
+    "ray": {"simulations/cluster.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 PATH = (

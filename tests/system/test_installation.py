@@ -31,7 +31,7 @@ HEAVY = {
 }
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
-NEED_AN_EXTRA = {"expril/__init__.py", "expril/learner.py", "expril/researcher.py"}
+NEED_AN_EXTRA = {"expril/__init__.py", "expril/learner.py", "expril/options.py", "expril/researcher.py"}
 """What these import inside their commands comes with an extra; what they import at once does not."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
@@ -198,13 +198,14 @@ def complaint(capsys, part, missing):
     with pytest.raises(typer.Exit) as left, plain_errors(part=part):
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
     assert left.value.exit_code == 2
-    return re.search(r"expril\[(\w+)\]", capsys.readouterr().err)[1]
+    return re.search(r"expril\[([\w,]+)\]", capsys.readouterr().err)[1]
 
 
 def test_the_larger_part_is_named_of_what_the_command_and_the_library_need(capsys):
     assert complaint(capsys, "learner", "pooch") == "simulations"
     assert complaint(capsys, "learner", "torch.nn") == "learner"
     assert complaint(capsys, "experiments", "torch") == "experiments"
+    assert complaint(capsys, "experiments", "ray") == "experiments,ray"
 
 
 @pytest.mark.parametrize(("part", "missing"), [("", "torch"), ("learner", "protocol.misspelt"), ("learner", None)])

@@ -1,0 +1,70 @@
+"""A curator of a simulation as a process of its own, with the noise from a seed and the faults that no real one takes.
+
+python -m simulations.carriers.launch serve FOLDER            as `expril curator serve` does
+python -m simulations.carriers.launch answer FOLDER EXCHANGE  as `expril curator answer`, again and again
+"""
+
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from curator_node.daemon.process import serve
+from curator_node.daemon.settings import read_settings
+from curator_node.folder import answer_folder
+from curator_node.site import Site
+from protocol.carriage import REQUESTS, envelope_file
+from protocol.envelopes import digest
+from protocol.errors import ExprilError
+from simulations.carriers.faults import NoReplyError
+from simulations.carriers.sites import open_simulated, with_handle
+
+LOOK_SECONDS = 0.02
+READY = "ready"
+"""In a site's folder: it answers."""
+SILENT = "silent"
+"""In a site's folder: the requests that got no reply on purpose; removing one from there asks again."""
+
+
+def main(what: str, folder: str, *rest: str) -> None:
+    """See the module."""
+    place = Path(folder)
+    try:
+        if what == "serve":
+            serve(place, read_settings(place), opener=open_simulated)
+        else:
+            with open_simulated(place) as site:
+                _answer(site, place, Path(*rest))
+    except ExprilError as error:
+        sys.exit(str(error))
+
+
+def _answer(site: Site, folder: Path, exchange: Path) -> None:
+    """Answer what comes into the exchange until SIGTERM."""
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    (exchange / site.identity.hex() / REQUESTS).mkdir(parents=True, exist_ok=True)
+    (folder / SILENT).mkdir()
+
+    def handle(data: bytes) -> bytes:
+        silent = folder / SILENT / envelope_file(digest(data))
+        if silent.exists():
+            raise NoReplyError
+        try:
+            return site.handle(data)
+        except NoReplyError:
+            silent.touch()
+            raise
+
+    (folder / READY).touch()
+    while not told:
+        with suppress(NoReplyError):
+            for _ in answer_folder(exchange, with_handle(site, handle)):
+                if told:
+                    return
+        time.sleep(LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
