@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 
-from curator_fakes import NOW, Clock, CountingNoise, key, mass_body, message_of, open_curator, plan_of, policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curator_fakes import NOW, Clock, CountingNoise, key, mass_body, message_of, open_curator, plan_of, policy
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
 from learner_node.session import Session

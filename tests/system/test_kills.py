@@ -1,4 +1,4 @@
-"""kill -9 of a real curator process at random moments of many studies: what was charged, answered and drawn stays so."""
+"""kill -9 of a real curator process at random moments of many studies: what was charged and answered stays so."""
 
 import random
 import threading
@@ -6,12 +6,12 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from curator_fakes import frame_of, key, mass_body, message_of, planned
-from curator_process import CuratorProcess, Nursery
 
+from curator_fakes import frame_of, key, mass_body, message_of, planned
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import create_site, now
+from curator_process import CuratorProcess, Nursery
 from learner_node.session import Session
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.plans import Plan
