@@ -37,6 +37,7 @@ from protocol.refusals import RefusalCode
 from simulations.seeded_noise import SeededNoise
 
 KEYS = {"ann": ("ann0", "ann1", "ann2"), "bob": ("bob0", "bob1")}
+NAMES = st.sampled_from([name for names in KEYS.values() for name in names])
 OWNERS = {key(name).public: owner for owner, names in KEYS.items() for name in names}
 LEARNER_CAPS = {"ann": Fraction(1, 3), "bob": Fraction(1, 2)}
 TOTAL = Fraction(2, 3)
@@ -75,7 +76,7 @@ class Histories(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.store, self.clock = MemoryStore(), Clock()
-        self.files = {name: {} for name in KEYS}
+        self.files = {name: {each: {} for each in keys} for name, keys in KEYS.items()}
         self.inline = dict.fromkeys(KEYS)
         self.learners, self.number = [], 0
         self.serve()
@@ -104,7 +105,7 @@ class Histories(RuleBasedStateMachine):
         for learner in self.learners:
             learner.curator = self.curator
 
-    @rule(name=st.sampled_from(sum(KEYS.values(), ())), state=st.sampled_from(["new", "revoked", "ends", "gone"]))
+    @rule(name=NAMES, state=st.sampled_from(["new", "revoked", "ends", "gone"]))
     def change_key(self, name, state):
         keys = self.files[name.rstrip("012")]
         if state == "gone":
@@ -123,8 +124,8 @@ class Histories(RuleBasedStateMachine):
     def wait(self, seconds):
         self.clock.advance(seconds)
 
-    @rule(name=st.sampled_from(sum(KEYS.values(), ())), scale=st.sampled_from([4, 6, 10, 30]))
-    def propose(self, name, scale):
+    @rule(name=NAMES, scale=st.sampled_from([5, 10]), asked=st.integers(0, 2), close=st.booleans())
+    def study(self, name, scale, asked, close):
         self.number += 1
         study = self.number.to_bytes(16, "big")
         learner = Learner(self.curator, name, clock=self.clock, study=study)
@@ -132,6 +133,10 @@ class Histories(RuleBasedStateMachine):
         reply = learner.propose(plan_of(scale, scale))
         if isinstance(reply, StudyAccepted):
             self.learners.append(learner)
+            for _ in range(asked):
+                learner.query()
+            if close:
+                learner.close()
         assert admitted == (getattr(reply, "code", "") != RefusalCode.UNKNOWN_SENDER)
         if not admitted:
             assert (reply.recipient, reply.remaining) == (NOBODY, "")
@@ -140,14 +145,14 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def ask(self, data):
         learner = data.draw(st.sampled_from(self.learners))
-        with suppress(LocalProtocolError):
+        with suppress(LocalProtocolError):  # all was asked
             learner.ask() if learner.session.state == "asked" else learner.query()
 
     @precondition(lambda self: self.learners)
     @rule(data=st.data())
     def close(self, data):
         learner = self.learners.pop(data.draw(st.integers(0, len(self.learners) - 1)))
-        with suppress(LocalProtocolError):
+        with suppress(LocalProtocolError):  # closed, or not answered
             learner.close()
 
     @invariant()
