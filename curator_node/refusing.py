@@ -33,11 +33,14 @@ class Refusals:
         policy: how many may be kept, and for how long.
         clock: seconds since 1970 as an int.
         meter: counts final refusals.
+
+    Attributes:
+        policy: of today.
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, clock: Callable[[], int], meter: Meter) -> None:
         self._ledger = ledger
-        self._policy = policy
+        self.policy = policy
         self._clock = clock
         self._meter = meter
 
@@ -70,18 +73,19 @@ class Refusals:
             return refusal
         if self._kept(message, identity, refusal):
             return refusal
-        limit = f"at most {self._policy.refusals_per_day} refused requests that have not expired"
+        limit = f"at most {self.policy.refusals_per_day} refused requests that have not expired"
         return self._made(header, message, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), "")
 
     def _kept(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
         """Keep a final refusal until its request expires; whether there was room."""
         key = StudyKey(message.sender, message.study)
-        self._meter.refused(key, key in self._ledger.account.studies)
+        self._meter.refused(key, key in self._ledger.account.studies, self.policy)
         now = self._clock()
-        expires = min(message.expires_at, now + self._policy.message_seconds)
+        expires = min(message.expires_at, now + self.policy.message_seconds)
         if expires <= now:
             return True
-        if self._ledger.store.refusals(message.sender, now) >= self._policy.refusals_per_day:
+        remembered = sum(self._ledger.store.refusals(own, now) for own in self.policy.keys_of(message.sender))
+        if remembered >= self.policy.refusals_per_day:
             return False
         kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
         self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
@@ -96,7 +100,7 @@ class Refusals:
         if isinstance(error, RememberedError):
             remaining, scale_factor = error.remaining, error.scale_factor
         elif message is not None:
-            left = self._ledger.remaining(message.sender, caps_of(self._policy, message.sender))
+            left = self._ledger.remaining(message.sender, caps_of(self.policy, message.sender))
             remaining = amount(shorten(left, math.floor))
         return Refusal(
             **header,
@@ -111,4 +115,12 @@ class Refusals:
 
 def caps_of(policy: Policy, learner: bytes) -> Caps:
     """What a policy allows a learner."""
-    return Caps(policy.cap_of(learner), policy.total_cap, policy.open_studies, policy.studies)
+    found = policy.learner(learner)
+    return Caps(
+        policy.cap_of(learner),
+        policy.total_cap,
+        policy.open_studies,
+        policy.studies,
+        "" if found is None else found.name,
+        policy.approval == "manual",
+    )

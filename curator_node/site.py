@@ -31,6 +31,7 @@ from curator_node.answering import Answerer
 from curator_node.curator import Curator
 from curator_node.data_versions import version_of_data
 from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
@@ -40,6 +41,7 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
+from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
@@ -92,9 +94,23 @@ class Site:
         """Answer one envelope with one envelope; see `Curator.handle`."""
         return self.curator.handle(data)
 
+    def adopt(self, policy: Policy) -> None:
+        """Go on under another policy, all of it from one request to the next; see `Curator.adopt`."""
+        self.curator.adopt(policy)
+
     def halt(self, note: str) -> None:
         """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
         self.ledger.halt(self._clock(), note)
+
+    def standing(self) -> Standing:
+        """What is spent and left, by policy and ledger alone; reads what other processes have written.
+
+        Raises:
+            LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
+        """
+        with self.curator.lock:
+            self.ledger.refresh(self._clock())
+            return standing_of(self.ledger.account, self.policy)
 
     def export(self) -> CheckedLedger:
         """The ledger as an auditor reads it: every entry, checked anew.
@@ -147,8 +163,7 @@ def open_site(
     """
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    policy = read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+    policy = policy_of(folder, answerers)
     steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
     with _about(folder / KEY):
         key = read_key(folder / KEY)
@@ -169,6 +184,16 @@ def open_site(
         opened.serve_data(version, clock())
         stack.pop_all()
     return replace(site, data_version=version)
+
+
+def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
+    """The policy of a site's folder, as it stands there now.
+
+    Raises:
+        ConfigurationError: the file is absent or wrong.
+    """
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    return read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
 
 
 def create_site(
@@ -225,6 +250,7 @@ def assemble_site(
     *,
     key: SigningKey,
     ledger: Ledger,
+    former: tuple[FormerKey, ...] = (),
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
     entropy: Callable[[int], bytes] = secrets.token_bytes,
@@ -237,6 +263,7 @@ def assemble_site(
         policy: its steward's.
         key: its signing key; the ledger's.
         ledger: its durable budget.
+        former: keys that it had before, the oldest first.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
         entropy: n -> n random bytes, for nonces; never for noise.
@@ -249,7 +276,7 @@ def assemble_site(
     curator = Curator(
         dataset=dataset,
         ledger=ledger,
-        key=key,
+        keys=Keys(key, former),
         policy=policy,
         clock=clock,
         noise=OpenDPNoise() if noise is None else noise,

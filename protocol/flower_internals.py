@@ -15,6 +15,31 @@ WHERE = {
     "NodeInfo": "flwr.proto.node_pb2",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
+    # a node's side of a SuperLink
+    "ActivateNodeRequest": "flwr.proto.fleet_pb2",
+    "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
+    "DeactivateNodeRequest": "flwr.proto.fleet_pb2",
+    "FleetHttpClient": "flwr.supernode.fleet_http_client",
+    "Node": "flwr.proto.node_pb2",
+    "NodeAuthHttpInterceptor": "flwr.supernode.node_auth_http_interceptor",
+    "PullMessagesRequest": "flwr.proto.fleet_pb2",
+    "PullObjectRequest": "flwr.proto.message_pb2",
+    "PushMessagesRequest": "flwr.proto.fleet_pb2",
+    "PushObjectRequest": "flwr.proto.message_pb2",
+    "RegisterNodeFleetRequest": "flwr.proto.fleet_pb2",
+    "RuntimeVersionMetadata": "flwr.supercore.runtime_version_compatibility",
+    "SendNodeHeartbeatRequest": "flwr.proto.heartbeat_pb2",
+    "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object",
+    "get_object_tree": "flwr.supercore.inflatable.inflatable_object",
+    "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
+    "iterate_object_tree": "flwr.supercore.inflatable.inflatable_object",
+    "no_object_id_recompute": "flwr.supercore.inflatable.inflatable_object",
+    "public_key_to_bytes": "flwr.supercore.primitives.asymmetric",
+    "remove_content_from_message": "flwr.app.message",
+    # what a SuperLink is asked by who keeps it
+    "ControlHttpClient": "flwr.supercore.control",
+    "ListNodesRequest": "flwr.proto.control_pb2",
+    "RegisterNodeRequest": "flwr.proto.control_pb2",
 }
 """Name -> Flower's module that holds it."""
 

@@ -2,14 +2,17 @@
 
 * `entries`: what an entry is; the hash chain
 * `studies`: what is known of one study, request or answer
+* `learners`: what entries add up to by learner, over all keys of an enrolled one
 * `account`: what entries add up to
 * `branches`: what receipts and marks prove about entries that were lost
+* `restoring`: the same of the sum of a chain
 * `marks`: a process's own forward-only mark, outside the database
 * `sealing`: what the curator's key does: signatures over heads, encrypted positions
 * `storing`, `tables`, `store`: where entries and replies live
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
 * `chain`: a stored chain, appended to
+* `acts`: what a steward does: enrol, approve, resume, hand over to another key
 * `book`: the ledger itself: here it is decided whether a reservation or a charge fits; answer, close, expire, resume
 * `files`: a ledger in a file or a database, with its mark
 * `terms`: what the charges mean
@@ -26,8 +29,11 @@ from curator_node.ledger.book import (
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.errors import (
     AnswerGoneError,
+    BoundElsewhereError,
     HaltedError,
+    HandedOverError,
     InsufficientBudgetError,
+    NotApprovedError,
     StateGoneError,
     StoreFullError,
     TooManyStudiesError,
@@ -37,10 +43,13 @@ from curator_node.ledger.studies import Owed, StudyAccount, StudyKey
 __all__ = [
     "Account",
     "AnswerGoneError",
+    "BoundElsewhereError",
     "Caps",
     "HaltedError",
+    "HandedOverError",
     "InsufficientBudgetError",
     "Ledger",
+    "NotApprovedError",
     "Owed",
     "Reservation",
     "StateGoneError",

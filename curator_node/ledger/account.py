@@ -1,11 +1,10 @@
 """What a ledger's entries add up to. No storage here."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import cast
 
-from curator_node.ledger.branches import STUB, holds, last_common, lost_amounts, position_at, precedes
+from curator_node.ledger.branches import STUB, holds, position_at, precedes
 from curator_node.ledger.entries import (
     DATA_VERSION,
     GENESIS,
@@ -17,9 +16,21 @@ from curator_node.ledger.entries import (
     Suspect,
     entry_hash,
 )
-from curator_node.ledger.studies import ZERO, Answer, KeptState, Owed, Restored, StudyAccount, StudyKey, state_key
+from curator_node.ledger.learners import Learners
+from curator_node.ledger.restoring import restored
+from curator_node.ledger.studies import (
+    ZERO,
+    Answer,
+    Decision,
+    KeptState,
+    Owed,
+    Restored,
+    StudyAccount,
+    StudyKey,
+    state_key,
+)
 from protocol.errors import LocalProtocolError
-from protocol.messages import NO_STUDY, NOBODY
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.transitions import Event, State, advance
@@ -35,22 +46,19 @@ the release."""
 
 
 @dataclass
-class Account:
-    """The sum of all entries so far.
+class Account(Learners):
+    """The sum of all entries so far; by learner, see `Learners`.
 
     Attributes:
         head: hash of the last entry.
         hashes: of every entry, by index.
         totals: spent over all learners up to every entry.
         starts: (index, stub) of the START entries, newest first.
-        curator: whose ledger it is, a public key; empty before the first entry.
+        curators: (index, public key) of whose ledger it is: from that entry on, this key signs.
         terms: what the charges mean; empty before the first START.
-        spent, reserved: epsilon by learner.
-        history: (index, spent) after each change of what a learner has spent.
         total_spent: over all learners.
         studies: by learner and identity.
-        open_by_learner: studies that have not ended.
-        ordinals: number of studies ever, by learner.
+        decisions: request digest of a proposal -> its steward's word.
         owed: request digest -> what has no reply yet.
         answers: request digest -> its reply.
         lost: digests of charged requests that may have been answered on a lost branch -> index of their charge; they
@@ -69,15 +77,11 @@ class Account:
     hashes: list[bytes] = field(default_factory=list)
     totals: list[Fraction] = field(default_factory=list)
     starts: list[tuple[int, bytes]] = field(default_factory=list)
-    curator: bytes = b""
+    curators: list[tuple[int, bytes]] = field(default_factory=list)
     terms: str = ""
-    spent: dict[bytes, Fraction] = field(default_factory=dict)
-    reserved: dict[bytes, Fraction] = field(default_factory=dict)
-    history: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
     total_spent: Fraction = ZERO
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)
-    open_by_learner: dict[bytes, set[StudyKey]] = field(default_factory=dict)
-    ordinals: dict[bytes, int] = field(default_factory=dict)
+    decisions: dict[bytes, Decision] = field(default_factory=dict)
     owed: dict[bytes, Owed] = field(default_factory=dict)
     answers: dict[bytes, Answer] = field(default_factory=dict)
     lost: dict[bytes, int] = field(default_factory=dict)
@@ -96,16 +100,31 @@ class Account:
         return len(self.hashes)
 
     @property
+    def curator(self) -> bytes:
+        """The public key that signs the next entry; empty before the first."""
+        return self.curators[-1][1] if self.curators else b""
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether the newest key has signed an entry yet: one that was only handed the chain has not."""
+        return bool(self.curators) and self.curators[-1][0] < self.next_index
+
+    def signer_of(self, index: int) -> bytes:
+        """The public key that signs an entry."""
+        return next((key for start, key in reversed(self.curators) if start <= index), self.curator)
+
+    @property
     def total_reserved(self) -> Fraction:
         """Epsilon set aside over all learners."""
         return sum(self.reserved.values(), ZERO)
 
-    def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction) -> Fraction:
+    def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction, name: str = "") -> Fraction:
         """Epsilon that a learner may still reserve: below its own cap, and below what is not spent of the cap over all.
 
-        What other learners have reserved does not count: an unused reservation must not starve anybody.
+        What other learners have reserved does not count: an unused reservation must not starve anybody. A key that is
+        not bound yet is taken as one of `name`.
         """
-        own = cap - self.spent.get(learner, ZERO) - self.reserved.get(learner, ZERO)
+        own = cap - self.spent_by(learner, name) - self.reserved_by(learner, name)
         return max(ZERO, min(own, total_cap - self.total_spent))
 
     def position(self, index: int) -> Position:
@@ -125,47 +144,9 @@ class Account:
         """Under which keys everything of a study is stored: its requests' digests, and those of its states."""
         return self.kept[key] + [state_key(*place) for place in self.states if place[0] == key]
 
-    def spent_at(self, learner: bytes, index: int) -> Fraction:
-        """What a learner had spent at an entry."""
-        return next((spent for at, spent in reversed(self.history.get(learner, ())) if at <= index), ZERO)
-
     def restored(self) -> list[Restored]:
         """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
-        found = []
-        seen = [suspect for suspect in self.acknowledged if suspect.position]
-        for suspect in sorted(self.suspects, key=lambda item: item.position.index if item.position else -1):
-            found.append(self._restored(suspect, seen))
-            if suspect.position:
-                seen.append(suspect)
-        return found
-
-    def _restored(self, suspect: Suspect, seen: list[Suspect]) -> Restored:
-        position = suspect.position
-        if position is None:
-            return Restored(suspect, ZERO, {})
-        before = [
-            (other.position, parse_amount(other.spent) if other.learner == suspect.learner else ZERO)
-            for other in seen
-            if other.position
-        ]
-        own_at = self.history.get(suspect.learner, ())
-        spent = parse_amount(suspect.spent)
-        total, own = lost_amounts(position, spent, self.hashes, self.totals, self.starts, own_at, before)
-        by_learner = {suspect.learner: own}
-        if not any(precedes(other, position) for other, _ in before):
-            for learner, cost in self._answered_twice(position):
-                by_learner[learner] = by_learner.get(learner, ZERO) + cost
-                total += cost
-        return Restored(suspect, total, by_learner)
-
-    def _answered_twice(self, position: Position) -> Iterator[tuple[bytes, Fraction]]:
-        """(learner, cost) of charges before the fork that were answered after it: perhaps on both branches."""
-        common = last_common(position, self.hashes, self.starts)
-        if common is None:
-            return
-        for answer in self.answers.values():
-            if answer.owed.charged and answer.owed.index <= common < answer.index:
-                yield answer.owed.key.learner, answer.owed.amount
+        return restored(self)
 
     def check(self, entry: Entry) -> None:
         """Whether an entry may be the next one; nothing is changed.
@@ -189,7 +170,7 @@ class Account:
         head = entry_hash(body)
         match entry.kind:
             case EntryKind.OPEN:
-                self.curator = entry.learner
+                self.curators.append((entry.index, entry.learner))
             case EntryKind.START:
                 self.terms = entry.note
                 self.starts.insert(0, (entry.index, head[:STUB]))
@@ -209,6 +190,13 @@ class Account:
                 self._resume(entry, amount)
             case EntryKind.DATA:
                 self.data.append((entry.index, entry.note))
+            case EntryKind.ENROL:
+                self.bind(entry.learner, entry.index, entry.note)
+            case EntryKind.HANDOVER:
+                self.curators.append((entry.index + 1, entry.learner))
+            case EntryKind.APPROVE | EntryKind.DECLINE:
+                approved = entry.kind is EntryKind.APPROVE
+                self.decisions[entry.request] = Decision(entry.index, approved, entry.expires_at)
         self.head = head
         self.hashes.append(head)
         self.totals.append(self.total_spent)
@@ -234,11 +222,23 @@ class Account:
             case EntryKind.EVICT:
                 fits = _key(entry) in self.kept and self.studies[_key(entry)].ended
                 return "" if fits else "evicts replies that are not kept, or still needed"
+        return self._complaint_of_act(entry, amount)
+
+    def _complaint_of_act(self, entry: Entry, amount: Fraction) -> str:
+        """As `_complaint`, of what a steward did."""
+        match entry.kind:
             case EntryKind.RESUME:
                 if not self.halted:
                     return "resumes what was not halted"
                 lost = sum((item.total for item in self.restored()), ZERO)
                 return "restores less than was lost" if amount < lost else ""
+            case EntryKind.ENROL:
+                return self.complaint_of_name(entry.learner, entry.note)
+            case EntryKind.HANDOVER:
+                known = {NOBODY, *(key for _, key in self.curators)}
+                return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
+            case EntryKind.APPROVE | EntryKind.DECLINE:
+                return self._complaint_of_decision(entry)
         return ""
 
     def _complaint_of_state(self, entry: Entry) -> str:
@@ -282,10 +282,17 @@ class Account:
     def _complaint_of_request(self, entry: Entry) -> str:
         return "repeats a request" if self.took_effect(entry.request) else ""
 
+    def _complaint_of_decision(self, entry: Entry) -> str:
+        before = self.decisions.get(entry.request)
+        repeats = entry.kind is EntryKind.APPROVE and before is not None and before.allows(entry.at)
+        if repeats or (before is not None and not before.approved):
+            return "decides again on what was decided"
+        return "decides on no proposal" if entry.request == NO_DIGEST else self._complaint_of_request(entry)
+
     def _reserve(self, entry: Entry, amount: Fraction) -> None:
         key = _key(entry)
-        ordinal = self.ordinals.get(entry.learner, 0)
-        self.ordinals[entry.learner] = ordinal + 1
+        ordinal = self.studies_of(entry.learner)
+        self.ordinals[entry.learner] = self.ordinals.get(entry.learner, 0) + 1
         plan = cast(Plan, entry.plan)
         costs = tuple(map(parse_amount, entry.costs))
         study = StudyAccount(key, ordinal, plan, costs, entry.expires_at, entry.request)

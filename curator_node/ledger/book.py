@@ -10,7 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.chain import Chain, create_ledger
+from curator_node.ledger.acts import StewardedChain
+from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.entries import (
     Entry,
     EntryKind,
@@ -19,16 +20,16 @@ from curator_node.ledger.errors import (
     AnswerGoneError,
     HaltedError,
     InsufficientBudgetError,
+    NotApprovedError,
     StateGoneError,
     StoreFullError,
     TooManyStudiesError,
 )
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
-from curator_node.ledger.studies import ZERO, Owed, Restored, StudyAccount, StudyKey, state_key
+from curator_node.ledger.studies import ZERO, Owed, StudyAccount, StudyKey, state_key
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import LocalProtocolError
-from protocol.messages import NOBODY
 from protocol.plans import Plan
 from protocol.rationals import amount
 from protocol.transitions import State
@@ -43,12 +44,16 @@ class Caps:
         total: most epsilon over all learners.
         open_studies: most studies that it may have open.
         studies: most studies that it may ever propose.
+        name: of the enrolled learner, over all whose keys the caps hold; "" for a key alone.
+        approval: whether a study needs its steward's word.
     """
 
     learner: Fraction
     total: Fraction
     open_studies: int = 10**9
     studies: int = 10**9
+    name: str = ""
+    approval: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,22 @@ def memory_ledger(key: SigningKey) -> "Ledger":
     return Ledger(store, key=key, mark=mark)
 
 
-class Ledger(Chain):
+class Ledger(StewardedChain):
     """A chain on which epsilon is reserved, charged and refunded, and replies are kept."""
 
     def remaining(self, learner: bytes, caps: Caps) -> Fraction:
         """Epsilon that a learner may still reserve; see `Account.remaining`."""
-        return self.account.remaining(learner, caps.learner, caps.total)
+        return self.account.remaining(learner, caps.learner, caps.total, caps.name)
 
     def reserve(self, wanted: Reservation, caps: Caps, now: int) -> StudyAccount:
         """Set a plan's cost aside from the learner's own cap; idempotent by request digest.
 
+        A key that comes for the first time is bound to its learner's name before.
+
         Raises:
             HaltedError: the ledger is halted.
+            BoundElsewhereError: the key is another enrolled learner's; nothing is changed.
+            NotApprovedError: all else fits, and its steward has not approved it, or has declined; nothing is changed.
             InsufficientBudgetError: it does not fit; nothing is changed.
             TooManyStudiesError: the learner has as many as it may; nothing is changed.
             LocalProtocolError: another request has reserved this study; nothing is changed.
@@ -96,14 +105,20 @@ class Ledger(Chain):
                 raise LocalProtocolError("the study is reserved already")
             if account.halted:
                 raise HaltedError
-            if len(account.open_by_learner.get(learner, ())) >= caps.open_studies:
+            if account.open_of(learner, caps.name) >= caps.open_studies:
                 raise TooManyStudiesError(f"at most {caps.open_studies} open")
-            if account.ordinals.get(learner, 0) >= caps.studies:
+            if account.studies_of(learner, caps.name) >= caps.studies:
                 raise TooManyStudiesError(f"at most {caps.studies} ever")
             left = self.remaining(learner, caps)
             if cost > left:
                 raise InsufficientBudgetError(cost, left)
-            return self.entry(
+            decision = account.decisions.get(wanted.request)
+            if decision is not None and not decision.approved:
+                raise NotApprovedError(declined=True)
+            if caps.approval and (decision is None or not decision.allows(now)):
+                raise NotApprovedError(declined=False)
+            binding = self._binding(account, learner, caps.name, now)
+            return binding or self.entry(
                 EntryKind.RESERVE,
                 now,
                 learner=learner,
@@ -116,7 +131,8 @@ class Ledger(Chain):
                 note=wanted.purpose,
             )
 
-        self.append(decide, now)
+        while self.append(decide, now) and not self.known(wanted.request):
+            pass  # the key was bound; the reservation comes next
         return self.account.studies[wanted.key]
 
     def charge(
@@ -151,7 +167,7 @@ class Ledger(Chain):
             if cost > found.left_for(sequence):
                 raise LocalProtocolError("the query costs more than was reserved for it")
             if caps is not None:
-                own = caps.learner - account.spent.get(key.learner, ZERO)
+                own = caps.learner - account.spent_by(key.learner, caps.name)
                 left = min(own, caps.total - account.total_spent)
                 if cost > left:
                     raise InsufficientBudgetError(cost, max(left, ZERO))
@@ -288,46 +304,6 @@ class Ledger(Chain):
         ]
         for key in due:
             self.append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
-
-    def serve_data(self, version: str, now: int) -> None:
-        """Write which snapshot of the records is served from now on, unless it is the newest that was written."""
-
-        def decide(account: Account) -> Entry | None:
-            served = bool(account.data) and account.data[-1][1] == version
-            return None if served else self.entry(EntryKind.DATA, now, note=version)
-
-        self.append(decide, now)
-        self.settle()
-
-    def resume(self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = "") -> list[Restored]:
-        """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
-
-        What the positions prove that it was halted for is entered by itself: each one's total over all learners less
-        the total at the last entry in common. It is a lower bound: what was charged after the newest position is not
-        in it.
-
-        Args:
-            now: the time.
-            learner: to whom `restored` belongs; zero for nobody in particular.
-            restored: what the steward knows to be lost beyond that.
-            note: why it is safe to go on.
-
-        Returns:
-            What was entered for each suspect; empty where the ledger was not halted.
-        """
-        found: list[Restored] = []
-
-        def decide(account: Account) -> Entry | None:
-            if not account.halted:
-                return None
-            found[:] = account.restored()
-            total = restored + sum((item.total for item in found), ZERO)
-            return self.entry(
-                EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note
-            )
-
-        self.append(decide, now)
-        return found
 
     def _expiry(self, account: Account, key: StudyKey, now: int) -> Entry | None:
         found = account.studies[key]

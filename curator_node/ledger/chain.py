@@ -21,6 +21,7 @@ from curator_node.ledger.entries import (
     encode_entry,
     entry_hash,
 )
+from curator_node.ledger.errors import HandedOverError
 from curator_node.ledger.marks import Mark
 from curator_node.ledger.sealing import head_is_signed, sign_head
 from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
@@ -30,6 +31,7 @@ from protocol.errors import ConfigurationError
 
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
+UNFINISHED = "the ledger was handed to this curator's key, which has not signed in it yet"
 NO_MARK = "this process's mark is missing or damaged: the ledger may have been replaced by an older one"
 
 
@@ -107,9 +109,12 @@ class Chain:
             now: the time.
 
         Raises:
-            ConfigurationError: the ledger was kept under other terms; its epsilons are not comparable.
+            ConfigurationError: the ledger was kept under other terms: its epsilons are not comparable; or a change of
+                its key was not finished.
         """
         self.refresh(now)
+        if not self.account.taken_over:
+            raise ConfigurationError(f"{UNFINISHED}; end it by: expril curator rotate")
         if self.account.terms not in ("", terms):
             raise ConfigurationError(
                 f"this ledger was kept for other terms ({self.account.terms}; now: {terms}); epsilons of the two do "
@@ -130,6 +135,7 @@ class Chain:
 
         Raises:
             LedgerCorruptError: the chain does not fit together.
+            HandedOverError: another key signs from now on.
         """
         account = self.account
         newest = account.next_index - 1
@@ -141,9 +147,11 @@ class Chain:
             self._hold_against(known, now)
             return
         for row in found[1:]:
-            if not head_is_signed(self._key.public, row.signature, row.index, entry_hash(row.body)):
+            if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
                 raise LedgerCorruptError(f"ledger entry {row.index} is not signed by this curator")
             account.apply(decode_entry(row.body), row.body)
+        if account.curator != self._key.public:
+            raise HandedOverError
 
     def settle(self) -> None:
         """Move this process's mark to the newest entry; before any answer that rests on it leaves."""

@@ -90,7 +90,7 @@ def load(store: LedgerStore) -> Account:
         except LedgerCorruptError as error:
             raise LedgerCorruptError(_where(rows, account, error)) from None
     last = rows[-1]
-    if not head_is_signed(account.curator, last.signature, last.index, account.head):
+    if not head_is_signed(account.signer_of(last.index), last.signature, last.index, account.head):
         raise LedgerCorruptError(f"ledger entry {last.index} is not signed by its curator: it was changed, or forged")
     return account
 
@@ -105,7 +105,8 @@ def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLed
 
     Args:
         ledger: what there is of it.
-        curator: public key under which it must be signed; None takes the one that the ledger itself names.
+        curator: public key under which it must be signed, or of which the curator says that it handed the ledger over,
+            or took it over; None takes what the ledger itself names.
 
     Raises:
         ConfigurationError: there is no entry.
@@ -124,10 +125,11 @@ def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLed
             findings.append(Finding(place, _where(rows[: place + 1], account, error)))
             break
         entries.append(entry)
-    signer = curator or account.curator
-    if curator is not None and account.curator != curator:
+    stranger = curator is not None and curator not in {key for _, key in account.curators}
+    if stranger:
         findings.append(Finding(0, "the ledger was opened by another key"))
     for place, row in enumerate(rows):
+        signer = curator if curator is not None and stranger else account.signer_of(place)
         if not head_is_signed(signer, row.signature, row.index, entry_hash(row.body)):
             findings.append(Finding(place, f"ledger entry {place} is not signed by the curator"))
     if not findings:
@@ -171,8 +173,8 @@ def _where(rows: list[Row], account: Account, error: ExprilError) -> str:
     before, row = rows[place - 1], rows[place]
     if row.index != place:
         return f"ledger entry {place} is missing"
-    if place and not head_is_signed(account.curator, before.signature, before.index, account.head):
+    if place and not head_is_signed(account.signer_of(before.index), before.signature, before.index, account.head):
         return f"ledger entry {before.index} was changed"
-    if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
+    if not head_is_signed(account.signer_of(row.index), row.signature, row.index, entry_hash(row.body)):
         return f"ledger entry {place} was changed ({error})"
     return str(error)

@@ -43,6 +43,10 @@ class EntryKind(StrEnum):
     HALT = "halt"
     RESUME = "resume"
     DATA = "data"
+    ENROL = "enrol"
+    HANDOVER = "handover"
+    APPROVE = "approve"
+    DECLINE = "decline"
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,20 +95,21 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         nonce: secret random bytes: receipts show hashes of entries, which must not tell what other learners do.
         kind: an `EntryKind`.
         at: by the curator's clock.
-        learner: public key; for OPEN the curator's.
+        learner: public key; for OPEN the curator's; for HANDOVER the curator's next one.
         study: the study's identity; zero where no study is meant.
         sequence: of the request.
-        amount: reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners.
+        amount: reserved, charged or refunded epsilon; for RESUME, what is entered as spent over all learners; for
+            APPROVE, the most that the study may be charged.
         own: for RESUME, what is entered as spent by `learner`.
         request: digest of the request; zero where there was none.
         reply: for ANSWERED, digest of the signed reply.
         size: for ANSWERED, its bytes.
-        expires_at: end of a reservation.
+        expires_at: end of a reservation; for APPROVE, until when the proposal is accepted.
         plan: of a reservation.
         costs: of a reservation: the most that each planned query may be charged.
         suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
-        note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for
-            DATA, the name of the records served from then on; never from a record.
+        note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL,
+            the name that the key is bound to; for DATA, that of the records served from then on; never from a record.
     """
 
     index: Index

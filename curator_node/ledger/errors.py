@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from protocol.errors import ExprilError
+from protocol.errors import ConfigurationError, ExprilError
 
 
 class InsufficientBudgetError(ExprilError):
@@ -21,6 +21,37 @@ class InsufficientBudgetError(ExprilError):
 
 class TooManyStudiesError(ExprilError):
     """A learner has as many studies as it may; the text says how many."""
+
+
+class BoundElsewhereError(ConfigurationError):
+    """A key belongs to an enrolled learner of another name, for ever."""
+
+    def __init__(self, key: bytes, name: str, wanted: str) -> None:
+        super().__init__(
+            f"the ledger knows key {key.hex()[:16]} as the learner {name!r}, not {wanted!r}; a key keeps its name, as "
+            "what it spent does: enrol it under that name, or take another key"
+        )
+
+
+class NotApprovedError(ExprilError):
+    """A study waits for its steward's word, or was declined.
+
+    Attributes:
+        declined: whether it was.
+    """
+
+    def __init__(self, declined: bool) -> None:
+        self.declined = declined
+        super().__init__("the steward has declined the study" if declined else "the steward has not approved the study")
+
+
+class HandedOverError(ExprilError):
+    """Another key of the curator has taken the ledger over; whoever serves under the old one must start anew."""
+
+    kind = "ledger"
+
+    def __init__(self) -> None:
+        super().__init__("the ledger was handed over to another key of its curator; start the curator anew")
 
 
 class HaltedError(ExprilError):

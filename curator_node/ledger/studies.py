@@ -136,6 +136,25 @@ class KeptState:
     size: int
 
 
+@dataclass(frozen=True)
+class Decision:
+    """The steward's word on a proposal.
+
+    Attributes:
+        index: of its entry.
+        approved: otherwise it was declined.
+        until: when an approved one is accepted no more.
+    """
+
+    index: int
+    approved: bool
+    until: int
+
+    def allows(self, now: int) -> bool:
+        """Whether the proposal may be accepted."""
+        return self.approved and now < self.until
+
+
 def state_key(study: StudyKey, kind: str) -> bytes:
     """Under which a study's state of a query kind is stored, among the replies."""
     return digest(b"expril/2 state" + study.learner + study.study + kind.encode())

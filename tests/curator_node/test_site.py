@@ -22,6 +22,7 @@ from curator_node.site import (
     create_site,
     hold_records,
     open_site,
+    policy_of,
     temporary_site,
 )
 from protocol.envelopes import SigningKey
@@ -73,6 +74,29 @@ def test_a_site_answers_and_after_a_restart_says_the_same_bytes(folder):
     with open_site(folder, clock=clock) as again:
         assert again.handle(sent) == got
         assert again.export().account.spent == {key("ann").public: Fraction(1, 30)}
+
+
+def test_another_policy_is_served_from_the_next_request_on_and_spending_stays(folder):
+    clock = Clock()
+    with open_site(folder, clock=clock) as site:
+        learner = Learner(site, clock=clock)
+        learner.card()
+        learner.propose(plan_of(30))
+        assert isinstance(learner.query(), Release)
+        (folder / POLICY).write_text(toml(msgspec.structs.replace(RULES, learners=(), name="renamed")))
+        site.adopt(policy_of(folder))
+        assert Learner(site, clock=clock).card().code == "unknown_sender"
+        (folder / POLICY).write_text(toml(msgspec.structs.replace(RULES, name="renamed")))
+        site.adopt(policy_of(folder))
+        assert Learner(site, clock=clock).card().name == "renamed"
+        assert site.ledger.account.spent == {key("ann").public: Fraction(1, 30)}
+
+
+def test_a_policy_that_changes_what_signatures_mean_is_not_adopted_while_serving(folder):
+    with open_site(folder, clock=Clock()) as site:
+        with pytest.raises(ConfigurationError, match="only when the curator starts"):
+            site.adopt(msgspec.structs.replace(RULES, simulation=True))
+        assert site.policy == policy_of(folder)
 
 
 def test_a_folder_holds_what_its_documentation_lists(folder):

@@ -46,12 +46,19 @@ PINNED = {
     },
     "opacus": {"experiments/peers/opacus_models.py"},
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
-    "cryptography": {"protocol/envelopes.py", "curator_node/ledger/sealing.py"},
+    "cryptography": {
+        "protocol/envelopes.py",
+        "curator_node/daemon/node_key.py",
+        "curator_node/ledger/sealing.py",
+        "simulations/superlink.py",
+    },
     "flwr": {
         "curator_node/client_app.py",
+        "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
         "simulations/carriers/in_process.py",
     },
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
@@ -254,9 +261,10 @@ def test_the_seeded_and_idealised_noise_switches_stay_off():
 
 CORE = [
     *(ROOT / "protocol" / f"{name}.py" for name in ("plans", "kinds", "limits", "messages", "spending")),
-    *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals")),
+    *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals", "identity")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("answering", "curator", "policy", "receipts")),
-    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests", "enrolled")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "serving")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
 ]

@@ -1,0 +1,144 @@
+"""Calls to a SuperLink: answers are read up to a limit, and what goes wrong is one of four errors."""
+
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from protocol.errors import ConfigurationError, ExprilError
+from protocol.flower_internals import RuntimeVersionMetadata
+
+CALL_SECONDS = 30.0
+_LEAST_RETRY, _MOST_RETRY = 0.05, 2.0
+
+
+class SuperLinkDownError(ExprilError):
+    """No answer, or a fault of the SuperLink's; it may pass.
+
+    Attributes:
+        status: of HTTP; 0 without an answer.
+    """
+
+    def __init__(self, kind: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(kind)
+
+
+class NotLetInError(SuperLinkDownError):
+    """The SuperLink does not know this node, or not any more, or takes its last connection for alive."""
+
+
+class GoneError(ExprilError):
+    """A message or its run is not there any more; the text is an HTTP status."""
+
+
+class TooLargeError(ExprilError):
+    """A message is larger than the policy reads; it was not read."""
+
+
+class Bounded:
+    """The last of Flower's interceptors: it sends, and reads no answer beyond its limit.
+
+    Args:
+        http: that sends.
+        limit: request -> most bytes of its answer.
+    """
+
+    def __init__(self, http: httpx.Client, limit: Callable[[object], int]) -> None:
+        self._http = http
+        self._limit = limit
+        self._told = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
+
+    def intercept(self, context: Any, call_next: object) -> httpx.Response:  # noqa: ARG002
+        """See Flower's `ProtobufClientInterceptor`; what would come next reads without a limit, and is not asked."""
+        request, most = context.request, self._limit(context.message)
+        request.headers.update({**self._told, "accept-encoding": "identity"})
+        answer = self._http.send(request, stream=True)
+        try:
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise httpx.DecodingError("an answer that is packed", request=request)
+            if int(answer.headers.get("content-length", 0)) > most:
+                raise TooLargeError
+            content = bytearray()
+            for chunk in answer.iter_raw():
+                content += chunk
+                if len(content) > most:
+                    raise TooLargeError
+        finally:
+            answer.close()
+        return httpx.Response(answer.status_code, content=bytes(content), request=request)
+
+
+def tls_context(ca: Path) -> ssl.SSLContext:
+    """Trust in one authority and no other.
+
+    Raises:
+        ConfigurationError: its certificate cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(cafile=ca)
+    except FileNotFoundError:
+        raise ConfigurationError(f"no file {ca}; ask who keeps the SuperLink for its authority's certificate") from None
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"{ca} is no certificate in PEM format ({type(error).__name__})") from None
+    return context
+
+
+_UNKNOWN = (401, 403, 404, 409, 412)
+"""Statuses by which a SuperLink turns a node, or a message of a run, away."""
+
+
+def called(call: Callable[[Any], Any], request: object) -> Any:
+    """Make a call about this node.
+
+    Raises:
+        NotLetInError: the SuperLink turns the node away.
+        SuperLinkDownError: no answer, or none that makes sense.
+    """
+    try:
+        return call(request)
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        kind = NotLetInError if status in _UNKNOWN else SuperLinkDownError
+        raise kind(type(error).__name__, status) from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, TooLargeError) as error:
+        raise SuperLinkDownError(type(error).__name__) from None
+
+
+def about(call: Callable[[Any], Any], request: object) -> Any:
+    """Make a call about one message: being turned away is about that message.
+
+    Raises:
+        GoneError: the SuperLink has lost it, or its run has ended.
+        TooLargeError: the answer is longer than its limit; it was not read.
+        SuperLinkDownError: no answer, or none that makes sense.
+    """
+    try:
+        return call(request)
+    except TooLargeError:
+        raise
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        if status < 500 and status != 429:
+            raise GoneError(str(status)) from None
+        raise SuperLinkDownError(type(error).__name__, status) from None
+    except (httpx.HTTPError, httpx.StreamError, ValueError) as error:
+        raise SuperLinkDownError(type(error).__name__) from None
+
+
+def until_taken(call: Callable[[], Any], patience: Callable[[], bool]) -> Any:
+    """Repeat a call while the SuperLink is down and there is patience; SuperLinkDownError where it stays so."""
+    wait = _LEAST_RETRY
+    while True:
+        try:
+            return call()
+        except SuperLinkDownError:
+            if not patience():
+                raise
+            time.sleep(wait)
+            wait = min(2 * wait, _MOST_RETRY)

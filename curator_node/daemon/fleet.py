@@ -1,0 +1,302 @@
+"""A curator's node at a SuperLink: Flower's Fleet API, spoken without Flower's SuperNode.
+
+An app that somebody ships is never fetched, so it cannot run: there is no call for one in this file. What comes is
+data: Flower's message of three small objects, whose one bytes value goes to the installed ClientApp. No answer of the
+SuperLink is held beyond the length that belongs to it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from flwr.app import Context, Error, Message, RecordDict
+
+from curator_node.client_app import NOT_SERVED, make_client_app
+from curator_node.daemon.calls import (
+    CALL_SECONDS,
+    Bounded,
+    GoneError,
+    NotLetInError,
+    SuperLinkDownError,
+    TooLargeError,
+    about,
+    called,
+    tls_context,
+    until_taken,
+)
+from curator_node.daemon.node_key import read_node_key
+from protocol.carriage import FIELD, RECORD
+from protocol.flower_internals import (
+    ActivateNodeRequest,
+    ConfirmMessageReceivedRequest,
+    DeactivateNodeRequest,
+    FleetHttpClient,
+    Node,
+    NodeAuthHttpInterceptor,
+    PullMessagesRequest,
+    PullObjectRequest,
+    PushMessagesRequest,
+    PushObjectRequest,
+    RegisterNodeFleetRequest,
+    SendNodeHeartbeatRequest,
+    get_all_nested_objects,
+    get_object_tree,
+    inflate_object_from_contents,
+    iterate_object_tree,
+    message_from_proto,
+    message_to_proto,
+    no_object_id_recompute,
+    public_key_to_bytes,
+    remove_content_from_message,
+)
+
+HEARTBEAT_SECONDS = 10.0
+"""What is promised, Flower's least; a node that stays silent twice as long counts as gone."""
+MOST_OBJECTS = 8
+"""Our message is three: message, record dictionary, record."""
+ROOM = 64 * 1024
+"""What Flower adds to an envelope, and the longest answer that carries none."""
+
+
+@dataclass
+class Parcel:
+    """A message on its way in.
+
+    Attributes:
+        tree: of its objects' names.
+        message: without content until all objects are there.
+        until: after which nobody waits for the reply, by `time.time`.
+        objects: those that are there.
+        size: bytes of these.
+    """
+
+    tree: Any
+    message: Any
+    until: float
+    objects: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        """Flower's name of it."""
+        return str(self.tree.object_id)
+
+    @property
+    def run(self) -> int:
+        """Flower's number of the learner's run."""
+        return int(self.message.metadata.run_id)
+
+    @property
+    def payload(self) -> object:
+        """The request's bytes; None where it holds none, or not where they belong."""
+        try:
+            return self.message.content[RECORD][FIELD]
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+class Link(NamedTuple):
+    """How a SuperLink is reached.
+
+    Attributes:
+        address: "host:port".
+        ca: file of the authority that certifies it; None speaks without TLS, on this machine only.
+        key: file of this node's private key.
+    """
+
+    address: str
+    ca: Path | None
+    key: Path
+
+
+class Fleet:
+    """One node of a SuperLink. Several threads may fetch and answer; one enters, pulls and beats.
+
+    Args:
+        link: how the SuperLink is reached.
+        handle: a curator's `handle(bytes) -> bytes`.
+
+    Attributes:
+        most_bytes: longest envelope that is read; may be changed.
+        node: Flower's number of this node; 0 before it was let in.
+
+    Raises:
+        ConfigurationError: key or certificate cannot be read.
+    """
+
+    def __init__(self, link: Link, handle: Callable[[bytes], bytes], *, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.node = 0
+        self._app = make_client_app(handle)
+        private = read_node_key(link.key)
+        self._public = public_key_to_bytes(private.public_key())
+        verify = tls_context(link.ca) if link.ca is not None else False
+        self._http = httpx.Client(verify=verify, timeout=CALL_SECONDS, follow_redirects=False, trust_env=False)
+        base = f"{'http' if link.ca is None else 'https'}://{link.address}"
+        carriers = [NodeAuthHttpInterceptor(private, private.public_key()), Bounded(self._http, self._limit)]
+        self._client = FleetHttpClient(base, interceptors=carriers, verify=verify, timeout=CALL_SECONDS)
+
+    def enter(self, last: int = 0) -> int:
+        """Have this node let in; its number.
+
+        Args:
+            last: the number that it had when its process ended last; 0 where that is not known. The SuperLink takes a
+                process that was killed for alive for a while; its successor, who holds the same key, goes on as it.
+
+        Raises:
+            NotLetInError, SuperLinkDownError: not now.
+        """
+        request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT_SECONDS)
+        try:
+            self.node = int(called(self._client.ActivateNode, request).node_id)
+        except NotLetInError:
+            if last and self._beats(last):
+                self.node = last
+            elif self._registers():
+                self.node = int(called(self._client.ActivateNode, request).node_id)
+            else:
+                raise
+        return self.node
+
+    def beat(self) -> None:
+        """Say that this node is alive; due every `HEARTBEAT_SECONDS`.
+
+        Raises:
+            NotLetInError, SuperLinkDownError: it did not help.
+        """
+        request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_SECONDS)
+        if not called(self._client.SendNodeHeartbeat, request).success:
+            raise NotLetInError("heartbeat")
+
+    def pull(self) -> Parcel | None:
+        """The next message for this node, without its content; None where there is none.
+
+        Raises:
+            NotLetInError, SuperLinkDownError: not now.
+        """
+        found = called(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
+        if not found.messages_list or not found.message_object_trees:
+            return None
+        message = message_from_proto(found.messages_list[0])
+        until = message.metadata.created_at + message.metadata.ttl
+        return Parcel(found.message_object_trees[0], message, until)
+
+    def fetch(self, parcel: Parcel) -> bool:
+        """Fetch what a message still lacks; whether all of it is there.
+
+        Raises:
+            TooLargeError: it has more, or larger, objects than a request of ours.
+            GoneError: the SuperLink has lost it, or its run has ended.
+            SuperLinkDownError: not now.
+        """
+        names = dict.fromkeys(tree.object_id for tree in iterate_object_tree(parcel.tree))
+        if len(names) > MOST_OBJECTS:
+            raise TooLargeError
+        for name in names:
+            if name in parcel.objects:
+                continue
+            request = PullObjectRequest(node=Node(node_id=self.node), run_id=parcel.run, object_id=name)
+            found = about(self._client.PullObject, request)
+            if not found.object_found:
+                raise GoneError("object")
+            if not found.object_available:
+                return False
+            parcel.objects[name] = found.object_content
+            parcel.size += len(found.object_content)
+            if parcel.size > self.most_bytes + ROOM:
+                raise TooLargeError
+        self.confirm(parcel)
+        whole = inflate_object_from_contents(parcel.name, parcel.objects)
+        if whole.has_content():
+            parcel.message.content = whole.content
+        return True
+
+    def confirm(self, parcel: Parcel) -> None:
+        """Tell the SuperLink that it need not keep a message's objects; raises as `fetch`."""
+        request = ConfirmMessageReceivedRequest(
+            node=Node(node_id=self.node), run_id=parcel.run, message_object_id=parcel.name
+        )
+        about(self._client.ConfirmMessageReceived, request)
+
+    def answered(self, parcel: Parcel) -> Any:
+        """The installed ClientApp's reply to a whole message.
+
+        Raises:
+            Exception: it is of a type that the app does not serve, or Flower fails.
+        """
+        context = Context(run_id=parcel.run, node_id=self.node, node_config={}, state=RecordDict(), run_config={})
+        return self._app(parcel.message, context)
+
+    @staticmethod
+    def declined(parcel: Parcel) -> Any:
+        """A reply that is an error without text."""
+        return Message(Error(NOT_SERVED, ""), reply_to=parcel.message)
+
+    def send(self, parcel: Parcel, reply: Any, *, patience: Callable[[], bool]) -> None:
+        """Send the reply to a message, again and again until it is taken, as long as there is patience.
+
+        How long the app took is not told: it could depend on the records.
+
+        Raises:
+            GoneError: nobody waits for it any more.
+            SuperLinkDownError: it could not be sent in time.
+        """
+        node = Node(node_id=self.node)
+        reply.metadata.__dict__["_message_id"] = reply.object_id  # as Flower's own SuperNode does
+        with no_object_id_recompute():
+            tree, objects = get_object_tree(reply), get_all_nested_objects(reply)
+            bare = remove_content_from_message(reply) if reply.has_content() else reply
+            push = PushMessagesRequest(
+                node=node,
+                messages_list=[message_to_proto(bare)],
+                message_object_trees=[tree],
+                clientapp_runtime_list=[0.0],
+            )
+            asked = until_taken(lambda: about(self._client.PushMessages, push), patience)
+            wanted = set(asked.objects_to_push)
+            for name, each in objects.items():
+                if name not in wanted:
+                    continue
+                request = PushObjectRequest(
+                    node=node,
+                    run_id=parcel.run,
+                    object_id=name,
+                    object_content=each.deflate(),
+                    session_id=asked.session_id,
+                )
+                if not until_taken(lambda request=request: about(self._client.PushObject, request), patience).stored:  # type: ignore[misc]
+                    raise GoneError("session")
+
+    def leave(self) -> None:
+        """Have this node counted as gone, so that it can come back at once; harmless where it is gone already."""
+        if self.node:
+            try:
+                called(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node))
+            except SuperLinkDownError:
+                return
+
+    def close(self) -> None:
+        """Release the connections."""
+        self._client.close()
+        self._http.close()
+
+    def _beats(self, last: int) -> bool:
+        self.node = last
+        try:
+            self.beat()
+        except NotLetInError:
+            return False
+        return True
+
+    def _registers(self) -> bool:
+        """Register by itself, where the SuperLink lets any node in; elsewhere a person does it."""
+        try:
+            called(self._client.RegisterNode, RegisterNodeFleetRequest(public_key=self._public))
+        except NotLetInError:
+            return False
+        return True
+
+    def _limit(self, message: object) -> int:
+        return self.most_bytes + ROOM if isinstance(message, PullObjectRequest) else ROOM

@@ -1,0 +1,269 @@
+"""The daemon's log: one line of JSON an event, on standard error, for the steward and its tools.
+
+Every event is a struct with fields of its own, so nothing else can be said. No field is computed from a record, and no
+time tells how long a count took: an answered request is stamped with the second in which it came.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal, TextIO
+
+import msgspec
+
+from protocol.errors import printable
+from protocol.refusals import RefusalCode
+
+OURS = ("curator_node", "protocol")
+"""Loggers whose lines are kept: they write constant texts, entry numbers and names of types."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """Something that happened.
+
+    Attributes:
+        time: when, to the second, UTC.
+    """
+
+    time: str = ""
+
+
+class Started(Event, frozen=True, tag="started"):
+    """The curator is open, and serves once it is connected.
+
+    Attributes:
+        curator: its public key.
+        name: as its policy says.
+        superlink: "host:port".
+        health_port: of the loopback.
+        entry: of the ledger, the newest.
+    """
+
+    curator: str
+    name: str
+    superlink: str
+    health_port: int
+    entry: int
+
+
+class Warned(Event, frozen=True, tag="warned"):
+    """There is something about records or policy that the steward should check: `expril curator check` says what.
+
+    Attributes:
+        warnings: how many.
+    """
+
+    warnings: int
+
+
+class Connected(Event, frozen=True, tag="connected"):
+    """The SuperLink has let this node in.
+
+    Attributes:
+        node: Flower's number of it.
+    """
+
+    node: int
+
+
+class Disconnected(Event, frozen=True, tag="disconnected"):
+    """Nothing can be fetched; the daemon tries again, at most every half minute.
+
+    Attributes:
+        reason: "unreachable": no answer, or a fault of the SuperLink's; "not_let_in": it does not know this node's key,
+            or takes the node's last connection, whose process was killed, for alive: that passes within a minute;
+            "unexpected": this side's own fault.
+        status: of HTTP; 0 without an answer.
+        kind: name of the error's type.
+    """
+
+    reason: Literal["unreachable", "not_let_in", "unexpected"]
+    status: int
+    kind: str
+
+
+class Request(Event, frozen=True, tag="request"):
+    """A request was answered, stamped with the second in which it came.
+
+    Attributes:
+        type: of the request; "unreadable" where it is no envelope.
+        reply: type of the reply.
+        learner: its name in the policy; empty for a sender that was not verified.
+        key: the learner's public key; empty likewise.
+        study: its identity; empty outside a study.
+        sequence: of the request within its study.
+        digest: of the request; a repeat has the same.
+        code: why it was refused; empty where it was not.
+        epsilon: charged by a release, reserved for a study, or given back at its end; as a rational.
+    """
+
+    type: str
+    reply: str
+    learner: str = ""
+    key: str = ""
+    study: str = ""
+    sequence: int = 0
+    digest: str = ""
+    code: RefusalCode | Literal[""] = ""
+    epsilon: str = ""
+
+
+class Unserved(Event, frozen=True, tag="unserved"):
+    """A Flower message that is no request of ours; it was answered by an error without text, or dropped.
+
+    Attributes:
+        reason: "too_large": larger than the policy reads, noticed before it was held in memory; "not_ours": of another
+            type, or without an envelope; "incomplete": parts of it never came; "gone": its run has ended, or the
+            SuperLink has lost it; "undelivered": the reply could not be sent, and waits for the learner to ask again;
+            "fault": this side's own.
+        kind: name of an error's type; empty where there is none.
+    """
+
+    reason: Literal["too_large", "not_ours", "incomplete", "gone", "undelivered", "fault"]
+    kind: str = ""
+
+
+class PolicyAdopted(Event, frozen=True, tag="policy_adopted"):
+    """The steward's changed files are served from now on.
+
+    Attributes:
+        learners: how many may ask.
+    """
+
+    learners: int
+
+
+class PolicyRefused(Event, frozen=True, tag="policy_refused"):
+    """The steward's changed files cannot be served; the last ones that could be are.
+
+    Attributes:
+        reason: the sentence of the error, about those files alone.
+    """
+
+    reason: str
+
+
+class LedgerState(Event, frozen=True, tag="ledger"):
+    """The ledger was halted or resumed, or its database went or came back.
+
+    Attributes:
+        halted: until the steward acts.
+        available: whether it can be read.
+        entry: the newest that is known.
+    """
+
+    halted: bool
+    available: bool
+    entry: int
+
+
+class Stopping(Event, frozen=True, tag="stopping"):
+    """Told to stop: nothing more is fetched.
+
+    Attributes:
+        signal: its number; 0 without one.
+        in_hand: messages that are finished first.
+    """
+
+    signal: int
+    in_hand: int
+
+
+class Stopped(Event, frozen=True, tag="stopped"):
+    """The end.
+
+    Attributes:
+        unfinished: messages that took too long; learners ask for them again.
+    """
+
+    unfinished: int
+
+
+class Note(Event, frozen=True, tag="note"):
+    """A line of the curator's own code.
+
+    Attributes:
+        logger: which.
+        text: constant, but for numbers and names of types.
+    """
+
+    logger: str
+    text: str
+
+
+class Fault(Event, frozen=True, tag="fault"):
+    """Something of ours failed that should not; its text, which could hold a value, is not kept.
+
+    Attributes:
+        kind: name of the error's type.
+        thread: name of the thread.
+    """
+
+    kind: str
+    thread: str
+
+
+def utc_now() -> int:
+    """Seconds since 1970."""
+    return int(datetime.now(UTC).timestamp())
+
+
+class Log:
+    """Writes events.
+
+    Args:
+        stream: standard error unless said otherwise.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], int] = utc_now) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def write(self, event: Event, *, at: int | None = None) -> None:
+        """Write one event, stamped with now or with `at`; a reader that is gone is no fault of the daemon's."""
+        when = datetime.fromtimestamp(self._clock() if at is None else at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        line = msgspec.json.encode(msgspec.structs.replace(event, time=when)).decode()
+        with self._lock:
+            try:
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
+            except (OSError, ValueError):
+                return
+
+
+class _Notes(logging.Handler):
+    """Our own loggers' lines as events. Others are left out: their texts are not ours to vouch for."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)  # refusals have an event of their own
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.split(".")[0] not in OURS:
+            return
+        arguments = record.args if isinstance(record.args, tuple) else (record.args,)
+        plain = all(isinstance(item, int) or (isinstance(item, str) and item.isidentifier()) for item in arguments)
+        text = record.getMessage() if plain else str(record.msg)
+        self._log.write(Note(logger=record.name, text=printable(text)))
+
+
+def take_over(log: Log) -> None:
+    """Nothing but events reaches standard error from now on: no library's line, no traceback, no text of an error."""
+    root = logging.getLogger()
+    root.handlers[:] = [_Notes(log)]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("flwr").handlers.clear()
+    logging.getLogger("flwr").propagate = False
+    logging.raiseExceptions = False
+
+    def of_thread(hook: threading.ExceptHookArgs) -> None:
+        name = hook.thread.name if hook.thread is not None else ""
+        log.write(Fault(kind=hook.exc_type.__name__, thread=name))
+
+    threading.excepthook = of_thread
+    sys.excepthook = lambda kind, *_: log.write(Fault(kind=kind.__name__, thread="main"))
+    sys.unraisablehook = lambda hook: log.write(Fault(kind=hook.exc_type.__name__, thread="unraisable"))

@@ -1,0 +1,161 @@
+"""A curator's daemon as a process: opened from its folder, told to stop by signals, known to systemd."""
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from curator_node.daemon.fleet import Fleet, Link
+from curator_node.daemon.health import HealthPage, Status
+from curator_node.daemon.log import Log, Started, Stopped, Stopping, Warned, take_over, utc_now
+from curator_node.daemon.policy_files import PolicyFiles
+from curator_node.daemon.service import Service
+from curator_node.daemon.settings import NODE_KEY, DaemonSettings, inside, ledger_of
+from curator_node.daemon.watch import Watch
+from curator_node.ledger.files import mark_path
+from curator_node.site import LEDGER, Site, open_site
+from protocol.errors import ExprilError
+
+NODE_MEMORY = "node.id"
+"""Beside the mark, since that is where this process may write."""
+
+
+def serve(
+    folder: Path, settings: DaemonSettings, *, log: Log | None = None, opener: Callable[..., Site] = open_site
+) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the steward's files anew. Ends with status 0 when told to stop.
+
+    Args:
+        folder: the site's.
+        settings: of its daemon file.
+        log: where events go; None takes standard error.
+        opener: called as `open_site`; a simulation's may pass its own noise.
+
+    Raises:
+        ConfigurationError: the site cannot be opened, or the health page's port is taken.
+    """
+    log = log or Log()
+    take_over(log)
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the records
+    mark = inside(folder, settings.mark)
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        site = stack.enter_context(opener(folder, ledger=ledger_of(settings), mark=mark))
+        watch = Watch(log, utc_now)
+        link = Link(settings.superlink, inside(folder, settings.ca), folder / NODE_KEY)
+        handle = watch.watched(site.handle, lambda: site.policy, site.label)
+        fleet = Fleet(link, handle, most_bytes=site.policy.limits.message_bytes)
+        stack.callback(fleet.close)
+        memory = (mark or mark_path(folder / LEDGER)).with_name(NODE_MEMORY)
+        service = Service(site, fleet, settings, watch, PolicyFiles(folder), memory)
+        began = utc_now()
+        page = HealthPage(settings.health_port, lambda: status_of(site, service, fleet, watch, settings, began))
+        stack.callback(page.close)
+        account = site.ledger.account
+        watch.tell(
+            Started(
+                curator=site.identity.hex(),
+                name=site.policy.name,
+                superlink=settings.superlink,
+                health_port=settings.health_port,
+                entry=account.next_index - 1,
+            )
+        )
+        if site.warnings:
+            watch.tell(Warned(warnings=len(site.warnings)))
+        notify("READY=1")
+        service.run(signals.wait, signals.hung_up)
+        notify("STOPPING=1")
+        watch.tell(Stopping(signal=signals.stopped_by, in_hand=service.in_hand))
+        unfinished = service.finish()
+        watch.tell(Stopped(unfinished=unfinished))
+        if unfinished:
+            # A thread still counts. Nothing is lost: what it was charged for is answered when it is asked again.
+            os._exit(0)
+
+
+def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings: DaemonSettings, began: int) -> Status:
+    """What the health page says now."""
+    try:
+        budget = site.standing()
+    except (ExprilError, OSError):
+        budget = None
+    return Status(
+        curator=site.identity.hex(),
+        name=site.policy.name,
+        superlink=settings.superlink,
+        node=fleet.node,
+        serving_since=began,
+        connected_since=service.connected_since,
+        requests=dict(watch.requests),
+        releases=watch.releases,
+        refusals=dict(watch.refusals),
+        unserved=dict(watch.unserved),
+        in_hand=service.in_hand,
+        ledger_available=budget is not None,
+        budget=budget,
+    )
+
+
+def notify(state: str) -> None:
+    """Tell systemd, where it started this process as `Type=notify`."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    name = f"\0{address[1:]}" if address.startswith("@") else address
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(state.encode(), name)
+
+
+class Signals:
+    """SIGTERM, SIGINT and SIGHUP as bytes of a pipe: they wake a wait, and never interrupt an answer.
+
+    Attributes:
+        stopped_by: the signal that asked to stop; 0 before.
+    """
+
+    _STOP = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.stopped_by = 0
+        self._hung_up = False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, or less where a signal comes; whether to stop."""
+        if select.select([self._read], [], [], max(0.0, seconds))[0]:
+            for number in self._read.recv(64):
+                self._hung_up |= number == signal.SIGHUP
+                if number in self._STOP:
+                    self.stopped_by = self.stopped_by or number
+        return self.stopped_by != 0
+
+    def hung_up(self) -> bool:
+        """Whether SIGHUP came since the last look."""
+        seen, self._hung_up = self._hung_up, False
+        return seen
+
+    def __enter__(self) -> Self:
+        self._read, self._write = socket.socketpair()
+        self._write.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        self._handlers = {each: signal.signal(each, _nothing) for each in (*self._STOP, signal.SIGHUP)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._before)
+        for each, handler in self._handlers.items():
+            signal.signal(each, handler)
+        self._read.close()
+        self._write.close()
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The pipe has its number already."""

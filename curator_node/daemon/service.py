@@ -1,0 +1,317 @@
+"""The loop of a daemon: look for messages, have them answered, keep the node known, serve what the steward changes.
+
+Messages are fetched and answered by a few threads, and questions, which are counted one at a time, by threads of their
+own: cards, proposals and closes do not wait for a count. What is in hand is bounded in number and bytes; a message
+whose parts are not there yet is set aside, so that nobody can hold a thread by promising one.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from curator_node.daemon.calls import GoneError, NotLetInError, SuperLinkDownError, TooLargeError
+from curator_node.daemon.fleet import HEARTBEAT_SECONDS, Fleet, Parcel
+from curator_node.daemon.log import (
+    Connected,
+    Disconnected,
+    LedgerState,
+    PolicyAdopted,
+    PolicyRefused,
+    Unserved,
+    utc_now,
+)
+from curator_node.daemon.policy_files import PolicyFiles
+from curator_node.daemon.settings import DaemonSettings
+from curator_node.daemon.watch import Watch, request_type
+from curator_node.site import Site
+from protocol.errors import ConfigurationError, ExprilError
+from protocol.messages import TYPE_NAMES, Query
+
+COUNTERS = 2
+"""Threads for questions: while one counts, another reads, checks and charges the next."""
+MOST_IN_HAND, MOST_ASIDE = 64, 512
+MOST_MESSAGES_OF_BYTES = 4
+"""No more is fetched while this many of the longest messages are in memory."""
+LONGEST_BACK_OFF, LONGEST_OUTSIDE = 30.0, 5.0
+"""Seconds between two tries: where nothing answers, and where the node is not let in, which may soon pass."""
+FILES_SECONDS, LEDGER_SECONDS = 2.0, 5.0
+BUSY_FOR = 2.0
+"""Seconds after a message for which the next is expected soon."""
+ASIDE_SECONDS, LONGEST_ASIDE = 60.0, 2.0
+SEND_SECONDS = 60.0
+
+Unread = Literal["too_large", "not_ours", "incomplete", "gone", "undelivered", "fault"]
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """A message whose parts are not all there.
+
+    Attributes:
+        due: when to look again, by the monotonic clock; so is
+        end: when to give up.
+        wait: until the next look.
+    """
+
+    parcel: Parcel
+    due: float
+    end: float
+    wait: float
+
+
+class Service:
+    """One curator at one SuperLink.
+
+    Args:
+        site: it answers.
+        fleet: its node.
+        settings: waits and threads.
+        watch: counts and tells.
+        files: the steward's policy.
+        memory: file in which the node's number is kept for the next process, as far as it can be written.
+
+    Attributes:
+        connected_since: seconds since 1970; 0 while nothing can be fetched.
+    """
+
+    def __init__(
+        self, site: Site, fleet: Fleet, settings: DaemonSettings, watch: Watch, files: PolicyFiles, memory: Path
+    ) -> None:
+        self._site, self._fleet, self._settings, self._watch = site, fleet, settings, watch
+        self._files, self._memory = files, memory
+        self._takers = ThreadPoolExecutor(settings.workers, thread_name_prefix="taker")
+        self._counters = ThreadPoolExecutor(COUNTERS, thread_name_prefix="counter")
+        self._lock = threading.Condition()
+        self._parcels: dict[int, int] = {}
+        self._aside: list[_Aside] = []
+        self._looking = False
+        self._ledger_seen = (False, True)
+        self._told = ""
+        self._busy_until = self._beat_due = self._files_due = self._ledger_due = 0.0
+        self._give_up = float("inf")
+        self.connected_since = 0
+
+    @property
+    def in_hand(self) -> int:
+        """Messages that are being fetched or answered."""
+        return len(self._parcels)
+
+    def run(self, wait: Callable[[float], bool], hung_up: Callable[[], bool]) -> None:
+        """Serve until told to stop.
+
+        Args:
+            wait: seconds -> whether to stop; returns early for that.
+            hung_up: whether the steward has asked since for files to be read anew.
+        """
+        tries = 0
+        while True:
+            try:
+                pause = self._turn()
+                tries = 0
+            except Exception as error:  # noqa: BLE001 - the loop outlives whatever it meets
+                pause = self._lost(error, tries)
+                tries += 1
+            if wait(pause):
+                return
+            if hung_up():
+                self._read_files()
+
+    def finish(self) -> int:
+        """Let what is in hand end, as long as the settings allow, and leave the SuperLink; how much did not end."""
+        end = time.monotonic() + self._settings.stop_seconds
+        self._give_up = time.time() + self._settings.stop_seconds
+        with self._lock:
+            self._aside.clear()
+            self._lock.wait_for(lambda: not self._parcels, max(0.0, end - time.monotonic()))
+            unfinished = len(self._parcels)
+        self._takers.shutdown(wait=not unfinished, cancel_futures=True)
+        self._counters.shutdown(wait=not unfinished, cancel_futures=True)
+        self._fleet.leave()
+        return unfinished
+
+    def _turn(self) -> float:
+        """One look for a message and whatever else is due; seconds until the next."""
+        now = time.monotonic()
+        if now >= self._files_due:
+            self._files_due = now + FILES_SECONDS
+            if self._files.changed():
+                self._read_files()
+        if now >= self._ledger_due and not self._looking:
+            self._ledger_due, self._looking = now + LEDGER_SECONDS, True
+            self._takers.submit(self._look_at_ledger)
+        if not self.connected_since:
+            self._enter()
+        if now >= self._beat_due:
+            self._fleet.beat()
+            self._beat_due = now + HEARTBEAT_SECONDS * 0.8
+        self._resume(now)
+        if self._full():
+            return self._settings.busy_seconds
+        parcel = self._fleet.pull()
+        if parcel is not None:
+            self._busy_until = now + BUSY_FOR
+            self._start(parcel, _Aside(parcel, 0.0, now + ASIDE_SECONDS, self._settings.busy_seconds))
+            return 0.0
+        if self._parcels or self._aside or now < self._busy_until:
+            return self._settings.busy_seconds
+        return self._settings.idle_seconds
+
+    def _enter(self) -> None:
+        try:
+            last = int(self._memory.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            last = 0
+        node = self._fleet.enter(last)
+        self.connected_since = utc_now()
+        self._beat_due, self._told = time.monotonic() + HEARTBEAT_SECONDS * 0.8, ""
+        self._watch.tell(Connected(node=node))
+        if node != last:
+            try:
+                self._memory.write_text(f"{node}\n", encoding="ascii")
+            except OSError:
+                return  # then a process that follows a kill waits until the SuperLink has noticed it
+
+    def _lost(self, error: Exception, tries: int) -> float:
+        """Tell it once; seconds until the next try."""
+        self.connected_since = 0
+        outside = isinstance(error, NotLetInError)
+        told = Disconnected(reason="unexpected", status=0, kind=type(error).__name__)
+        if isinstance(error, SuperLinkDownError):
+            told = Disconnected(reason="not_let_in" if outside else "unreachable", status=error.status, kind=str(error))
+        if self._told != told.reason:
+            self._told = told.reason
+            self._watch.tell(told)
+        longest = LONGEST_OUTSIDE if outside else LONGEST_BACK_OFF
+        return float(min(longest, 0.1 * 2 ** min(tries, 16)) * (0.5 + secrets.randbelow(500) / 1000))
+
+    def _read_files(self) -> None:
+        try:
+            policy = self._files.read()
+            self._site.adopt(policy)
+        except ConfigurationError as error:
+            self._watch.tell(PolicyRefused(reason=str(error)))
+            return
+        self._fleet.most_bytes = policy.limits.message_bytes
+        self._watch.tell(PolicyAdopted(learners=len(policy.learners)))
+
+    def _look_at_ledger(self) -> None:
+        """Notice, with or without requests, that the ledger was halted or resumed, or cannot be read."""
+        entry = self._site.ledger.account.next_index - 1
+        try:
+            standing = self._site.standing()
+            seen, entry = (standing.halted, True), standing.entry
+        except (ExprilError, OSError):
+            seen = (self._ledger_seen[0], False)
+        finally:
+            self._looking = False
+        if seen != self._ledger_seen:
+            self._ledger_seen = seen
+            self._watch.tell(LedgerState(halted=seen[0], available=seen[1], entry=entry))
+
+    def _resume(self, now: float) -> None:
+        """Look again for the parts of messages that were set aside."""
+        with self._lock:
+            due = [each for each in self._aside if each.due <= now]
+            self._aside = [each for each in self._aside if each.due > now]
+        for each in due:
+            self._start(each.parcel, each)
+
+    def _full(self) -> bool:
+        """Whether no more may be fetched until something that is in hand ends."""
+        with self._lock:
+            held = sum(self._parcels.values())
+            return len(self._parcels) >= MOST_IN_HAND or held >= MOST_MESSAGES_OF_BYTES * self._fleet.most_bytes
+
+    def _start(self, parcel: Parcel, aside: _Aside) -> None:
+        with self._lock:
+            self._parcels[id(parcel)] = 0
+        self._takers.submit(self._take, parcel, aside)
+
+    def _done(self, parcel: Parcel) -> None:
+        with self._lock:
+            self._parcels.pop(id(parcel), None)
+            self._lock.notify_all()
+
+    def _take(self, parcel: Parcel, aside: _Aside) -> None:
+        """Fetch a message and have it answered, here or, where it will be counted, by other threads."""
+        try:
+            if not self._fetched(parcel, aside):
+                self._done(parcel)
+                return
+            with self._lock:
+                self._parcels[id(parcel)] = parcel.size
+            if request_type(parcel.payload) == TYPE_NAMES[Query]:
+                self._counters.submit(self._answer, parcel)
+            else:
+                self._answer(parcel)
+        except Exception as error:  # noqa: BLE001 - a thread that ends by an error would leave the message in hand
+            self._unserved("fault", error)
+            self._done(parcel)
+
+    def _fetched(self, parcel: Parcel, aside: _Aside) -> bool:
+        """Whether a message is whole now; one that cannot become so is answered by an error, or dropped."""
+        try:
+            if self._fleet.fetch(parcel):
+                return True
+        except TooLargeError as error:
+            parcel.objects.clear()
+            self._decline(parcel, "too_large", error)
+            return False
+        except GoneError as error:
+            self._unserved("gone", error)
+            return False
+        except SuperLinkDownError:
+            pass
+        parcel.objects.clear()
+        parcel.size = 0
+        now = time.monotonic()
+        with self._lock:
+            again = now < aside.end and len(self._aside) < MOST_ASIDE
+            if again:
+                self._aside.append(_Aside(parcel, now + aside.wait, aside.end, min(2 * aside.wait, LONGEST_ASIDE)))
+        if not again:
+            self._decline(parcel, "incomplete")
+        return False
+
+    def _answer(self, parcel: Parcel) -> None:
+        try:
+            if not isinstance(parcel.payload, bytes):
+                self._decline(parcel, "not_ours")
+                return
+            try:
+                reply = self._fleet.answered(parcel)
+            except Exception as error:  # noqa: BLE001 - Flower's own, of a type that nobody serves
+                self._decline(parcel, "not_ours", error)
+                return
+            self._send(parcel, reply)
+        finally:
+            self._done(parcel)
+
+    def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
+        """Answer by an error without text, and let the SuperLink forget what was not fetched."""
+        self._unserved(reason, error)
+        with suppress(GoneError, SuperLinkDownError):
+            self._fleet.confirm(parcel)
+        self._send(parcel, self._fleet.declined(parcel))
+
+    def _send(self, parcel: Parcel, reply: object) -> None:
+        try:
+            self._fleet.send(parcel, reply, patience=self._patience(parcel))
+        except GoneError as error:
+            self._unserved("gone", error)
+        except SuperLinkDownError as error:
+            self._unserved("undelivered", error)
+
+    def _patience(self, parcel: Parcel) -> Callable[[], bool]:
+        """Whether a reply is still worth a try: somebody waits for it, and the daemon was not told to stop long ago."""
+        end = min(parcel.until, time.time() + SEND_SECONDS)
+        return lambda: time.time() < min(end, self._give_up)
+
+    def _unserved(self, reason: Unread, error: Exception | None = None) -> None:
+        self._watch.tell(Unserved(reason=reason, kind="" if error is None else type(error).__name__))

@@ -1,0 +1,230 @@
+"""A SuperLink on loopback with TLS and node authentication, for demonstrations and tests: start, stop, start again.
+
+A site of a real federation runs `flower-superlink` by itself, as docs/daemon.md says. Everything here lies in one
+folder: the certificates, the secret under which learners fetch their runs, Flower's own files and the log.
+"""
+
+import datetime as dt
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_public_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from protocol.errors import ConfigurationError
+from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest
+
+LOOPBACK = "127.0.0.1"
+CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
+START_SECONDS = 120.0
+"""A slow machine that has not compiled Flower yet needs half a minute."""
+STOP_SECONDS = 20.0
+VALID = dt.timedelta(days=30)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on just now."""
+    with socket.socket() as sock:
+        sock.bind((LOOPBACK, 0))
+        return int(sock.getsockname()[1])
+
+
+def make_certificates(folder: Path) -> Path:
+    """Write a new authority's certificate and a server's, for the loopback alone; where the authority's is.
+
+    The authority's key is thrown away: nothing else can ever be certified under it.
+    """
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "ExPriL demonstration authority")])
+    root = (
+        _certificate(issuer, issuer, authority.public_key(), authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(authority=True), critical=True)
+        .sign(authority, SHA256())
+    )
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    leaf = (
+        _certificate(subject, issuer, server.public_key(), authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(authority, SHA256())
+    )
+    (folder / CA).write_bytes(root.public_bytes(Encoding.PEM))
+    (folder / CERTIFICATE).write_bytes(leaf.public_bytes(Encoding.PEM))
+    pem = server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    _write_secret(folder / KEY, pem)
+    return folder / CA
+
+
+class SuperLink:
+    """A `flower-superlink` process; a context manager that starts and stops it.
+
+    Learners run their own server apps, so the SuperLink starts none (`--isolation process`).
+
+    Args:
+        folder: for everything it leaves; made where there is none, used again where it is an earlier one's.
+        durable: keeps its state in a database file, so that it is there again after a restart; else in memory.
+        port: of the loopback; 0 takes a free one, and the same one at every start.
+
+    Attributes:
+        address: "host:port".
+        ca: file of the authority that certifies it.
+        secret: file of the secret under which a learner fetches its run.
+        log: what it wrote.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = False, port: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._durable = durable
+        self._port = port or free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = f"{LOOPBACK}:{self._port}"
+        self.ca, self.secret, self.log = folder / CA, folder / SECRET, folder / LOG
+        if not self.ca.is_file():
+            make_certificates(folder)
+            _write_secret(self.secret, secrets.token_bytes(32))
+
+    @property
+    def database(self) -> Path:
+        """Its state, where it is durable."""
+        return self._folder / "superlink.db"
+
+    def start(self) -> None:
+        """Start, and wait until it answers.
+
+        Raises:
+            ConfigurationError: it ends, or does not answer in time; its log says why.
+        """
+        command = [
+            str(Path(sysconfig.get_path("scripts")) / "flower-superlink"),
+            *("--ssl-ca-certfile", str(self.ca), "--ssl-certfile", str(self._folder / CERTIFICATE)),
+            *("--ssl-keyfile", str(self._folder / KEY), "--enable-supernode-auth"),
+            *("--isolation", "process", "--superexec-auth-secret-file", str(self.secret)),
+            *("--disable-runtime-dependency-installation", "--host", LOOPBACK, "--port", str(self._port)),
+            *(("--database", str(self.database)) if self._durable else ()),
+        ]
+        quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(self._folder)}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **quiet}
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop it; harmless where it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power failure would."""
+        self._end(signal.SIGKILL)
+
+    def control(self) -> Any:
+        """A client of the Control API, which needs no credentials here; a context manager."""
+        return ControlHttpClient.from_server_address(self.address, False, self.ca.read_bytes(), ())
+
+    def register(self, public: Path) -> int:
+        """Let a node in, by the file of its public key (OpenSSH, as `expril curator init` writes it); Flower's number.
+
+        An in-memory SuperLink has forgotten its nodes after a restart.
+        """
+        pem = load_ssh_public_key(public.read_bytes()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        with self.control() as client:
+            return int(client.RegisterNode(RegisterNodeRequest(public_key=pem)).node_id)
+
+    def nodes(self) -> dict[int, str]:
+        """Node -> its status ("registered", "online", "offline")."""
+        with self.control() as client:
+            return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _wait(self) -> None:
+        assert self._process is not None  # noqa: S101 - started just before
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise ConfigurationError(f"the SuperLink ended at once; read {self.log}")
+            try:
+                self.nodes()
+            except Exception:  # noqa: BLE001 - whatever a server that is not there yet makes of a client
+                time.sleep(0.1)
+            else:
+                return
+        raise ConfigurationError(f"the SuperLink did not answer within {START_SECONDS:.0f} s; read {self.log}")
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, signer: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
+    )
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
