@@ -36,7 +36,7 @@ from curator_node.ledger.terms import ledger_terms
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import Meter
 from curator_node.policy import Policy
-from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, check_rollback, reserve
+from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, reserve
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
 from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
@@ -81,8 +81,8 @@ class Curator:
 
     Attributes:
         policy: its steward's.
-        lock: held while the ledger is used; not while records are counted.
         label: under which it signs; not the production label where its releases are not private as claimed.
+        lock: held while the ledger is used; not while records are counted.
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
@@ -134,8 +134,8 @@ class Curator:
                 curator must be started anew.
         """
         limits, label = settled_terms(policy, self._kinds, self._noise)
-        if label != self.label:
-            raise ConfigurationError("the policy changes what this curator's signatures mean; start the curator anew")
+        if (policy.simulation, label) != (self.policy.simulation, self.label):
+            raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
         with self._lock:
             self._ledger.refresh(self._clock())
             bind_known(self._ledger, policy, self._clock())
@@ -247,7 +247,7 @@ class Curator:
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
-        check_rollback(message, self._identities, self._ledger, now)
+        self._identities.check(message.newest_receipt, self._ledger, now)
         if not self._ledger.known(identity):
             steward = self._dataset.steward
             reserve(Proposal(data, message, identity, now), self._ledger, self.policy, self._kinds, steward)

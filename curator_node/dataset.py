@@ -3,7 +3,6 @@
 Exact counts go to an answerer that adds noise, and nowhere else.
 """
 
-import hashlib
 import hmac
 import warnings
 from collections.abc import Mapping, Sequence
@@ -240,11 +239,19 @@ def bounded_rows(
     The choice for a unit depends on its name, its records and the key; not on other units, nor on the order of
     the rows. Identical records of one unit are interchangeable.
     """
-    by_unit: dict[str, list[tuple[bytes, int]]] = {}
+    by_unit: dict[str, list[int]] = {}
     for row, unit in enumerate(units):
-        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
+        by_unit.setdefault(unit, []).append(row)
+    kept: list[int] = []
+    for unit, rows in by_unit.items():
+        if len(rows) <= most:
+            kept += rows
+            continue
         name = unit.encode()
-        message = len(name).to_bytes(8, "big") + name + content
-        by_unit.setdefault(unit, []).append((hmac.digest(key, message, hashlib.sha256), row))
-    kept = [row for ranked in by_unit.values() for _, row in sorted(ranked)[:most]]
+        head = len(name).to_bytes(8, "big") + name
+        ranks = {}
+        for row in rows:
+            content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
+            ranks[row] = (hmac.digest(key, head + content, "sha256"), row)
+        kept += sorted(rows, key=ranks.__getitem__)[:most]
     return np.sort(np.array(kept, np.intp))

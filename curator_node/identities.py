@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from curator_node.ledger import Account, Ledger, Owed
-from curator_node.ledger.entries import Suspect
 from curator_node.ledger.sealing import Sealer
 from curator_node.receipts import Receipts
 from protocol.codec import decode
@@ -102,11 +101,11 @@ class Identities:
         """The receipt of a request that took effect, under the key that it was addressed to; see `Receipts.write`."""
         return self._receipts[request.recipient].write(account, owed, identity, now, release=release)
 
-    def suspect(self, data: bytes, ledger: Ledger) -> Suspect | None:
-        """What a receipt under any of the keys proves the ledger to have lost; see `Receipts.suspect`."""
+    def check(self, data: bytes, ledger: Ledger, now: int) -> None:
+        """Halt where a receipt under any of the keys is of an entry that the ledger lacks; see `Receipts.check`."""
         issuer = self._issuer(data)
-        found = self._receipts[issuer].suspect(data, ledger)
-        return None if issuer in self._leaked else found
+        if issuer not in self._leaked:
+            self._receipts[issuer].check(data, ledger, now)
 
     def _issuer(self, data: bytes) -> bytes:
         """Who a receipt says that it is of; nothing is verified."""

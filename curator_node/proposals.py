@@ -6,7 +6,6 @@ sees it. The steward's word is an entry of the ledger.
 
 from dataclasses import dataclass
 
-from curator_node.identities import Identities
 from curator_node.ledger import Ledger, NotApprovedError, Reservation, StudyKey
 from curator_node.ledger.storing import Held
 from curator_node.policy import Policy
@@ -39,27 +38,6 @@ class Proposal:
     message: StudyProposal
     identity: bytes
     now: int
-
-
-def check_rollback(message: StudyProposal, identities: Identities, ledger: Ledger, now: int) -> None:
-    """Halt where the learner holds a receipt of an entry that this ledger lacks and its steward has not seen.
-
-    Raises:
-        RemoteProtocolError: LEDGER_ROLLED_BACK; or the receipt is none of this curator's.
-    """
-    if not message.newest_receipt:
-        return
-    try:
-        suspect = identities.suspect(message.newest_receipt, ledger)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(error.code, "newest_receipt") from None
-    if suspect is not None:
-        note = (
-            f"the ledger lacks the entry, or the answer, of a receipt of learner {suspect.learner.hex()}: "
-            "rolled back or edited"
-        )
-        ledger.halt(now, note, suspect=suspect)
-        raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
 
 def reserve(proposal: Proposal, ledger: Ledger, policy: Policy, kinds: Kinds, steward: StewardFile) -> None:

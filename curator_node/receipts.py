@@ -7,8 +7,10 @@ from curator_node.ledger.branches import holds
 from curator_node.ledger.entries import Suspect
 from curator_node.ledger.sealing import Sealer
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, seal_receipt
+from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_DIGEST, Receipt
 from protocol.rationals import amount, parse_amount, shorten
+from protocol.refusals import RefusalCode
 
 
 class Receipts:
@@ -50,6 +52,31 @@ class Receipts:
             issued_at=now,
         )
         return seal_receipt(receipt, self._key, label=self._label)
+
+    def check(self, data: bytes, ledger: Ledger, now: int) -> None:
+        """Halt where a learner's newest receipt is of an entry that this ledger lacks and its steward has not seen.
+
+        Args:
+            data: the receipt; empty where the learner has none.
+            ledger: the curator's.
+            now: the time.
+
+        Raises:
+            RemoteProtocolError: LEDGER_ROLLED_BACK, or this curator did not sign the receipt.
+        """
+        if not data:
+            return
+        try:
+            suspect = self.suspect(data, ledger)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(error.code, "newest_receipt") from None
+        if suspect is not None:
+            note = (
+                f"the ledger lacks the entry, or the answer, of a receipt of learner {suspect.learner.hex()}: "
+                "rolled back or edited"
+            )
+            ledger.halt(now, note, suspect=suspect)
+            raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def standing(self, account: Account, key: StudyKey, now: int) -> bytes:
         """A signed receipt of where the ledger stands, at the steward's word: for a study, or a learner as a whole.

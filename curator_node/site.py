@@ -28,6 +28,7 @@ import polars as pl
 
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
+from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
 from curator_node.data_versions import version_of_data
 from curator_node.dataset import PrivateDataset, StewardWarning
@@ -41,7 +42,6 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
-from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
@@ -164,10 +164,10 @@ def open_site(
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
     policy = policy_of(folder, answerers)
-    steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+    steward = steward_of(folder)
     with _about(folder / KEY):
         key = read_key(folder / KEY)
-    path = records or _records(folder)
+    path = records or records_of(folder)
     with _about(path):
         dataset = hold_records(read_records(path), steward, policy, key)
     where = ledger or folder / LEDGER
@@ -194,6 +194,29 @@ def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Po
     """
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
     return read_policy(_written(folder / POLICY, "policy file"), where=str(folder / POLICY), kinds=kinds)
+
+
+def steward_of(folder: Path) -> StewardFile:
+    """The schema file of a site's folder.
+
+    Raises:
+        ConfigurationError: it is absent or wrong.
+    """
+    return read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+
+
+def records_of(folder: Path) -> Path:
+    """Where the records of a site's folder are.
+
+    Raises:
+        ConfigurationError: there are none, or two.
+    """
+    there = [folder / name for name in RECORDS if (folder / name).is_file()]
+    if not there:
+        raise ConfigurationError(f"no records in {folder}; put {' or '.join(RECORDS)} there, or say where they are")
+    if len(there) > 1:
+        raise ConfigurationError(f"{folder} holds {' and '.join(path.name for path in there)}; keep one of them")
+    return there[0]
 
 
 def create_site(
@@ -315,15 +338,6 @@ def temporary_site(
 
 def _written(path: Path, what: str) -> str:
     return read_text_file(path, what, remedy="its steward writes it, as docs/policy.md says")
-
-
-def _records(folder: Path) -> Path:
-    there = [folder / name for name in RECORDS if (folder / name).is_file()]
-    if not there:
-        raise ConfigurationError(f"no records in {folder}; put {' or '.join(RECORDS)} there, or say where they are")
-    if len(there) > 1:
-        raise ConfigurationError(f"{folder} holds {' and '.join(path.name for path in there)}; keep one of them")
-    return there[0]
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def ledger_verify(
 ) -> None:
     """Check every entry's place, content and signature, and every stored reply. Exit 1: not in order."""
     with plain_errors():
-        from curator_node import evidence
+        from curator_node import standing
         from curator_node.ledger import view as ledger_view
         from curator_node.ledger.places import ledger_place, told_place
 
@@ -93,7 +93,7 @@ def ledger_verify(
             view, name = ledger_view.read(where, curator=pinned), told_place(where)
             wrong += [(name, finding.text) for finding in view.findings]
             for path in receipt or ():
-                if evidence.read_receipt(path, view.account).ledger_head not in view.account.hashes:
+                if standing.read_receipt(path, view.account).ledger_head not in view.account.hashes:
                     wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
             if json_:
                 print_json(view.as_object())
@@ -154,8 +154,8 @@ def ledger_export(
 ) -> None:
     """Write entries, signatures and the digests of stored replies to a file that `verify` and `show` read."""
     with plain_errors():
-        from curator_node.evidence import write_export
         from curator_node.ledger.places import ledger_place
+        from curator_node.standing import write_export
 
         where = ledger_place(ledger)
         path = out or _beside(where, "export")
@@ -174,10 +174,10 @@ def ledger_receipt(
     with plain_errors():
         import time
 
-        from curator_node.evidence import study_identity, write_receipt
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
         from curator_node.ledger.view import public_key
+        from curator_node.standing import study_identity, write_receipt
 
         where = ledger_place(ledger)
         path = out or _beside(where, "receipt")
@@ -205,9 +205,9 @@ def ledger_mark(
 ) -> None:
     """Make the mark of a further process, which will serve from a ledger that others serve from."""
     with plain_errors():
-        from curator_node.evidence import join, newest_of
         from curator_node.key_files import read_key
         from curator_node.ledger.places import ledger_place
+        from curator_node.standing import join, newest_of
 
         where, owner = ledger_place(ledger), read_key(key)
         if beside is None and not confirm:

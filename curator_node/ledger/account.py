@@ -188,8 +188,6 @@ class Account(Learners):
                 self._halt(entry)
             case EntryKind.RESUME:
                 self._resume(entry, amount)
-            case EntryKind.DATA:
-                self.data.append((entry.index, entry.note))
             case EntryKind.ENROL:
                 self.bind(entry.learner, entry.index, entry.note)
             case EntryKind.HANDOVER:
@@ -197,6 +195,8 @@ class Account(Learners):
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 approved = entry.kind is EntryKind.APPROVE
                 self.decisions[entry.request] = Decision(entry.index, approved, entry.expires_at)
+            case EntryKind.DATA:
+                self.data.append((entry.index, entry.note))
         self.head = head
         self.hashes.append(head)
         self.totals.append(self.total_spent)

@@ -97,16 +97,6 @@ class StewardedChain(Chain):
         self.append(decide, now)
         return found
 
-    def serve_data(self, version: str, now: int) -> None:
-        """Write which snapshot of the records is served from now on, unless it is the newest that was written."""
-
-        def decide(account: Account) -> Entry | None:
-            served = bool(account.data) and account.data[-1][1] == version
-            return None if served else self.entry(EntryKind.DATA, now, note=version)
-
-        self.append(decide, now)
-        self.settle()
-
     def _binding(self, account: Account, key: bytes, name: str, now: int) -> Entry | None:
         """The entry that binds a key to a name; None where it is bound so, or there is no name."""
         known = account.name_of(key)

@@ -42,11 +42,11 @@ class EntryKind(StrEnum):
     EVICT = "evict"
     HALT = "halt"
     RESUME = "resume"
-    DATA = "data"
     ENROL = "enrol"
     HANDOVER = "handover"
     APPROVE = "approve"
     DECLINE = "decline"
+    DATA = "data"
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +109,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         costs: of a reservation: the most that each planned query may be charged.
         suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
         note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL,
-            the name that the key is bound to; for DATA, that of the records served from then on; never from a record.
+            the name that the key is bound to; for DATA, the name of the records served from then on; never from a
+            record.
     """
 
     index: Index

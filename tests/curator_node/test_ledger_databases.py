@@ -11,7 +11,6 @@ from test_ledger import spend
 from test_site import DECLARED, toml
 
 from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
-from curator_node.evidence import join
 from curator_node.key_files import read_key
 from curator_node.ledger.checks import check
 from curator_node.ledger.engines import reason_of
@@ -21,6 +20,7 @@ from curator_node.ledger.places import ledger_place, read_store, told_place
 from curator_node.ledger.store import DatabaseStore, backup
 from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
 from curator_node.site import KEY, create_site, now, open_site
+from curator_node.standing import join
 from protocol.errors import ConfigurationError
 from protocol.messages import Refusal, Release
 from site_process import SiteProcess

@@ -48,6 +48,7 @@ PINNED = {
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
+        "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
         "simulations/superlink.py",
