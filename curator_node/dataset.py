@@ -105,7 +105,7 @@ class PrivateDataset:
         parts = (numbers.astype("<f8"), self._records.categorical.astype("<i2"), self._labels.astype("<u2")[:, None])
         rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
         ordered = np.sort(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel())
-        made = hmac.new(key, b"expril/2 data version", hashlib.sha256)
+        made = hmac.new(key, b"expril/2 data version", "sha256")
         for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), ordered.tobytes()):
             made.update(len(part).to_bytes(8, "big") + part)
         return made.digest()
