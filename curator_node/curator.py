@@ -18,43 +18,38 @@ from threadpoolctl import ThreadpoolController
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer, Question
 from curator_node.dataset import PrivateDataset
+from curator_node.identities import Identities, Keys
 from curator_node.ledger import (
     AnswerGoneError,
+    BoundElsewhereError,
     HaltedError,
     InsufficientBudgetError,
     Ledger,
     Owed,
-    Reservation,
     StateGoneError,
     StoreFullError,
     StudyAccount,
     StudyKey,
     TooManyStudiesError,
 )
-from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.terms import ledger_terms
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import Meter
-from curator_node.policy import Policy, settled_limits
-from curator_node.receipts import Receipts
+from curator_node.policy import Policy
+from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, reserve
 from curator_node.refusing import Refusals, caps_of
-from curator_node.requests import check_next, check_not_ended, check_plan, check_query, check_time
+from curator_node.requests import check_next, check_not_ended, check_query
+from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
 from protocol.envelopes import (
-    LABEL,
     LEARNER_TYPES,
-    NOT_PRIVATE_LABEL,
-    SigningKey,
     digest,
     open_envelope,
     request_digest,
-    seal,
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from protocol.kinds import Kinds, Past, Turn
 from protocol.messages import (
-    NO_STUDY,
-    NOBODY,
     Card,
     CardRequest,
     Message,
@@ -70,9 +65,6 @@ from protocol.refusals import RefusalCode
 
 log = logging.getLogger(__name__)
 
-ENVELOPE_ROOM = 8192
-"""What a stored release takes beside its numbers: envelope, header and receipt are well below this."""
-
 
 class Curator:
     """One curator.
@@ -80,7 +72,7 @@ class Curator:
     Args:
         dataset: its private records.
         ledger: its durable budget.
-        key: its signing key.
+        keys: its signing key, and those that it had before.
         policy: its steward's.
         clock: seconds since 1970 as an int.
         noise: where noise comes from.
@@ -89,8 +81,8 @@ class Curator:
 
     Attributes:
         policy: its steward's.
-        lock: held while the ledger is used; not while records are counted.
         label: under which it signs; not the production label where its releases are not private as claimed.
+        lock: held while the ledger is used; not while records are counted.
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
@@ -102,27 +94,24 @@ class Curator:
         *,
         dataset: PrivateDataset,
         ledger: Ledger,
-        key: SigningKey,
+        keys: Keys,
         policy: Policy,
         clock: Callable[[], int],
         noise: NoiseSource,
         entropy: Callable[[int], bytes] = secrets.token_bytes,
         answerers: Mapping[str, Answerer] = ANSWERERS,
     ) -> None:
-        if noise.seeded and not policy.simulation:
-            raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
         self._dataset = dataset
         self._ledger = ledger
-        self._key = key
-        self.policy = policy
         self._clock = clock
         self._noise = noise
         self._answerers = dict(answerers)
         self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-        self._limits = settled_limits(policy, self._kinds)
-        self.label = NOT_PRIVATE_LABEL if noise.seeded or not self._kinds.private(self._limits) else LABEL
+        self.policy = policy
+        self._limits, self.label = settled_terms(policy, self._kinds, noise)
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
-        self._receipts = Receipts(key, Sealer(key, entropy), self.label)
+        bind_known(ledger, policy, clock())
+        self._identities = Identities(keys, self.label, entropy)
         self._meter = Meter()
         self._refusals = Refusals(ledger, policy, clock, self._meter)
         # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
@@ -135,20 +124,23 @@ class Curator:
     @property
     def identity(self) -> bytes:
         """The curator's public key."""
-        return self._key.public
+        return self._identities.current
 
     def adopt(self, policy: Policy) -> None:
-        """Serve under another policy of its steward from now on; what is in hand may still end under the old one.
+        """Go on under another policy, from the next request on; one that is wrong changes nothing.
 
         Raises:
-            ConfigurationError: limits that cannot be read, or that change what the curator's signatures mean.
+            ConfigurationError: as when a curator is made; or its answers would be private in another way: then the
+                curator must be started anew.
         """
-        limits = settled_limits(policy, self._kinds)
-        private = self._kinds.private(self._limits)
-        if (policy.simulation, self._kinds.private(limits)) != (self.policy.simulation, private):
+        limits, label = settled_terms(policy, self._kinds, self._noise)
+        if (policy.simulation, label) != (self.policy.simulation, self.label):
             raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
         with self._lock:
-            self.policy, self._limits, self._refusals.policy = policy, limits, policy
+            self._ledger.refresh(self._clock())
+            bind_known(self._ledger, policy, self._clock())
+            self.policy = self._refusals.policy = policy
+            self._limits = limits
 
     def handle(self, data: bytes) -> bytes:
         """Answer one envelope with one envelope; raises only where clock or key do. Several threads may call it.
@@ -185,16 +177,18 @@ class Curator:
         """Bytes to a verified message of a known learner, and its request digest."""
         envelope, message = open_envelope(data, limit=self.policy.limits.message_bytes, types=LEARNER_TYPES)
         verify(envelope, message.sender)
-        if self.policy.learner(message.sender) is None:
+        if not self.policy.admits(message.sender, self._clock()):
             raise RemoteProtocolError(RefusalCode.UNKNOWN_SENDER)
         return message, request_digest(message.sender, envelope.type, envelope.payload)
 
     def _serve(self, data: bytes, message: Message, identity: bytes) -> bytes:
-        if message.recipient != self.identity:
+        if not self._identities.serves(message.recipient, self._clock()):
             raise RemoteProtocolError(RefusalCode.WRONG_RECIPIENT)
         with self._lock:
             now = self._clock()
             self._ledger.refresh(now)
+            if is_bound_elsewhere(self._ledger, self.policy, message.sender):
+                return self._refuse(data, None, b"", RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
             if self._ledger.known(identity) and identity not in self._ledger.account.owed:
                 return self._settled(self._ledger.reply(identity))
             self._refusals.check(identity)
@@ -203,9 +197,9 @@ class Curator:
             if identity in self._in_hand:
                 raise RemoteProtocolError(RefusalCode.BUSY)
             if not self._ledger.known(identity):
-                check_time(message, now, self.policy)
+                check_in_time(message, identity, now, self.policy, self._ledger)
             if isinstance(message, CardRequest):
-                return self._seal(self._card(data, message))
+                return self._identities.seal(self._card(data, message))
             self._ledger.expire(now)
             self._in_hand.add(identity)
         try:
@@ -214,6 +208,8 @@ class Curator:
             raise RemoteProtocolError(RefusalCode.HALTED) from None
         except StoreFullError:
             raise RemoteProtocolError(RefusalCode.STORE_FULL) from None
+        except BoundElsewhereError:
+            raise RemoteProtocolError(RefusalCode.UNKNOWN_SENDER) from None
         except TooManyStudiesError as error:
             raise RemoteProtocolError(RefusalCode.TOO_MANY_STUDIES, "", str(error)) from None
         except LocalProtocolError:
@@ -251,32 +247,20 @@ class Curator:
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
-        self._receipts.check(message.newest_receipt, self._ledger, now)
-        key = StudyKey(message.sender, message.study)
+        self._identities.check(message.newest_receipt, self._ledger, now)
         if not self._ledger.known(identity):
-            if key.study == NO_STUDY or key in self._ledger.account.studies:
-                raise RemoteProtocolError(RefusalCode.CHANGED_CONTENT, "study", "a new study identity")
-            costs = check_plan(message.plan, self._kinds, self.policy, self._dataset.steward)
-            self._ledger.make_room(ENVELOPE_ROOM, self.policy.reply_bytes, now)
-            wanted = Reservation(
-                key=key,
-                plan=message.plan,
-                costs=costs,
-                request=identity,
-                expires_at=now + self.policy.reservation_seconds,
-                purpose=message.purpose,
-            )
-            self._ledger.reserve(wanted, caps_of(self.policy, message.sender), now)
-        study = self._ledger.account.studies[key]
+            steward = self._dataset.steward
+            reserve(Proposal(data, message, identity, now), self._ledger, self.policy, self._kinds, steward)
+        study = self._study(message)
 
         def accept(owed: Owed) -> bytes:
             accepted = StudyAccepted(
                 **self._header(data, message),
                 cost=amount(owed.amount),
                 reserved_until=study.expires_at,
-                receipt=self._receipts.write(self._ledger.account, owed, identity, now),
+                receipt=self._identities.receipt(message, self._ledger.account, owed, identity, now),
             )
-            return self._seal(accepted)
+            return self._identities.seal(accepted)
 
         return self._settled(self._ledger.answer(identity, accept, now))
 
@@ -294,9 +278,10 @@ class Curator:
 
         def release(owed: Owed) -> bytes:
             # Stamped with the time before the count: how long it took may depend on the records.
-            receipt = self._receipts.write(self._ledger.account, owed, identity, now, release=digest(answered.release))
+            account, made = self._ledger.account, digest(answered.release)
+            receipt = self._identities.receipt(message, account, owed, identity, now, release=made)
             header = self._header(data, message, now)
-            return self._seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
+            return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
         with self._lock:
             state = None if answered.state is None else (message.kind, answered.state)
@@ -352,8 +337,10 @@ class Curator:
             self._ledger.close_study(study.key, message.sequence, identity, now)
 
         def close(owed: Owed) -> bytes:
-            receipt = self._receipts.write(self._ledger.account, owed, identity, now)
-            return self._seal(StudyClosed(**self._header(data, message), refunded=amount(owed.amount), receipt=receipt))
+            receipt = self._identities.receipt(message, self._ledger.account, owed, identity, now)
+            return self._identities.seal(
+                StudyClosed(**self._header(data, message), refunded=amount(owed.amount), receipt=receipt)
+            )
 
         return self._settled(self._ledger.answer(identity, close, now))
 
@@ -379,19 +366,13 @@ class Curator:
     ) -> bytes:
         """A signed refusal; a final one is remembered, so that the same request never gets another answer."""
         with self._lock:
-            refusal = self._refusals.write(self._header(data, message), message, identity, error, scale_factor)
+            header = self._header(data, message)
+            if error.code == RefusalCode.WRONG_RECIPIENT:
+                header["sender"] = self.identity
+            refusal = self._refusals.write(header, message, identity, error, scale_factor)
         log.info("refused: %s", refusal.code)
-        return self._seal(refusal)
+        return self._identities.seal(refusal)
 
     def _header(self, data: bytes, message: Message | None, now: int | None = None) -> dict[str, Any]:
-        return {
-            "study": message.study if message else NO_STUDY,
-            "sender": self.identity,
-            "recipient": message.sender if message else NOBODY,
-            "sequence": message.sequence if message else 0,
-            "answers": digest(data),
-            "expires_at": (self._clock() if now is None else now) + self.policy.message_seconds,
-        }
-
-    def _seal(self, message: Message) -> bytes:
-        return seal(message, self._key, label=self.label)
+        at = self._clock() if now is None else now
+        return self._identities.header(data, message, at + self.policy.message_seconds)

@@ -12,12 +12,12 @@ _DAY = 86_400
 
 
 class Meter:
-    """Counts requests and final refusals; only of learners that a policy names, so it stays small."""
+    """Counts requests and final refusals, over all keys of a learner; only of learners that a policy names."""
 
     def __init__(self) -> None:
         self._day = 0
-        self._requests: Counter[bytes] = Counter()
-        self._refusals: Counter[bytes] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._of_studies: Counter[StudyKey] = Counter()
 
     def complaint_about(self, key: StudyKey, now: int, policy: Policy) -> str:
@@ -26,17 +26,23 @@ class Meter:
             self._day = now // _DAY
             self._requests.clear()
             self._refusals.clear()
-        self._requests[key.learner] += 1
-        if self._requests[key.learner] > policy.requests_per_day:
+        name = _name(policy, key)
+        self._requests[name] += 1
+        if self._requests[name] > policy.requests_per_day:
             return f"at most {policy.requests_per_day} requests a day"
-        if self._refusals[key.learner] >= policy.refusals_per_day:
+        if self._refusals[name] >= policy.refusals_per_day:
             return f"at most {policy.refusals_per_day} refused requests a day"
         if self._of_studies[key] >= policy.refusals_per_study:
             return f"at most {policy.refusals_per_study} refused requests a study"
         return ""
 
-    def refused(self, key: StudyKey, known: bool) -> None:
+    def refused(self, key: StudyKey, known: bool, policy: Policy) -> None:
         """Count a final refusal; `known` where the ledger holds the study."""
-        self._refusals[key.learner] += 1
+        self._refusals[_name(policy, key)] += 1
         if known:
             self._of_studies[key] += 1
+
+
+def _name(policy: Policy, key: StudyKey) -> str:
+    learner = policy.learner(key.learner)
+    return "" if learner is None else learner.name

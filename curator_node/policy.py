@@ -1,11 +1,12 @@
 """What a curator allows: its steward's own TOML file, never a run's configuration."""
 
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-from protocol.envelopes import check_public_key
+from curator_node.enrolled import EnrolledLearner, PublicKey, Text, Written, check_keys, check_rational
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.limits import Limits
@@ -15,22 +16,19 @@ from protocol.strict_toml import read_toml
 
 LARGE_CAP = 100
 """A steward is warned of such a cap: an answer may be e^100 times as likely with a record as without it."""
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Written = str | int | float
-"""A rational as a person writes it: 1, "0.3", "1/30"."""
 
 
 class LearnerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One learner that may ask.
+    """One learner that may ask, with one key.
 
     Attributes:
-        name: for the steward's own tables.
+        name: to which the ledger binds its key, for ever.
         key: its public key, 64 hexadecimal digits.
         cap: most epsilon it may ever spend here.
     """
 
     name: Text
-    key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    key: PublicKey
     cap: Written
 
 
@@ -40,7 +38,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: the curator's, as its card shows it.
         cap: most epsilon over all learners together; they may collude.
-        learners: who may ask.
+        learners: who may ask, with one key each.
+        enrolled: who may ask, with several keys; the files in a site's folder `learners` are added.
+        approval: whether a steward reads each proposal before it is accepted ("manual").
+        approval_seconds: how long a proposal waits for its steward, and an approved one for its learner.
+        held_studies: most proposals of one learner that wait for the steward.
         limits: of one query; they are on the card.
         open_studies: most studies that one learner may have open.
         studies: most studies that one learner may ever propose; a study closed unused costs nothing, so without
@@ -62,6 +64,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Text
     cap: Written
     learners: tuple[LearnerPolicy, ...] = ()
+    enrolled: tuple[EnrolledLearner, ...] = ()
+    approval: Literal["automatic", "manual"] = "automatic"
+    approval_seconds: Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)] = 30 * 86_400
+    held_studies: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 4
     limits: Limits = Limits()
     open_studies: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 4
     studies: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
@@ -78,22 +84,33 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for value in (self.cap, self.least_cost, self.least_query_cost, *(learner.cap for learner in self.learners)):
-            _rational(value)
-        keys = [learner.key for learner in self.learners]
-        for key in keys:
-            try:
-                check_public_key(bytes.fromhex(key))
-            except ConfigurationError as error:
-                raise ValueError(str(error)) from None
-        if len(set(keys)) != len(keys):
-            raise ValueError("two learners have the same key")
-        names = [learner.name for learner in self.learners]
+            check_rational(value)
+        check_keys(key for key, _ in self._keys())
+        names = [entry.name for entry in self.learners] + [entry.name for entry in self.enrolled]
         if len(set(names)) != len(names):
             raise ValueError("two learners have the same name")
 
-    def learner(self, key: bytes) -> LearnerPolicy | None:
-        """The entry of a public key, or None."""
-        return next((learner for learner in self.learners if learner.key == key.hex()), None)
+    @property
+    def keys(self) -> dict[bytes, LearnerPolicy | EnrolledLearner]:
+        """Every learner's public keys, valid or not."""
+        return {bytes.fromhex(key): learner for key, learner in self._keys()}
+
+    def learner(self, key: bytes) -> LearnerPolicy | EnrolledLearner | None:
+        """Whose a public key is, valid or not; None for a stranger's."""
+        return next((learner for other, learner in self._keys() if other == key.hex()), None)
+
+    def admits(self, key: bytes, now: int) -> bool:
+        """Whether a public key may sign requests at a time: a stranger's, expired or revoked one may not."""
+        learner = self.learner(key)
+        if not isinstance(learner, EnrolledLearner):
+            return learner is not None
+        return any(entry.valid(now) for entry in learner.keys if entry.key == key.hex())
+
+    def keys_of(self, key: bytes) -> tuple[bytes, ...]:
+        """All public keys of the learner with this one; of a stranger, this one."""
+        learner = self.learner(key)
+        entries = learner.keys if isinstance(learner, EnrolledLearner) else ()
+        return tuple(bytes.fromhex(entry.key) for entry in entries) or (key,)
 
     @property
     def total_cap(self) -> Fraction:
@@ -104,6 +121,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Most epsilon of one learner; zero for a stranger."""
         learner = self.learner(key)
         return Fraction(0) if learner is None else parse_rational(learner.cap)
+
+    def _keys(self) -> Iterator[tuple[str, LearnerPolicy | EnrolledLearner]]:
+        yield from ((learner.key, learner) for learner in self.learners)
+        yield from ((entry.key, learner) for learner in self.enrolled for entry in learner.keys)
 
     @property
     def least_query(self) -> Fraction:
@@ -152,10 +173,3 @@ def settled_limits(policy: Policy, kinds: Kinds, *, where: str = "policy") -> Li
             f"{where}: it allows releases that are not private as claimed; that needs simulation = true"
         )
     return limits
-
-
-def _rational(value: Written) -> None:
-    try:
-        parse_rational(value)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from None

@@ -35,7 +35,7 @@ class Refusals:
         meter: counts final refusals.
 
     Attributes:
-        policy: may be replaced.
+        policy: of today.
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, clock: Callable[[], int], meter: Meter) -> None:
@@ -79,12 +79,13 @@ class Refusals:
     def _kept(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
         """Keep a final refusal until its request expires; whether there was room."""
         key = StudyKey(message.sender, message.study)
-        self._meter.refused(key, key in self._ledger.account.studies)
+        self._meter.refused(key, key in self._ledger.account.studies, self.policy)
         now = self._clock()
         expires = min(message.expires_at, now + self.policy.message_seconds)
         if expires <= now:
             return True
-        if self._ledger.store.refusals(message.sender, now) >= self.policy.refusals_per_day:
+        remembered = sum(self._ledger.store.refusals(own, now) for own in self.policy.keys_of(message.sender))
+        if remembered >= self.policy.refusals_per_day:
             return False
         kept = {name: getattr(refusal, name) for name in RememberedError.FIELDS}
         self._ledger.store.remember(identity, message.sender, msgspec.json.encode(kept), expires, now)
@@ -114,4 +115,12 @@ class Refusals:
 
 def caps_of(policy: Policy, learner: bytes) -> Caps:
     """What a policy allows a learner."""
-    return Caps(policy.cap_of(learner), policy.total_cap, policy.open_studies, policy.studies)
+    found = policy.learner(learner)
+    return Caps(
+        policy.cap_of(learner),
+        policy.total_cap,
+        policy.open_studies,
+        policy.studies,
+        "" if found is None else found.name,
+        policy.approval == "manual",
+    )

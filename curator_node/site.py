@@ -29,6 +29,7 @@ from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
+from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
@@ -89,7 +90,7 @@ class Site:
         return self.curator.handle(data)
 
     def adopt(self, policy: Policy) -> None:
-        """Serve under another policy from now on; see `Curator.adopt`."""
+        """Go on under another policy, all of it from one request to the next; see `Curator.adopt`."""
         self.curator.adopt(policy)
 
     def halt(self, note: str) -> None:
@@ -240,6 +241,7 @@ def assemble_site(
     *,
     key: SigningKey,
     ledger: Ledger,
+    former: tuple[FormerKey, ...] = (),
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
     entropy: Callable[[int], bytes] = secrets.token_bytes,
@@ -252,6 +254,7 @@ def assemble_site(
         policy: its steward's.
         key: its signing key; the ledger's.
         ledger: its durable budget.
+        former: keys that it had before, the oldest first.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
         entropy: n -> n random bytes, for nonces; never for noise.
@@ -264,7 +267,7 @@ def assemble_site(
     curator = Curator(
         dataset=dataset,
         ledger=ledger,
-        key=key,
+        keys=Keys(key, former),
         policy=policy,
         clock=clock,
         noise=OpenDPNoise() if noise is None else noise,

@@ -13,7 +13,7 @@ _ZERO = Fraction(0)
 
 
 class LearnerStanding(msgspec.Struct, frozen=True):
-    """One learner's budget, in epsilon, as rationals.
+    """One learner's budget over all its keys, in epsilon, as rationals.
 
     Attributes:
         cap: most that it may ever spend.
@@ -51,14 +51,13 @@ class Standing(msgspec.Struct, frozen=True):
 def standing_of(account: Account, policy: Policy) -> Standing:
     """What a ledger and a policy add up to."""
     learners = {}
-    for learner in policy.learners:
-        key = bytes.fromhex(learner.key)
+    for key, learner in policy.keys.items():
         cap = policy.cap_of(key)
         learners[learner.name] = LearnerStanding(
             cap=amount(cap),
-            spent=_up(account.spent.get(key, _ZERO)),
-            reserved=_up(account.reserved.get(key, _ZERO)),
-            left=_down(account.remaining(key, cap, policy.total_cap)),
+            spent=_up(account.spent_by(key, learner.name)),
+            reserved=_up(account.reserved_by(key, learner.name)),
+            left=_down(account.remaining(key, cap, policy.total_cap, learner.name)),
         )
     return Standing(
         entry=account.next_index - 1,

@@ -9,10 +9,12 @@ import typer
 
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
+from expril.folder import curator_answer
 from expril.learner import quote
 from expril.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
 from expril.shell import Shell
 from expril.steward import keys, ledger_app
+from expril.studies import learner_app
 
 app = typer.Typer(
     cls=Shell,
@@ -24,7 +26,9 @@ app = typer.Typer(
 for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
+curator_app.command("answer")(curator_answer)
 app.add_typer(curator_app, name="curator")
+app.add_typer(learner_app, name="learner")
 app.add_typer(transcript_app, name="transcript")
 
 

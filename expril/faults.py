@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 from protocol.errors import ExprilError
 
-WRONG, INTERRUPTED, NOBODY_READS = 2, 130, 141
-"""Exit statuses; the last two are those of a process that SIGINT or SIGPIPE ended."""
+WRONG, LATER, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+"""Exit statuses. `LATER`: something is awaited, and the same command goes on with it. The last two are those of a
+process that SIGINT or SIGPIPE ended."""
+UNFINISHED = frozenset({"unfinished", "network"})
+"""Kinds of what is no mistake, but a matter of waiting."""
 PARTS = {
-    "learner": frozenset({"scipy", "sklearn", "torch"}),
-    "simulations": frozenset({"fastexcel", "jinja2", "pooch", "tomli_w"}),
+    "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
+    "simulations": frozenset({"fastexcel", "pooch", "tomli_w"}),
     "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""

@@ -21,9 +21,9 @@ import msgspec
 
 from learner_node.federation import Carrier
 from protocol.codec import decode, encode
-from protocol.envelopes import digest
+from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
-from protocol.messages import Digest, Key, Seconds
+from protocol.messages import Digest, Key, Seconds, StudyProposal
 
 FORMAT = 1
 HEAD = 4 + 8
@@ -124,6 +124,7 @@ class Journal:
             os.close(self._handle)
             raise
         self.receipts = dict(self._begun.receipts)
+        self._proposed = any(map(_binds, self._past))
 
     @property
     def replaying(self) -> bool:
@@ -167,9 +168,20 @@ class Journal:
                 return dict(self._next(Answered).replies)
         else:
             self._write(asked, sync=True)
+            self._proposed = self._proposed or _binds(asked)
         replies = {key: data for key, data in carrier.exchange(asked.requests).items() if key in asked.requests}
         self._write(Answered(replies), sync=True)
         return replies
+
+    def forget(self) -> None:
+        """Forget the study: the next process begins another one. For one that cost nothing and will not go on."""
+        self._cut(0)
+        self._past.clear()
+
+    @property
+    def proposed(self) -> bool:
+        """Whether a plan was ever proposed: from then on a curator may hold a reservation, and charge."""
+        return self._proposed
 
     def close(self) -> None:
         """Let go of the file."""
@@ -199,6 +211,9 @@ class Journal:
         begun, *rest = records
         if not isinstance(begun, Begun):
             raise ConfigurationError(f"{self._path} is damaged: it does not begin with what the study is")
+        if begun.about != settings.about and not any(map(_binds, rest)):
+            self._cut(0)
+            return self._open(settings)
         if begun.about != settings.about:
             raise ConfigurationError(
                 f"{self._path} is of a study with other settings, another source or another key: put them back, or let "
@@ -222,6 +237,7 @@ class Journal:
 
     def _read(self) -> list[Record]:
         """All whole records; a last one that is not whole is cut off."""
+        os.lseek(self._handle, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._handle), "rb") as file:
             content = file.read()
         records: list[Record] = []
@@ -240,9 +256,12 @@ class Journal:
                     f"{self._path} was written by another version of ExPriL, or is damaged, after {place} bytes"
                 ) from None
             place = end
+        self._cut(place)
+        return records
+
+    def _cut(self, place: int) -> None:
         os.ftruncate(self._handle, place)
         os.lseek(self._handle, place, os.SEEK_SET)
-        return records
 
     def _write(self, record: Record, *, sync: bool = False) -> None:
         """Append; where the disk is full, nothing of it stays."""
@@ -255,8 +274,7 @@ class Journal:
             if sync:
                 os.fsync(self._handle)
         except OSError as error:
-            os.ftruncate(self._handle, place)
-            os.lseek(self._handle, place, os.SEEK_SET)
+            self._cut(place)
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
@@ -268,6 +286,13 @@ class _Kept:
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """See `learner_node.study.Carrier`."""
         return self._journal.exchange(self._carrier, requests)
+
+
+def _binds(record: Record) -> bool:
+    """Whether a record is of requests that propose a plan."""
+    if not isinstance(record, Asked):
+        return False
+    return any(isinstance(open_envelope(data)[1], StudyProposal) for data in record.requests.values())
 
 
 def _sync_folder(path: Path) -> None:

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 import httpx
 from flwr.app import ConfigRecord, Message, Metadata, RecordDict
 
+from learner_node.federation import UnfinishedError
 from protocol import flower_internals as flower
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
-from protocol.errors import ConfigurationError, ExprilError, printable
+from protocol.errors import ConfigurationError, printable
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 HEARTBEAT_SECONDS = 10.0
@@ -43,7 +44,7 @@ class RunLostError(Exception):
     """The SuperLink no longer knows this run; it was started anew, or gave the run up."""
 
 
-class SuperLinkError(ExprilError):
+class SuperLinkError(UnfinishedError):
     """The SuperLink does not do what was asked; the text says what to do."""
 
     kind = "network"

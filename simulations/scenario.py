@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
-from curator_node.policy import LearnerPolicy, Policy, Written, settled_limits
+from curator_node.enrolled import Written
+from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
 from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import Pooling

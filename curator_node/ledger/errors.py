@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from protocol.errors import ExprilError
+from protocol.errors import ConfigurationError, ExprilError
 
 
 class InsufficientBudgetError(ExprilError):
@@ -23,10 +23,8 @@ class TooManyStudiesError(ExprilError):
     """A learner has as many studies as it may; the text says how many."""
 
 
-class BoundElsewhereError(ExprilError):
+class BoundElsewhereError(ConfigurationError):
     """A key belongs to an enrolled learner of another name, for ever."""
-
-    kind = "ledger"
 
     def __init__(self, key: bytes, name: str, wanted: str) -> None:
         super().__init__(

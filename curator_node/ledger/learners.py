@@ -79,7 +79,7 @@ class Learners:
 
     def complaint_of_name(self, key: bytes, name: str) -> str:
         """What is wrong with binding a key to a name; "" where nothing is."""
-        if key == NOBODY or not 0 < len(name) <= MOST_NAME or not name.isprintable():
+        if key == NOBODY or not 0 < len(name) <= MOST_NAME:
             return "binds no key, or to no name"
         return "binds a key that is bound" if key in self.bound else ""
 

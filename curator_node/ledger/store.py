@@ -243,6 +243,8 @@ class DatabaseStore:
             )
         if create:
             METADATA.create_all(self._engine)
+        elif HELD.name not in there and "mode" not in self._engine.url.query:
+            HELD.create(self._engine, checkfirst=True)
 
     def _translate(self) -> "_Translate":
         return _Translate()

@@ -228,7 +228,8 @@ def _over_caps(policy: Policy, account: Account, names: Mapping[bytes, str]) -> 
     wrong = []
     if account.total_spent > policy.total_cap:
         wrong.append(f"its cap is {policy.total_cap}, its ledger spent {account.total_spent}")
-    for learner, spent in account.spent.items():
+    for learner in account.spent:
+        spent = account.spent_by(learner)
         if learner != NOBODY and spent > policy.cap_of(learner):
             who = printable(names.get(learner, learner.hex()))
             wrong.append(f"the cap of {who} is {policy.cap_of(learner)}, the ledger charged it {spent}")

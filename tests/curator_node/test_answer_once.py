@@ -66,8 +66,8 @@ def test_a_lost_reply_is_never_drawn_again(how, restart, caplog):
         assert (refusal.code, refusal.final) == (RefusalCode.ANSWER_GONE, True)
     assert noise.draws == 1
     assert load(store) == before
-    assert "ledger entry 5 is missing or changed" in caplog.text, "the steward is told"
-    assert [finding.index for finding in check(store).findings] == [5]
+    assert "ledger entry 6 is missing or changed" in caplog.text, "the steward is told"
+    assert [finding.index for finding in check(store).findings] == [6]
 
 
 def test_the_last_reply_that_was_lost_does_not_stop_the_study():

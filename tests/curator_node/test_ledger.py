@@ -783,6 +783,7 @@ def fill(store):
 
 def test_full_disk_refuses_as_unavailable_and_the_same_request_succeeds_later(database):
     curator = open_curator(database)
+    curator._ledger.enrol(key("ann").public, "ann", Clock()())
     free = fill(database)
     learner = Learner(curator)
     before, account = database.rows(0), copy.deepcopy(curator._ledger.account)
@@ -806,7 +807,7 @@ def test_disk_that_fills_up_between_charge_and_answer_costs_one_charge(database)
     assert reply.code == RefusalCode.UNAVAILABLE
     free()
     assert isinstance(learner.ask(), Release)
-    assert kinds(database) == ["open", "start", "reserve", "answered", "charge", "answered"]
+    assert kinds(database) == ["open", "start", "enrol", "reserve", "answered", "charge", "answered"]
     assert curator._ledger.account.total_spent == THIRTIETH
 
 
@@ -814,20 +815,28 @@ def test_disk_that_fills_up_between_charge_and_answer_costs_one_charge(database)
 @pytest.mark.parametrize("at", ["propose", "query", "close"])
 @pytest.mark.parametrize("write", [0, 1])
 def test_each_write_may_fail_or_go_unacknowledged(how, at, write):
-    """Write 0 is the entry, write 1 the reply with its digest; the repeat of the same bytes is served, counted once."""
+    """Write 0 is the entry, write 1 the reply with its digest; the repeat of the same bytes is served, counted once.
+
+    Write -1 binds the learner's key, before its first reservation.
+    """
     store = FlakyStore()
     curator = open_curator(store)
     learner = Learner(curator)
     for step in ("propose", "query", "close"):
         if step == at:
-            store.failures = [""] * write + [how]
+            store.failures = [""] * (write + (step == "propose")) + [how]
         reply = getattr(learner, step)()
         if step == at:
             assert reply.code == RefusalCode.UNAVAILABLE
             assert reply.remaining == ""
             reply = learner.ask()
         assert not isinstance(reply, Refusal), reply
-    assert kinds(store) == ["open", "start", *["reserve", "answered", "charge", "answered", "close", "answered"]]
+    assert kinds(store) == [
+        "open",
+        "start",
+        "enrol",
+        *["reserve", "answered", "charge", "answered", "close", "answered"],
+    ]
     account = load(store)
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
 

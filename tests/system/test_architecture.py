@@ -250,9 +250,10 @@ def test_the_seeded_and_idealised_noise_switches_stay_off():
 
 CORE = [
     *(ROOT / "protocol" / f"{name}.py" for name in ("plans", "kinds", "limits", "messages", "spending")),
-    *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals")),
+    *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals", "identity")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("answering", "curator", "policy", "receipts")),
-    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests", "enrolled")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "serving")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
 ]

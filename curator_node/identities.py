@@ -1,0 +1,125 @@
+"""The keys under which a curator answers: its own, and those that it had before, each for as long as its steward said.
+
+A request is answered under the key that it was addressed to, and so is its receipt: a learner notices nothing of a
+rotation until it is told.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from curator_node.ledger import Account, Ledger, Owed
+from curator_node.ledger.sealing import Sealer
+from curator_node.receipts import Receipts
+from protocol.codec import decode
+from protocol.envelopes import LEARNER_TYPES, Envelope, SigningKey, digest, open_envelope, seal
+from protocol.errors import RemoteProtocolError
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Message, Receipt
+
+
+@dataclass(frozen=True)
+class FormerKey:
+    """A key that a curator had before.
+
+    Attributes:
+        key: the private key.
+        until: when requests to it are answered no more.
+        leaked: whether somebody else may have it: then a receipt under it proves nothing any more.
+    """
+
+    key: SigningKey
+    until: int
+    leaked: bool = False
+
+
+@dataclass(frozen=True)
+class Keys:
+    """All keys of a curator.
+
+    Attributes:
+        current: signs the ledger's entries, and whatever is not addressed to an earlier one.
+        former: the oldest first.
+    """
+
+    current: SigningKey
+    former: tuple[FormerKey, ...] = ()
+
+    @property
+    def first(self) -> SigningKey:
+        """The oldest: what must never change is derived from it (which records of a unit are kept, the mark's key)."""
+        return self.former[0].key if self.former else self.current
+
+
+class Identities:
+    """Signs for a curator.
+
+    Args:
+        keys: the curator's.
+        label: under which it signs.
+        entropy: n -> n random bytes, for nonces.
+    """
+
+    def __init__(self, keys: Keys, label: str, entropy: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self.current = keys.current.public
+        self._label = label
+        every = (keys.current, *(former.key for former in keys.former))
+        self._keys = {key.public: key for key in every}
+        self._receipts = {key.public: Receipts(key, Sealer(key, entropy), label) for key in every}
+        self._until = {former.key.public: former.until for former in keys.former}
+        self._leaked = {former.key.public for former in keys.former if former.leaked}
+
+    def serves(self, identity: bytes, now: int) -> bool:
+        """Whether requests to a public key are answered at a time."""
+        return identity == self.current or now < self._until.get(identity, 0)
+
+    def header(self, data: bytes, message: Message | None, expires_at: int) -> dict[str, Any]:
+        """What every reply to a request says; `message` is None where the request's sender is not verified.
+
+        Args:
+            data: the request's envelope.
+            message: the request.
+            expires_at: of the reply.
+        """
+        addressed = message.recipient if message else self._named_in(data)
+        return {
+            "study": message.study if message else NO_STUDY,
+            "sender": addressed if addressed in self._keys else self.current,
+            "recipient": message.sender if message else NOBODY,
+            "sequence": message.sequence if message else 0,
+            "answers": digest(data),
+            "expires_at": expires_at,
+        }
+
+    def seal(self, message: Message) -> bytes:
+        """Sign a reply, under the key that it names as its sender."""
+        return seal(message, self._keys[message.sender], label=self._label)
+
+    def receipt(
+        self, request: Message, account: Account, owed: Owed, identity: bytes, now: int, *, release: bytes = NO_DIGEST
+    ) -> bytes:
+        """The receipt of a request that took effect, under the key that it was addressed to; see `Receipts.write`."""
+        return self._receipts[request.recipient].write(account, owed, identity, now, release=release)
+
+    def check(self, data: bytes, ledger: Ledger, now: int) -> None:
+        """Halt where a receipt under any of the keys is of an entry that the ledger lacks; see `Receipts.check`."""
+        issuer = self._issuer(data)
+        if issuer not in self._leaked:
+            self._receipts[issuer].check(data, ledger, now)
+
+    def _issuer(self, data: bytes) -> bytes:
+        """Who a receipt says that it is of; nothing is verified."""
+        try:
+            issuer = decode(decode(data, Envelope, field="receipt").payload, Receipt, field="receipt").curator
+        except RemoteProtocolError:
+            return self.current
+        return issuer if issuer in self._keys else self.current
+
+    def _named_in(self, data: bytes) -> bytes:
+        """To whom an envelope is addressed, as far as it can be read; nothing is verified."""
+        if len(self._keys) == 1:
+            return self.current
+        try:
+            return open_envelope(data, types=LEARNER_TYPES)[1].recipient
+        except RemoteProtocolError:
+            return self.current
