@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from curator_node.standing import Standing
+from curator_node.budgets import Standing
 from protocol.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"

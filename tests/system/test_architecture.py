@@ -23,7 +23,21 @@ ALLOWED = {
     "expril": {"protocol", "curator_node", "learner_node", "simulations", "experiments", "expril"},
 }
 PINNED = {
-    "sqlalchemy": {"curator_node/ledger/store.py", "curator_node/ledger/tables.py"},
+    "sqlalchemy": {
+        "curator_node/ledger/engines.py",
+        "curator_node/ledger/store.py",
+        "curator_node/ledger/tables.py",
+        "curator_node/ledger/upgrading.py",
+        "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
+        "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
+        "curator_node/record_databases.py",
+    },
+    "alembic": {
+        "curator_node/ledger/upgrading.py",
+        "curator_node/ledger/migrations/env.py",
+        "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
+        "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
+    },
     "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
@@ -34,6 +48,7 @@ PINNED = {
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
+        "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
         "simulations/superlink.py",
