@@ -57,15 +57,16 @@ def write_receipt(where: Place, key: SigningKey, out: Path, *, study: bytes, lea
     return open_receipt(sealed, key.public, label=label)
 
 
-def read_receipt(path: Path, curator: bytes) -> Receipt:
-    """A receipt in a file; ConfigurationError where this curator did not sign it."""
+def read_receipt(path: Path, account: Account) -> Receipt:
+    """A receipt in a file; ConfigurationError where none of the keys that a ledger had signed it."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read the receipt {path}: {error.strerror}") from None
-    for label in (LABEL, NOT_PRIVATE_LABEL):
-        with suppress(RemoteProtocolError):
-            return open_receipt(content, curator, label=label)
+    for _, curator in account.curators:
+        for label in (LABEL, NOT_PRIVATE_LABEL):
+            with suppress(RemoteProtocolError):
+                return open_receipt(content, curator, label=label)
     raise ConfigurationError(f"{path} is no receipt that this curator signed")
 
 
@@ -147,7 +148,7 @@ def _in_order(where: Place, key: SigningKey) -> tuple[Account, tuple[Entry, ...]
 
 def _subject(account: Account, study: bytes, learner: bytes) -> StudyKey:
     if study == NO_STUDY:
-        if learner not in account.ordinals and learner not in account.spent:
+        if learner not in account.bound and not account.studies_of(learner) and not account.spent_by(learner):
             raise ConfigurationError("this ledger knows no study of this learner")
         return StudyKey(learner, NO_STUDY)
     found = [key for key in account.studies if key.study == study and learner in (b"", key.learner)]

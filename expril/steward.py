@@ -93,7 +93,7 @@ def ledger_verify(
             view, name = ledger_view.read(where, curator=pinned), told_place(where)
             wrong += [(name, finding.text) for finding in view.findings]
             for path in receipt or ():
-                if standing.read_receipt(path, view.account.curator).ledger_head not in view.account.hashes:
+                if standing.read_receipt(path, view.account).ledger_head not in view.account.hashes:
                     wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
             if json_:
                 print_json(view.as_object())

@@ -10,7 +10,7 @@ from learner_node.folder_carrier import FolderCarrier
 from learner_node.study import Carrier
 from protocol.carriage import envelope_file
 from protocol.envelopes import digest
-from simulations.carriers.launch import READY, SILENT
+from simulations.carriers.launch import LOST, READY
 from simulations.carriers.processes import Processes
 
 TIMEOUT_SECONDS = 60.0
@@ -38,12 +38,12 @@ class _Exchange:
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
         """See `learner_node.study.Carrier`."""
-        silent = {key: self._folders[key] / SILENT / envelope_file(digest(data)) for key, data in requests.items()}
-        for marker in silent.values():
+        lost = {key: self._folders[key] / LOST / envelope_file(digest(data)) for key, data in requests.items()}
+        for marker in lost.values():
             marker.unlink(missing_ok=True)
         end = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            out = {key for key in requests if silent[key].exists()} if time.monotonic() < end else requests.keys()
+            out = {key for key in requests if lost[key].exists()} if time.monotonic() < end else requests.keys()
             try:
                 return FolderCarrier(self._exchange, self._names, wait=WAIT_SECONDS, without=out).exchange(requests)
             except UnfinishedError:

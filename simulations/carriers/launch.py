@@ -23,8 +23,9 @@ from simulations.carriers.sites import open_simulated, with_handle
 LOOK_SECONDS = 0.02
 READY = "ready"
 """In a site's folder: it answers."""
-SILENT = "silent"
-"""In a site's folder: the requests that got no reply on purpose; removing one from there asks again."""
+LOST = "lost"
+"""In a site's folder: requests that got no reply on purpose; whoever sends one again removes it there."""
+TICK_NANOSECONDS = 100_000_000
 
 
 def main(what: str, folder: str, *rest: str) -> None:
@@ -44,25 +45,30 @@ def _answer(site: Site, folder: Path, exchange: Path) -> None:
     """Answer what comes into the exchange until SIGTERM."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
-    (exchange / site.identity.hex() / REQUESTS).mkdir(parents=True, exist_ok=True)
-    (folder / SILENT).mkdir()
+    requests = exchange / site.identity.hex() / REQUESTS
+    requests.mkdir(parents=True, exist_ok=True)
+    (folder / LOST).mkdir()
 
     def handle(data: bytes) -> bytes:
-        silent = folder / SILENT / envelope_file(digest(data))
-        if silent.exists():
-            raise NoReplyError
         try:
             return site.handle(data)
         except NoReplyError:
-            silent.touch()
+            name = envelope_file(digest(data))
+            (requests / name).rename(folder / LOST / name)
             raise
 
+    answering = with_handle(site, handle)
     (folder / READY).touch()
+    seen = -1
     while not told:
-        with suppress(NoReplyError):
-            for _ in answer_folder(exchange, with_handle(site, handle)):
-                if told:
-                    return
+        changed = requests.stat().st_mtime_ns
+        if changed != seen:
+            with suppress(NoReplyError):
+                for _ in answer_folder(exchange, answering):
+                    if told:
+                        return
+                # What came within a clock's tick of this look may not have changed the time.
+                seen = changed if time.time_ns() - changed > TICK_NANOSECONDS else -1
         time.sleep(LOOK_SECONDS)
 
 

@@ -67,7 +67,7 @@ def release_bodies(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", [False, True], ids=["all is well", "with faults"])
-@pytest.mark.parametrize("carrier", ["ray"])
+@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
 def test_the_same_releases_over_every_carrier(made, carrier, faults):
     text = seeded(faults=faults)
     expected = release_bodies(made("process", text))
@@ -76,7 +76,7 @@ def test_the_same_releases_over_every_carrier(made, carrier, faults):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("carrier", ["ray"])
+@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
 def test_a_run_over_any_carrier_is_proven_says_its_carrier_and_is_run_again_by_it(made, carrier):
     run = made(carrier, seeded(faults=True))
     done = subprocess.run(

@@ -3,7 +3,7 @@
 Whatever a curator wrote is untrusted; it reaches the page through a template with autoescape.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -13,6 +13,8 @@ from simulations.report.templates import Template, page_template, style
 from simulations.report.words import number
 
 PACKAGE = "simulations.report.study"
+MODEL, CONSTANT = "c0", "c5"
+"""Colours of the style sheet."""
 
 Object = Mapping[str, Any]
 
@@ -56,23 +58,18 @@ def _summary(told: Object) -> list[str]:
 
 def _strips(told: Object) -> list[dict[str, Any]]:
     """Rows of intervals on one axis from 0 to 1: what the answers let the learner expect, and what was validated."""
-    rows = []
+    rows: list[tuple[str, str, str, Sequence[float]]] = []
     expected, validation = told["expected"], told["validation"]
     if expected is not None:
-        names = (("Accuracy", "accuracy", "low", "high", ""), ("AUC", "auc", "auc_low", "auc_high", ""))
-        majority = (
-            "Majority class",
-            "majority",
-            "majority_low",
-            "majority_high",
-            "what always answering it would score",
-        )
-        rows += [
-            {"name": name, "note": note, "value": expected[key], "low": expected[low], "high": expected[high]}
-            for name, key, low, high, note in (names[0], majority, names[1])
+        majority = [expected[f"majority{end}"] for end in ("", "_low", "_high")]
+        rows = [
+            ("Accuracy", "", MODEL, [expected[name] for name in ("accuracy", "low", "high")]),
+            ("Majority class", "what always answering it would score", CONSTANT, majority),
+            ("AUC", "", MODEL, [expected[f"auc{end}"] for end in ("", "_low", "_high")]),
         ]
     if validation is not None:
-        value, low, high = validation["auc"]
-        note = "validated by the curators"
-        rows.append({"name": "AUC", "note": note, "value": value, "low": low, "high": high})
-    return rows
+        rows.append(("AUC", "validated by the curators", MODEL, validation["auc"]))
+    return [
+        {"name": name, "note": note, "colour": colour, "value": told[0], "low": told[1], "high": told[2]}
+        for name, note, colour, told in rows
+    ]
