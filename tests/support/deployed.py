@@ -236,6 +236,7 @@ class Run:
         return self.pull(self.push(node, RecordDict({RECORD: ConfigRecord({FIELD: data})})))
 
     def close(self):
+        import httpx
         from flwr.common.constant import SubStatus
         from flwr.common.serde import context_to_proto
         from flwr.proto.runtime_pb2 import PushTaskOutputRequest
@@ -244,9 +245,13 @@ class Run:
         output = PushTaskOutputRequest(
             context=context_to_proto(self.context), sub_status=SubStatus.COMPLETED, details=""
         )
-        self.client.PushTaskOutput(output)
-        self.grid.close()
-        self.client.close()
+        try:
+            self.client.PushTaskOutput(output)
+        except httpx.HTTPError:
+            pass  # the SuperLink was restarted, and has forgotten the run
+        finally:
+            self.grid.close()
+            self.client.close()
 
     def __enter__(self):
         return self

@@ -89,7 +89,7 @@ def test_what_is_no_request_of_ours_is_answered_by_an_error_without_text(ward, r
     for content, kind in odd:
         reply = run.pull(run.push(ward.node, content, kind))
         assert reply.has_error(), (kind, content)
-        assert (reply.error.code, reply.error.reason) == (NOT_SERVED, "")
+        assert (reply.error.code, reply.error.reason or "") == (NOT_SERVED, "")
     reply = run.pull(run.push(ward.node, ours, MESSAGE_TYPE))
     assert not reply.has_error(), "junk in an envelope's place gets a signed refusal"
 
@@ -315,7 +315,7 @@ def test_a_message_of_300_megabytes_is_refused_before_it_is_held(own, run):
     before = own.memory()
     long = RecordDict({RECORD: ConfigRecord({FIELD: bytes(300 * 2**20)})})
     reply = run.pull(run.push(own.node, long, ttl=600.0), seconds=600)
-    assert (reply.error.code, reply.error.reason) == (NOT_SERVED, "")
+    assert (reply.error.code, reply.error.reason or "") == (NOT_SERVED, "")
     assert own.wait_for("unserved")["reason"] == "too_large"
     assert own.memory() - before < 60
     assert isinstance(learner_at(run, own).card(), Card)
