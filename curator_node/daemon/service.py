@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -151,7 +150,11 @@ class Service:
         self._resume(now)
         if self._full():
             return self._settings.busy_seconds
-        parcel = self._fleet.pull()
+        try:
+            parcel = self._fleet.pull()
+        except TooLargeError as error:
+            self._unserved("too_large", error)
+            return self._settings.busy_seconds
         if parcel is not None:
             self._busy_until = now + BUSY_FOR
             self._start(parcel, _Aside(parcel, 0.0, now + ASIDE_SECONDS, self._settings.busy_seconds))
@@ -296,10 +299,8 @@ class Service:
             self._done(parcel)
 
     def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
-        """Answer by an error without text, and let the SuperLink forget what was not fetched."""
+        """Answer by an error without text."""
         self._unserved(reason, error)
-        with suppress(GoneError, SuperLinkDownError):
-            self._fleet.confirm(parcel)
         self._send(parcel, self._fleet.declined(parcel))
 
     def _send(self, parcel: Parcel, reply: object) -> None:

@@ -45,7 +45,7 @@ class FakeFleet:
     def __init__(self, handle):
         self.handle = handle
         self.most_bytes, self.node = 2**20, 0
-        self.queue, self.sent, self.confirmed = deque(), [], []
+        self.queue, self.sent = deque(), []
         self.faults = {}
         self.calls, self.left = [], False
 
@@ -73,9 +73,6 @@ class FakeFleet:
             return False
         parcel.size = len(parcel.data)
         return True
-
-    def confirm(self, parcel):
-        self.confirmed.append(parcel)
 
     def answered(self, parcel):
         return self.handle(parcel.data)
@@ -236,7 +233,6 @@ def test_a_message_that_is_too_large_is_declined_and_forgotten(tmp_path):
         serving.fleet.faults["fetch", id(parcel)] = TooLargeError()
         serving.fleet.queue.append(parcel)
         assert serving.fleet.reply_to(parcel) is None
-        assert parcel in serving.fleet.confirmed
         assert parcel.objects == {}
         assert [event.reason for event in serving.told.of("unserved")] == ["too_large"]
 
@@ -260,6 +256,16 @@ def test_a_message_whose_parts_never_come_is_given_up(tmp_path, monkeypatch):
         serving.fleet.queue.append(never)
         assert serving.fleet.reply_to(never) is None
         assert [event.reason for event in serving.told.of("unserved")] == ["incomplete"]
+
+
+def test_a_message_of_very_many_parts_is_no_outage(tmp_path):
+    with Serving(tmp_path) as serving:
+        wait_for(lambda: serving.service.connected_since)
+        serving.fleet.faults["pull"] = TooLargeError()
+        wait_for(lambda: len(serving.told.of("unserved")) > 3)
+        serving.fleet.faults.clear()
+        assert serving.ask(pending(serving.site))
+        assert serving.told.of("disconnected") == []
 
 
 def test_a_message_that_is_gone_is_dropped(tmp_path):

@@ -241,7 +241,8 @@ class Run:
         from flwr.common.serde import context_to_proto
         from flwr.proto.runtime_pb2 import PushTaskOutputRequest
 
-        self.heart.stop()
+        if self.heart.is_running:
+            self.heart.stop()
         output = PushTaskOutputRequest(
             context=context_to_proto(self.context), sub_status=SubStatus.COMPLETED, details=""
         )
