@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from expril import enrolment  # noqa: F401 - its commands register themselves
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
 from expril.folder import curator_answer

@@ -36,7 +36,7 @@ def create_ledger_file(
     Raises:
         ConfigurationError: the ledger or its mark exists, or cannot be made, or a URL comes without a mark.
     """
-    url, where = _places(path, mark)
+    url, where = places(path, mark)
     with ExitStack() as drafts:
         if isinstance(path, Path):
             url = sqlite_url(drafts.enter_context(new_file(path, rule=NEVER_ANEW)))
@@ -54,24 +54,27 @@ def create_ledger_file(
             raise ConfigurationError(f"cannot make the ledger{named}: {why}; nothing of it was kept") from None
 
 
-def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = None) -> Ledger:
+def open_ledger_file(
+    path: Path | str, key: SigningKey, *, mark: Path | None = None, first: SigningKey | None = None
+) -> Ledger:
     """Open a ledger to serve from it.
 
     Args:
         path: a SQLite file, or a database's URL.
         key: the curator's.
         mark: this process's; None takes the one beside the file.
+        first: the curator's first key, where it has had others; the mark's own key is derived from it.
 
     Raises:
         ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes
             without a mark.
         LedgerCorruptError: its chain does not fit together.
     """
-    url, where = _places(path, mark)
+    url, where = places(path, mark)
     with ExitStack() as opened:
         store = DatabaseStore(url)
         opened.callback(store.close)
-        held = open_mark(where, key)
+        held = open_mark(where, first or key)
         opened.callback(held.close)
         ledger = Ledger(store, key=key, mark=held)
         opened.pop_all()
@@ -79,11 +82,11 @@ def open_ledger_file(path: Path | str, key: SigningKey, *, mark: Path | None = N
 
 
 def open_mark(path: Path, key: SigningKey) -> FileMark:
-    """The mark of a process that serves under a curator's key."""
+    """The mark of a process that serves for the curator whose first key this is."""
     return FileMark(path, key.derive("ledger mark"))
 
 
-def _places(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
+def places(path: Path | str, mark: Path | None) -> tuple[Any, Path]:
     """URL of a ledger, and where its mark is kept."""
     if isinstance(path, Path):
         return sqlite_url(path), mark or mark_path(path)

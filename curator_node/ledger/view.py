@@ -12,12 +12,13 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
-from curator_node.ledger.checks import Finding, check
+from curator_node.ledger.checks import Finding, check_evidence
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import Place, read_evidence, told_place
 from curator_node.ledger.store import DatabaseStore, is_sqlite, sqlite_url
 from curator_node.ledger.studies import Restored
 from curator_node.policy import Policy, read_policy
@@ -31,6 +32,9 @@ LOWER_BOUND = (
     "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
     "newest receipt"
 )
+
+
+_ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,30 @@ class LedgerView:
     policy: Policy | None
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; `name`, `cap` and `left` are null without a policy."""
+        """For machines, key by key; `cap` and `left` are the learner's, over all its keys, and null without a policy.
+
+        `name` is the one to which the ledger has bound the key, or the policy's; null where neither knows it.
+        """
         return {
             "curator": self.account.curator.hex(),
             "terms": self.account.terms,
             "head": self.account.head.hex(),
             "findings": [{"entry": finding.index, "text": finding.text} for finding in self.findings],
             "halted": self.account.halted,
+            "data": [{"entry": index, "version": version} for index, version in self.account.data],
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
             "cap": None if self.policy is None else str(self.policy.total_cap),
             "learners": {
-                key.hex(): {"name": name, "spent": spent, "reserved": reserved, "cap": cap, "left": left}
-                for key, name, spent, reserved, cap, left in self._learners()
+                key.hex(): {
+                    "name": self._name(key),
+                    "spent": _written(self.account.spent.get(key, _ZERO)),
+                    "reserved": _written(self.account.reserved.get(key, _ZERO)),
+                    "cap": cap,
+                    "left": left,
+                }
+                for keys, cap, left in self._learners()
+                for key in keys
             },
             "entries": [
                 {
@@ -86,8 +101,12 @@ class LedgerView:
         learners = Table(title=title, box=box.SIMPLE_HEAD, caption=without)
         for column in ("learner", "key", "spent", "reserved", "cap", "left"):
             learners.add_column(column, no_wrap=True)
-        for key, name, spent, reserved, cap, left in self._learners():
-            learners.add_row(escape(name or "?"), key.hex()[:16], spent, reserved, cap or "?", left or "?")
+        for keys, cap, left in self._learners():
+            newest = keys[-1]
+            name, more = printable(self._name(newest) or "?"), f" +{len(keys) - 1}" if len(keys) > 1 else ""
+            sums = (self.account.spent, self.account.reserved)
+            own = (_written(sum((each.get(key, _ZERO) for key in keys), _ZERO)) for each in sums)
+            learners.add_row(escape(name), newest.hex()[:16] + more, *own, cap or "?", left or "?")
         total_cap = "?" if self.policy is None else str(self.policy.total_cap)
         total = (_written(self.account.total_spent), _written(self.account.total_reserved))
         learners.add_row("all", "", *total, total_cap, "", style="bold")
@@ -108,30 +127,33 @@ class LedgerView:
 
     def _name(self, key: bytes) -> str | None:
         found = None if self.policy is None else self.policy.learner(key)
-        return None if found is None else found.name
+        return self.account.name_of(key) or (None if found is None else found.name)
 
-    def _learners(self) -> list[tuple[bytes, str | None, str, str, str | None, str | None]]:
-        """(key, name, spent, reserved, cap, left), of every learner of the ledger and of the policy."""
-        allowed = [] if self.policy is None else [bytes.fromhex(learner.key) for learner in self.policy.learners]
+    def _learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
+        """(keys, cap, left), of every learner of the ledger and of the policy."""
+        allowed = [] if self.policy is None else list(self.policy.keys)
+        known = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
+        groups: dict[str | bytes, list[bytes]] = {}
+        for key in known:
+            if key != NOBODY:
+                groups.setdefault(self._name(key) or key, []).append(key)
         rows = []
-        for key in dict.fromkeys([*allowed, *self.account.reserved, *self.account.spent]):
-            if key == NOBODY:
-                continue
+        for keys in groups.values():
             cap = left = None
             if self.policy is not None:
-                own, total = self.policy.cap_of(key), self.policy.total_cap
-                cap, left = str(own), str(shorten(self.account.remaining(key, own, total), math.floor))
-            zero = Fraction(0)
-            spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
-            rows.append((key, self._name(key), _written(spent), _written(reserved), cap, left))
+                # A key that was taken out of the policy leaves its learner's cap with the others.
+                own, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
+                name = self._name(keys[0]) or ""
+                cap, left = str(own), str(shorten(self.account.remaining(keys[0], own, total, name), math.floor))
+            rows.append((tuple(keys), cap, left))
         return rows
 
 
-def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
+def read(where: Place, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
     """Check a ledger entry by entry: places, contents, signatures, and stored replies. Nothing is written.
 
     Args:
-        path: a SQLite ledger.
+        where: a SQLite ledger, an export, or a database's URL.
         policy: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`.
         curator: public key under which it must be signed; None takes the one that the ledger itself names.
 
@@ -139,26 +161,32 @@ def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None
         ConfigurationError: not a ledger, or not a policy.
         LedgerCorruptError, LedgerUnavailableError: the file cannot be read as a database.
     """
-    beside = path.with_name(path.name.removesuffix(".ledger") + ".policy.toml")
-    chosen = policy or (beside if beside.is_file() else None)
+    chosen = policy or _policy_beside(where)
     rules = None
     if chosen is not None:
-        rules = read_policy(read_text_file(chosen, "policy file"), where=f"policy file {chosen.name}", kinds=None)
-    with read_ledger_file(path) as store:
-        checked = check(store, curator)
+        rules = _rules(chosen)
+    with read_evidence(where) as ledger:
+        checked = check_evidence(ledger, curator)
     return LedgerView(checked.account, checked.entries, checked.findings, rules)
 
 
-def create(path: Path, key: SigningKey, *, mark: Path | None, note: str) -> None:
+def _policy_beside(where: Place) -> Path | None:
+    if not isinstance(where, Path):
+        return None
+    beside = where.with_name(where.name.removesuffix(".ledger") + ".policy.toml")
+    return beside if beside.is_file() else None
+
+
+def create(where: Place, key: SigningKey, *, mark: Path | None, note: str) -> None:
     """Make a new ledger and its mark.
 
     Raises:
         ConfigurationError: one of them exists, or cannot be made.
     """
-    create_ledger_file(path, key, now=int(time.time()), mark=mark, note=note)
+    create_ledger_file(where, key, now=int(time.time()), mark=mark, note=note)
 
 
-def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: str) -> list[str]:
+def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: str) -> list[str]:
     """Enter the steward's decision to go on, and what the ledger is known to have lost.
 
     Returns:
@@ -170,10 +198,10 @@ def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: st
     if bool(learner) != bool(restored):
         raise ConfigurationError("--learner and --restored go together")
     amount = parse_rational(restored) if restored else Fraction(0)
-    ledger = Ledger(_open(path), key=key, mark=MemoryMark())  # the serving process moves its own mark
+    ledger = Ledger(_open(where), key=key, mark=MemoryMark())  # the serving process moves its own mark
     try:
         if not ledger.account.halted:
-            raise ConfigurationError(f"{path} is not halted")
+            raise ConfigurationError(f"{told_place(where)} is not halted")
         owner = public_key(learner, "--learner") if learner else NOBODY
         found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
     finally:
@@ -209,7 +237,16 @@ def _written(total: Fraction) -> str:
     return str(shorten(total, math.ceil))
 
 
-def _open(path: Path) -> DatabaseStore:
-    if not is_sqlite(path):
-        raise ConfigurationError(f"{path} is not a SQLite ledger")
-    return DatabaseStore(sqlite_url(path))
+def _rules(path: Path) -> Policy:
+    """A policy file; that of a site's folder with the learners who are enrolled there."""
+    if path.name == POLICY and (path.parent / LEARNERS).is_dir():
+        return read_policy_of(path.parent, kinds=None)
+    return read_policy(read_text_file(path, "policy file"), where=f"policy file {path.name}", kinds=None)
+
+
+def _open(where: Place) -> DatabaseStore:
+    if not isinstance(where, Path):
+        return DatabaseStore(where)
+    if not is_sqlite(where):
+        raise ConfigurationError(f"{where} is not a SQLite ledger")
+    return DatabaseStore(sqlite_url(where))

@@ -25,6 +25,7 @@ from protocol.queries.counts import CountsLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
+from simulations.carriers.table import here
 from simulations.datasets import DATASETS
 from simulations.datasets.splits import SITE_SPLITS
 from simulations.federation import run_repeat
@@ -187,7 +188,7 @@ def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
     path = tmp_path / "wards.toml"
     path.write_text(whole(SCENARIOS, "title", "data", "learners"), encoding="utf-8")
     scenario, _, _ = load_scenario(str(path))
-    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, carry=direct.carry)
+    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, stage=here(direct.carry))
     found = {outcome.learner.name: outcome for outcome in repeat.outcomes}
     assert {name: list(outcome.learned.models) for name, outcome in found.items()} == {
         "ada": [""],

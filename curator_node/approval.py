@@ -1,0 +1,149 @@
+"""What a steward reads before it approves a study, in plain words; nothing of it comes from a record."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+from curator_node.enrolled import EnrolledLearner
+from curator_node.ledger import Ledger, StudyKey
+from curator_node.ledger.storing import Held
+from curator_node.policy import Policy
+from curator_node.proposals import undecided
+from curator_node.steward import StewardFile
+from protocol.envelopes import open_envelope, request_digest, verify
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.identity import fingerprint
+from protocol.kinds import Kinds
+from protocol.messages import StudyProposal
+from protocol.rationals import shorten
+
+_MOST_EXPONENT = 20
+"""Beyond, a factor is told as a power of ten."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A proposal that waits, read again from its own bytes.
+
+    Attributes:
+        held: as it is kept.
+        message: the proposal.
+        name: the enrolled learner's; "" where its key is in the policy no more.
+    """
+
+    held: Held
+    message: StudyProposal
+    name: str
+
+    @property
+    def key(self) -> StudyKey:
+        """Its study."""
+        return StudyKey(self.message.sender, self.message.study)
+
+    def cost(self, kinds: Kinds, steward: StewardFile) -> Fraction:
+        """The most that the study may be charged; ConfigurationError where the plan cannot be read any more."""
+        try:
+            return kinds.plan_cost(self.message.plan, steward.most_records_per_unit)
+        except RemoteProtocolError as error:
+            raise ConfigurationError(f"the plan cannot be read any more ({error}); decline it") from None
+
+
+def waiting(ledger: Ledger, policy: Policy, now: int) -> list[Waiting]:
+    """The proposals that wait for the steward, the first that came in front.
+
+    Raises:
+        ConfigurationError: what is kept is not what a learner signed: somebody has changed the database.
+    """
+    return [_read(held, policy) for held in undecided(ledger, now)]
+
+
+def find(proposals: list[Waiting], study: str) -> Waiting:
+    """The proposal whose study's identity begins with these digits; ConfigurationError unless there is exactly one."""
+    wanted = study.lower()
+    found = [each for each in proposals if wanted and each.message.study.hex().startswith(wanted)]
+    if len(found) != 1:
+        known = ", ".join(each.message.study.hex()[:8] for each in proposals) or "none"
+        what = "no study that waits begins" if not found else "several studies that wait begin"
+        raise ConfigurationError(f"{what} with {study!r}; those that wait: {known}")
+    return found[0]
+
+
+def summary(
+    proposal: Waiting, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+) -> list[tuple[str, str]]:
+    """(what, in plain words) of a proposal, for its steward.
+
+    Raises:
+        ConfigurationError: its plan cannot be read under the kinds and the schema of today.
+    """
+    message, account, key = proposal.message, ledger.account, proposal.message.sender
+    cost = proposal.cost(kinds, steward)
+    cap, total_cap, total = policy.cap_of(key), policy.total_cap, account.total_spent
+    spent, reserved = account.spent_by(key, proposal.name), account.reserved_by(key, proposal.name)
+    turns = Counter[str]()
+    for head in message.plan.heads:
+        turns[head.kind] += head.turns
+    asked = ", ".join(f"{count} of kind {printable(kind)}" for kind, count in turns.items())
+    attributes = ", ".join(attribute.name for attribute in steward.attributes)
+    about = (
+        f"any of the schema's {len(steward.attributes)} attributes ({attributes}) and the label {steward.label}. The "
+        "plan fixes how much is asked and what it costs; which attributes each question takes is chosen later"
+    )
+    leaves = (
+        f"of its own cap of {_told(cap)}: {_told(cap - spent - reserved - cost)} ({_told(spent)} spent before, "
+        f"{_told(reserved)} set aside); of the cap over all of {_told(total_cap)}: {_told(total_cap - total - cost)} "
+        f"({_told(total)} spent before)"
+    )
+    unit = "one record" if steward.unit is None else f"one {steward.unit}, all its records together,"
+    learns = (
+        f"how many records fall into groups, with noise. Of {unit} it cannot learn more than this: whatever else one "
+        "knows, the answers change the odds of any belief about it by a factor of at most "
+        f"{_factor(cost)} (e^{_told(cost)}); with all that this learner was answered before, {_factor(spent + cost)}; "
+        f"with all that all learners may ever be answered here, {_factor(total_cap)}"
+    )
+    return [
+        ("who", _who(proposal, policy)),
+        ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
+        ("asks", f"{sum(turns.values())} questions: {asked}"),
+        ("about", about),
+        ("costs", f"at most {_told(cost)} of epsilon, set aside for {_days(policy.reservation_seconds)} once accepted"),
+        ("leaves", leaves),
+        ("learns", learns),
+    ]
+
+
+def _read(held: Held, policy: Policy) -> Waiting:
+    """Checked anew: what the steward reads must be what is accepted, whoever can write to the database."""
+    try:
+        envelope, message = open_envelope(held.envelope, types=("study_proposal",))
+        verify(envelope, message.sender)
+        same = request_digest(message.sender, envelope.type, envelope.payload) == held.request
+    except RemoteProtocolError:
+        same = False
+    if not same or not isinstance(message, StudyProposal):
+        raise ConfigurationError("a proposal that waits is not what its learner signed: the database was changed")
+    learner = policy.learner(message.sender)
+    return Waiting(held, message, learner.name if learner else "")
+
+
+def _who(proposal: Waiting, policy: Policy) -> str:
+    learner = policy.learner(proposal.message.sender)
+    told = [learner.organisation, learner.contact] if isinstance(learner, EnrolledLearner) else []
+    about = ", ".join(printable(text) for text in told if text)
+    name = printable(proposal.name) or "nobody that may ask any more"
+    return f"{name}{f' ({about})' if about else ''}, key {fingerprint('learner', proposal.message.sender)}"
+
+
+def _factor(epsilon: Fraction) -> str:
+    """e^epsilon, for people."""
+    exponent = float(max(epsilon, Fraction(0)))
+    return f"{math.exp(exponent):.2f}" if exponent <= _MOST_EXPONENT else f"10^{exponent / math.log(10):.0f}"
+
+
+def _told(value: Fraction) -> str:
+    return str(shorten(value, math.ceil) if value >= 0 else value)
+
+
+def _days(seconds: int) -> str:
+    return f"{seconds / 86_400:.3g} days" if seconds >= 86_400 else f"{seconds / 3600:.3g} hours"

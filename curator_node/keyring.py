@@ -1,0 +1,207 @@
+"""A curator's keys on disk, and their rotation.
+
+    curator.pem          the key that signs
+    keys/                after a rotation:
+      rotations.toml     the former public keys, the oldest first, and until when each is answered
+      0123456789abcdef.pem   their private keys, named by the first digits of the public ones
+
+A former private key stays: which records of a unit are kept, and the mark's own key, are derived from the first one,
+and the positions in old receipts open under the key that sealed them.
+"""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from curator_node.enrolled import Instant, PublicKey
+from curator_node.identities import FormerKey, Keys
+from curator_node.key_files import read_key, write_key
+from curator_node.ledger import Account
+from curator_node.ledger.acts import hand_over
+from curator_node.ledger.checks import load
+from curator_node.ledger.files import open_mark, places
+from curator_node.ledger.store import DatabaseStore
+from curator_node.new_files import replace_text, write_new
+from curator_node.text_files import read_text_file
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.identity import MOST_SUCCESSIONS, IdentityCard, succession
+from protocol.strict_toml import read_toml
+
+KEY, LEDGER, FORMER = "curator.pem", "curator.ledger", "keys"
+ROTATIONS, NEXT = "rotations.toml", "next.pem"
+UNFINISHED = "a rotation of this curator's key was not finished; end it by: expril curator rotate"
+MOST_ROTATIONS = 1000
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key that gave way to the next one.
+
+    Attributes:
+        key: the former public key.
+        at: when it gave way.
+        until: when requests to it are answered no more.
+        leaked: whether somebody else may have it.
+    """
+
+    key: PublicKey
+    at: Instant
+    until: Instant
+    leaked: bool = False
+
+
+class Rotations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them, the oldest first."""
+
+    rotations: tuple[Rotation, ...] = ()
+
+
+def read_keys(folder: Path) -> Keys:
+    """The keys of a site's folder.
+
+    Raises:
+        ConfigurationError: a key is absent or no key, or a rotation was not finished.
+    """
+    current = read_key(folder / KEY)
+    former = tuple(_former(folder, rotation) for rotation in _rotations(folder))
+    if (folder / FORMER / NEXT).exists() or current.public in {each.key.public for each in former}:
+        raise ConfigurationError(f"{folder / FORMER}: {UNFINISHED} {folder}")
+    return Keys(current, former)
+
+
+def check_keys_of(account: Account, keys: Keys) -> None:
+    """Raise ConfigurationError where a key that had the ledger before is not among a curator's former ones.
+
+    Without the first one other records of a unit would be kept, and more of the unit would be counted over time.
+    """
+    own = {keys.current.public, *(former.key.public for former in keys.former)}
+    lacking = [key.hex()[:16] for _, key in account.curators if key not in own]
+    if lacking or (account.curators and account.curators[0][1] != keys.first.public):
+        which = ", ".join(lacking) or account.curators[0][1].hex()[:16]
+        raise ConfigurationError(
+            f"the ledger was kept under a former key of this curator that is not the first one in {FORMER}/ ({which}); "
+            "put the whole folder back in its place"
+        )
+
+
+def rotate(
+    folder: Path,
+    *,
+    now: int,
+    overlap: int,
+    leaked: bool = False,
+    ledger: Path | str | None = None,
+    mark: Path | None = None,
+) -> bytes:
+    """Give a curator a new key, and its ledger to that key; ends what was begun before and not finished.
+
+    Where the ledger is an older copy that still belongs to a former key, it is handed to the present one, and no new
+    key is made.
+
+    Args:
+        folder: the site's; nobody may be serving from it.
+        now: the time.
+        overlap: seconds for which requests to the old key are answered, too.
+        leaked: somebody else may have the old key: it is answered no more, whatever `overlap` says.
+        ledger: another SQLite file, or a database's URL; None takes the folder's.
+        mark: of the process that serves from the folder; None takes the one beside the ledger.
+
+    Returns:
+        The public key that signs from now on.
+
+    Raises:
+        ConfigurationError: a process serves from the folder, the ledger is another curator's, or a file is wrong.
+        LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read or written.
+    """
+    current, rotations = read_key(folder / KEY), _rotations(folder)
+    url, where = places(ledger or folder / LEDGER, mark)
+    first = _private(folder, rotations[0].key) if rotations else current
+    with ExitStack() as opened:
+        opened.callback(open_mark(where, first).close)
+        store = DatabaseStore(url)
+        opened.callback(store.close)
+        holder = load(store).curator
+        begun = (folder / FORMER / NEXT).exists()
+        former = {bytes.fromhex(each.key): each for each in rotations if each.key != current.public.hex()}
+        if holder in former and not begun:
+            hand_over(store, _private(folder, former[holder].key), current, now)
+            return current.public
+        expected = {current.public, *([read_key(folder / FORMER / NEXT).public] if begun else [])}
+        if holder not in expected:
+            raise ConfigurationError(f"the ledger belongs to another curator's key ({holder.hex()[:16]})")
+        if not begun:
+            write_key(folder / FORMER / NEXT)
+        following = read_key(folder / FORMER / NEXT)
+        kept = _place(folder, current.public.hex())
+        if not kept.exists():
+            write_new(kept, current.to_pem(), rule="a key is never overwritten")
+        hand_over(store, current, following, now)
+        if current.public not in {bytes.fromhex(each.key) for each in rotations}:
+            until = instant(now if leaked else now + overlap)
+            last = Rotation(current.public.hex(), instant(now), until, leaked)
+            replace_text(folder / FORMER / ROTATIONS, _written((*rotations, last)))
+        (folder / FORMER / NEXT).replace(folder / KEY)
+    return following.public
+
+
+def curator_card(folder: Path, card: IdentityCard) -> tuple[IdentityCard, SigningKey]:
+    """A card of a site's present key, with the word of each former key that it gave way; and the key that signs it.
+
+    From a key that has leaked no word is passed on: its thief could say the same of another.
+
+    Args:
+        folder: the site's.
+        card: what it says beside that.
+    """
+    keys, rotations = read_keys(folder), _rotations(folder)
+    ahead = [former.key for former in keys.former] + [keys.current]
+    told: list[tuple[int, Rotation]] = []
+    for place, rotation in enumerate(rotations):
+        told = [] if rotation.leaked else [*told, (place, rotation)]
+    chain = tuple(
+        succession(ahead[place], ahead[place + 1].public, "curator", int(rotation.at.timestamp()))
+        for place, rotation in told[-MOST_SUCCESSIONS:]
+    )
+    return msgspec.structs.replace(card, key=keys.current.public, successions=chain), keys.current
+
+
+def instant(seconds: int) -> datetime:
+    """Seconds since 1970 as a time."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def written_instant(at: datetime) -> str:
+    """As TOML and people write it: 2027-11-22T12:00:00Z."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _rotations(folder: Path) -> tuple[Rotation, ...]:
+    path = folder / FORMER / ROTATIONS
+    if not path.exists():
+        return ()
+    return read_toml(read_text_file(path, "file of rotations"), Rotations, where=str(path)).rotations
+
+
+def _former(folder: Path, rotation: Rotation) -> FormerKey:
+    return FormerKey(_private(folder, rotation.key), int(rotation.until.timestamp()), rotation.leaked)
+
+
+def _private(folder: Path, public: str) -> SigningKey:
+    key = read_key(_place(folder, public))
+    if key.public.hex() != public:
+        raise ConfigurationError(f"{_place(folder, public)} holds another key than {ROTATIONS} says")
+    return key
+
+
+def _place(folder: Path, public: str) -> Path:
+    return folder / FORMER / f"{public[:16]}.pem"
+
+
+def _written(rotations: tuple[Rotation, ...]) -> str:
+    lines = ["# Former keys of this curator, the oldest first; made by expril curator rotate."]
+    for each in rotations:
+        lines += ["", "[[rotations]]", f'key = "{each.key}"', f"at = {written_instant(each.at)}"]
+        lines += [f"until = {written_instant(each.until)}", *(["leaked = true"] if each.leaked else [])]
+    return "\n".join(lines) + "\n"
