@@ -17,6 +17,8 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "throughput",
+    "deployment",
     "timing",
     "solvers",
     "label_model",

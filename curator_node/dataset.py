@@ -3,17 +3,18 @@
 Exact counts go to an answerer that adds noise, and nowhere else.
 """
 
-import hashlib
 import hmac
 import warnings
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.steward import StewardFile
 from curator_node.workloads import WorkloadCache
+from protocol.codec import encode
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE
@@ -91,6 +92,23 @@ class PrivateDataset:
     def schema(self) -> Schema:
         """As its steward wrote it."""
         return self.steward.schema
+
+    def fingerprint(self, key: bytes) -> bytes:
+        """HMAC-SHA256 of all that answers are computed from: the schema, and the records that count, in any order.
+
+        Descriptions, other columns, and records beyond a unit's bound do not count. Without the key it tells nothing;
+        nobody but the steward's machine may have either.
+        """
+        attributes = tuple(msgspec.structs.replace(each, description="") for each in self.schema.attributes)
+        schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
+        numbers = np.where(np.isnan(self._records.numeric), np.nan, self._records.numeric + 0.0)  # one NaN, one zero
+        parts = (numbers.astype("<f8"), self._records.categorical.astype("<i2"), self._labels.astype("<u2")[:, None])
+        rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
+        ordered = np.sort(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel())
+        made = hmac.new(key, b"expril/2 data version", "sha256")
+        for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), ordered.tobytes()):
+            made.update(len(part).to_bytes(8, "big") + part)
+        return made.digest()
 
     def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
         """Exact numbers of a counted release kind; private, for an answerer's eyes only.
@@ -221,11 +239,19 @@ def bounded_rows(
     The choice for a unit depends on its name, its records and the key; not on other units, nor on the order of
     the rows. Identical records of one unit are interchangeable.
     """
-    by_unit: dict[str, list[tuple[bytes, int]]] = {}
+    by_unit: dict[str, list[int]] = {}
     for row, unit in enumerate(units):
-        content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
+        by_unit.setdefault(unit, []).append(row)
+    kept: list[int] = []
+    for unit, rows in by_unit.items():
+        if len(rows) <= most:
+            kept += rows
+            continue
         name = unit.encode()
-        message = len(name).to_bytes(8, "big") + name + content
-        by_unit.setdefault(unit, []).append((hmac.digest(key, message, hashlib.sha256), row))
-    kept = [row for ranked in by_unit.values() for _, row in sorted(ranked)[:most]]
+        head = len(name).to_bytes(8, "big") + name
+        ranks = {}
+        for row in rows:
+            content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
+            ranks[row] = (hmac.digest(key, head + content, "sha256"), row)
+        kept += sorted(rows, key=ranks.__getitem__)[:most]
     return np.sort(np.array(kept, np.intp))

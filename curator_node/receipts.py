@@ -2,7 +2,7 @@
 
 import math
 
-from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed
+from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed, StudyKey
 from curator_node.ledger.branches import holds
 from curator_node.ledger.entries import Suspect
 from curator_node.ledger.sealing import Sealer
@@ -78,6 +78,34 @@ class Receipts:
             ledger.halt(now, note, suspect=suspect)
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
+    def standing(self, account: Account, key: StudyKey, now: int) -> bytes:
+        """A signed receipt of where the ledger stands, at the steward's word: for a study, or a learner as a whole.
+
+        Its request is zero, and so is its charge: it names the newest entry, and what was spent up to it.
+
+        Args:
+            account: the ledger's sum.
+            key: whose and which; a study of `NO_STUDY` means all of the learner's.
+            now: the time.
+        """
+        study = account.studies.get(key)
+        newest = account.next_index - 1
+        receipt = Receipt(
+            curator=self._key.public,
+            learner=key.learner,
+            study=key.study,
+            sequence=0 if study is None else study.sequence,
+            request=NO_DIGEST,
+            release=NO_DIGEST,
+            charged="0",
+            spent_by_study="0" if study is None else amount(study.spent),
+            spent_by_learner=amount(shorten(account.spent_at(key.learner, newest), math.ceil)),
+            ledger_head=account.head,
+            position=self._sealer.seal(account.position(newest), NO_DIGEST),
+            issued_at=now,
+        )
+        return seal_receipt(receipt, self._key, label=self._label)
+
     def suspect(self, data: bytes, ledger: Ledger) -> Suspect | None:
         """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
 
@@ -93,6 +121,8 @@ class Receipts:
         if suspect in account.acknowledged:
             return None
         if holds(position, account.hashes):
+            if receipt.request == NO_DIGEST:  # the steward's, of where the ledger stands: it has no reply
+                return None
             return None if receipt.request in account.lost or _is_kept(data, receipt, ledger) else suspect
         return None if account.knows(position) else suspect
 

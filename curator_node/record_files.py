@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import polars as pl
 
+from curator_node.record_databases import read_database
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import text_fault
 
@@ -27,7 +28,7 @@ _FIELDS = re.compile(rf"{_FIELD}(?:,{_FIELD})*+")
 
 
 def read_records(path: Path) -> pl.DataFrame:
-    """Read a CSV (all columns as text) or Parquet file.
+    """Read a CSV (all columns as text) or Parquet file, or what a source file (.toml) names in a database.
 
     A CSV is UTF-8 text with commas. Each line after the header is one record, with as many fields as the header has; a
     field that holds a comma or a quote stands in quotes, and its quotes are doubled. A line break within quotes is
@@ -44,12 +45,16 @@ def read_records(path: Path) -> pl.DataFrame:
     if not path.stat().st_size:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     try:
-        if path.suffix.lower() == ".csv":
+        if path.suffix.lower() == ".toml":
+            frame = read_database(path)
+        elif path.suffix.lower() == ".csv":
             frame = _read_csv(path)
         elif path.suffix.lower() in (".parquet", ".pq"):
             frame = pl.read_parquet(path)
         else:
-            raise ConfigurationError(f"{path}: records are read from .csv or .parquet files")
+            raise ConfigurationError(
+                f"{path}: records are read from .csv or .parquet files, or by a .toml file from a database"
+            )
     except PermissionError:
         raise ConfigurationError(f"{path} cannot be read: you may not; ask its owner") from None
     except (pl.exceptions.PolarsError, OSError) as error:

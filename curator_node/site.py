@@ -4,10 +4,11 @@ A site's folder holds what its steward wrote and made:
 
     policy.toml      who may ask, and how much
     schema.toml      what is public about the records
-    records.csv      the private records; or records.parquet
+    records.csv      the private records; or records.parquet; or source.toml, which names a database and a query
     curator.pem      the signing key: expril keys curator.pem
     curator.ledger   what was charged: expril ledger create curator.ledger --key curator.pem
     curator.mark     made with the ledger
+    curator.data     which records were served under which name; made here, and of no use elsewhere
     learners/        who is enrolled by its card: expril curator enrol
     keys/            former signing keys: expril curator rotate
 
@@ -19,7 +20,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,7 +31,9 @@ import polars as pl
 from curator_node import enrolment, keyring
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
+from curator_node.budgets import Standing, standing_of
 from curator_node.curator import Curator
+from curator_node.data_versions import version_of_data
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
@@ -40,8 +43,8 @@ from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
+from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
-from curator_node.standing import Standing, standing_of
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
@@ -49,7 +52,8 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 
 POLICY, SCHEMA, KEY, LEDGER = enrolment.POLICY, "schema.toml", keyring.KEY, keyring.LEDGER
-RECORDS = ("records.csv", "records.parquet", "records.pq")
+DATA = "curator.data"
+RECORDS = ("records.csv", "records.parquet", "records.pq", SOURCE)
 """One of these."""
 
 
@@ -66,11 +70,13 @@ class Site:
         curator: it answers.
         ledger: its budget.
         warnings: what the steward should check about the records; for nobody else.
+        data_version: the random name of these records on the ledger; empty where none was kept.
     """
 
     curator: Curator
     ledger: Ledger = field(repr=False)
     warnings: tuple[str, ...] = ()
+    data_version: str = ""
     _clock: Callable[[], int] = field(default=now, repr=False)
 
     @property
@@ -137,6 +143,7 @@ def open_site(
     ledger: Path | str | None = None,
     mark: Path | None = None,
     records: Path | None = None,
+    data: Path | None = None,
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
     answerers: Mapping[str, Answerer] = ANSWERERS,
@@ -147,7 +154,8 @@ def open_site(
         folder: what it holds is told above.
         ledger: another SQLite file, or a database's URL; None takes the folder's.
         mark: this process's mark; None takes the one beside the ledger.
-        records: another CSV or Parquet file; None takes the folder's.
+        records: another CSV, Parquet or source file; None takes the folder's.
+        data: another place for the file that knows the names of records; None takes the folder's.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's, from the operating system's randomness.
         answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
@@ -160,10 +168,10 @@ def open_site(
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {folder}; it holds {POLICY}, {SCHEMA}, {KEY}, {LEDGER} and the records")
     policy = policy_of(folder, answerers)
-    steward = read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+    steward = steward_of(folder)
     with _about(folder / KEY):
         keys = keyring.read_keys(folder)
-    path = records or _records(folder)
+    path = records or records_of(folder)
     with _about(path):
         dataset = hold_records(read_records(path), steward, policy, keys.first)
     where = ledger or folder / LEDGER
@@ -186,8 +194,10 @@ def open_site(
             noise=noise,
             answerers=answerers,
         )
+        version = version_of_data(data or folder / DATA, dataset.fingerprint(keys.first.derive("data version")))
+        opened.serve_data(version, clock())
         stack.pop_all()
-    return site
+    return replace(site, data_version=version)
 
 
 def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Policy:
@@ -198,6 +208,29 @@ def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Po
     """
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
     return enrolment.read_policy_of(folder, kinds=kinds)
+
+
+def steward_of(folder: Path) -> StewardFile:
+    """The schema file of a site's folder.
+
+    Raises:
+        ConfigurationError: it is absent or wrong.
+    """
+    return read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
+
+
+def records_of(folder: Path) -> Path:
+    """Where the records of a site's folder are.
+
+    Raises:
+        ConfigurationError: there are none, or two.
+    """
+    there = [folder / name for name in RECORDS if (folder / name).is_file()]
+    if not there:
+        raise ConfigurationError(f"no records in {folder}; put {' or '.join(RECORDS)} there, or say where they are")
+    if len(there) > 1:
+        raise ConfigurationError(f"{folder} holds {' and '.join(path.name for path in there)}; keep one of them")
+    return there[0]
 
 
 def create_site(
@@ -287,7 +320,7 @@ def assemble_site(
         entropy=entropy,
         answerers=answerers,
     )
-    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), clock)
+    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), _clock=clock)
 
 
 def temporary_site(
@@ -319,15 +352,6 @@ def temporary_site(
 
 def _written(path: Path, what: str) -> str:
     return read_text_file(path, what, remedy="its steward writes it, as docs/policy.md says")
-
-
-def _records(folder: Path) -> Path:
-    there = [folder / name for name in RECORDS if (folder / name).is_file()]
-    if not there:
-        raise ConfigurationError(f"no records in {folder}; put {' or '.join(RECORDS)} there, or say where they are")
-    if len(there) > 1:
-        raise ConfigurationError(f"{folder} holds {' and '.join(path.name for path in there)}; keep one of them")
-    return there[0]
 
 
 @contextmanager

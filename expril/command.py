@@ -10,6 +10,7 @@ import typer
 from expril import enrolment  # noqa: F401 - its commands register themselves
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
+from expril.folder import curator_answer
 from expril.learner import quote
 from expril.researcher import compare, compare_synthetic, report, reproduce, scenarios, simulate
 from expril.shell import Shell
@@ -26,6 +27,7 @@ app = typer.Typer(
 for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
+curator_app.command("answer")(curator_answer)
 app.add_typer(curator_app, name="curator")
 app.add_typer(learner_app, name="learner")
 app.add_typer(transcript_app, name="transcript")

@@ -197,9 +197,9 @@ def curator_rotate(
 def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
     """Who may ask: caps, what is spent and left, and every key with its fingerprint."""
     with plain_errors():
+        from curator_node.budgets import standing_of
         from curator_node.desk import open_desk
         from curator_node.enrolled import EnrolledLearner
-        from curator_node.standing import standing_of
         from protocol.identity import fingerprint
 
         with open_desk(folder, ledger) as desk:

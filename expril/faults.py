@@ -5,14 +5,19 @@ from typing import NamedTuple
 
 from protocol.errors import ExprilError
 
-WRONG, INTERRUPTED, NOBODY_READS = 2, 130, 141
-"""Exit statuses; the last two are those of a process that SIGINT or SIGPIPE ended."""
+WRONG, LATER, INTERRUPTED, NOBODY_READS = 2, 3, 130, 141
+"""Exit statuses. `LATER`: something is awaited, and the same command goes on with it. The last two are those of a
+process that SIGINT or SIGPIPE ended."""
+UNFINISHED = frozenset({"unfinished", "network"})
+"""Kinds of what is no mistake, but a matter of waiting."""
 PARTS = {
-    "learner": frozenset({"scipy", "sklearn", "torch"}),
-    "simulations": frozenset({"fastexcel", "jinja2", "pooch", "tomli_w"}),
+    "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
+    "simulations": frozenset({"fastexcel", "pooch", "tomli_w"}),
     "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
+APART = {"ray": "ray"}
+"""Module -> an extra beside these."""
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -71,9 +76,9 @@ def _of_the_system(error: OSError) -> Fault | None:
 def _missing_part(error: ModuleNotFoundError, part: str) -> Fault | None:
     missing = (error.name or "").partition(".")[0]
     parts = [name for name, modules in PARTS.items() if missing in modules]
-    if not part or not parts:
+    if not part or not (parts or missing in APART):
         return None
-    extra = max(part, *parts, key=list(PARTS).index)
+    extra = f"{part},{APART[missing]}" if missing in APART else max(part, *parts, key=list(PARTS).index)
     return Fault(
         "installation", f'this command needs a part that is not installed ({missing}): pip install "expril[{extra}]"'
     )

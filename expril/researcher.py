@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.markup import escape
 
+from expril.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
 from expril.terminal import (
     MOST_REPEATS,
     MOST_SEED,
@@ -33,30 +33,13 @@ Order = TypeVar("Order")
 Found = TypeVar("Found")
 
 
-class Experiment(StrEnum):
-    """What of the paper can be made again."""
-
-    table2 = "table2"
-    figure1 = "figure1"
-
-
 RUNS = Path("runs")
 
 
-class Kept(StrEnum):
-    """Of which repeats models are kept; the words of `simulations.unfinished`."""
-
-    first = "first"
-    all = "all"
-    none = "none"
-
-
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes. [one per core]")]
-Out = Annotated[Path, typer.Option(help="Folder of results; go on where an earlier run stopped.")]
 KEPT = "finished cells are kept in {}; the same command goes on"
 
 
-def simulate(
+def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
@@ -74,6 +57,9 @@ def simulate(
     ] = False,
     base: Annotated[
         Path | None, typer.Option(help="Folder that the scenario's paths start from. [the scenario file's own]")
+    ] = None,
+    carrier: Annotated[
+        By | None, typer.Option(help="How envelopes travel (docs/carriers.md). [process, or that of the run's folder]")
     ] = None,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
@@ -106,6 +92,7 @@ def simulate(
         # A report names no place of this machine; who goes on with a run needs them.
         places = {
             "models": "" if models is Kept.first else models.value,
+            "carrier": carrier,
             "base": base,
             "out": "" if out == RUNS else out,
         }
@@ -113,8 +100,9 @@ def simulate(
 
         def asked(changes: Mapping[str, int | str], command: str) -> Asked:
             there = choose(scenario, changes, base)
-            typed_again = readable(f"expril simulate {typed}{command}{_flag(large_epsilon)}")
-            return Asked(there, records, typed_again, models.value, fresh, again)
+            way = _typed({"carrier": carrier})
+            typed_again = readable(f"expril simulate {typed}{command}{way}{_flag(large_epsilon)}")
+            return Asked(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
 
         def run_at(told: str, where: Path) -> "tuple[RunReport, Path]":
             changes = given | ({"epsilon": told} if told else {})
@@ -161,6 +149,7 @@ def reproduce(
     datasets: Annotated[str, typer.Option(help="Comma-separated: A, B, C, D, E, CTG-A, CTG-B, or all.")] = "all",
     runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 100,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's records and networks, never of noise.")
     ] = 0,
@@ -174,7 +163,6 @@ def reproduce(
     """Reproduce Table 2 or Figure 1 of the paper; a killed run goes on where it stopped."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.paper.command import PAGE, Order
         from experiments.paper.command import reproduce as run
         from experiments.paper.model import Reproduction
@@ -187,7 +175,7 @@ def reproduce(
             experiment=experiment.value,
             datasets=parse_names(datasets, PAPER_DATASETS, "data set"),
             runs=runs,
-            jobs=jobs or cores(),
+            jobs=who_computes(workers, jobs),
             seed=seed,
             setting=setting,
             noise_seed=noise_seed,
@@ -214,6 +202,7 @@ def compare(
         int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set; slow strategies may have fewer.")
     ] = 20,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int,
         typer.Option(
@@ -227,7 +216,6 @@ def compare(
     """Compare every strategy and every peer on the same records at the same epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.learning.command import PAGE, Order
         from experiments.learning.command import compare as run
         from experiments.learning.contestants import CONTESTANTS
@@ -245,7 +233,7 @@ def compare(
                 epsilons=_confirmed(epsilons, large_epsilon),
                 runs=runs,
                 seed=seed,
-                jobs=jobs or cores(),
+                jobs=who_computes(workers, jobs),
             ),
             out=out,
             command=f"expril compare{_typed(given)}{_flag(large_epsilon)}",
@@ -269,6 +257,7 @@ def compare_synthetic(
     epsilons: Annotated[str, typer.Option(help="Comma-separated, each in total per data set.")] = "1,0.1",
     runs: Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Runs per data set.")] = 5,
     jobs: Jobs = None,
+    workers: Workers = "",
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Of the first run's split, never of noise; develop from 5000 on.")
     ] = 1000,
@@ -279,7 +268,6 @@ def compare_synthetic(
     """Compare our synthetic data with AIM's and MST's on the same records and epsilon; a killed run goes on."""
     with plain_errors(part="experiments", kept=KEPT.format(out)):
         from experiments.campaign.names import parse_names
-        from experiments.campaign.provenance import cores
         from experiments.problems import PROBLEMS
         from experiments.synthetic.comparison import PAGE, Order
         from experiments.synthetic.comparison import compare_synthetic as run
@@ -292,7 +280,7 @@ def compare_synthetic(
             epsilons=_confirmed(epsilons, large_epsilon),
             runs=runs,
             seed=seed,
-            jobs=jobs or cores(),
+            jobs=who_computes(workers, jobs),
             out=out,
             command=f"expril compare-synthetic{_typed(given)}{_flag(large_epsilon)}",
         )

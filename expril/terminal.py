@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from expril.faults import INTERRUPTED, NOBODY_READS, WRONG, Fault, fault_of
+from expril.faults import INTERRUPTED, LATER, NOBODY_READS, UNFINISHED, WRONG, Fault, fault_of
 
 LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
@@ -56,7 +56,7 @@ def plain_errors(
         tell_fault(fault, as_json=_wants_json())
         if not isinstance(kept, str) and kept():
             say("note", kept())
-        raise typer.Exit(WRONG) from None
+        raise typer.Exit(LATER if fault.kind in UNFINISHED else WRONG) from None
     except KeyboardInterrupt:
         told = (kept if isinstance(kept, str) else kept()) or "nothing of this command was kept"
         tell_interrupt(told, as_json=_wants_json())
@@ -75,7 +75,8 @@ def _wants_json() -> bool:
 
 def tell_fault(fault: Fault, *, as_json: bool) -> None:
     """One sentence on standard error; for machines also one object on standard output."""
-    err.print(f"[bold red]error[/] {escape(fault.text)}", highlight=False, soft_wrap=True)
+    what = "[yellow]waiting[/]" if fault.kind in UNFINISHED else "[bold red]error[/]"
+    err.print(f"{what} {escape(fault.text)}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"error": fault.text, "kind": fault.kind})
 

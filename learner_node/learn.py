@@ -121,7 +121,7 @@ def learn(
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
     rounds = len(draft.plan.places)
-    try:
+    with study.closing():
         study.propose(draft.plan, purpose, draft.names)
         for number in range(rounds):
             progress("rounds", number, rounds)
@@ -130,8 +130,6 @@ def learn(
             for group in draft.groups:
                 group.hear(study)
         progress("rounds", rounds, rounds)
-    finally:
-        study.close()
     learnt = {group.key: group.conversation for group in draft.groups if not group.names.isdisjoint(study.survivors)}
     return Learned(
         schema=records.schema,

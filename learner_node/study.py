@@ -3,17 +3,19 @@
 How bytes travel is the carrier's affair; which questions are asked is the strategy's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any
 
+from learner_node.federation import Carrier, Federation, UnfinishedError
 from learner_node.objections import complaint_about_question, in_words
-from learner_node.readers import READERS
 from learner_node.reading import Reader
+from learner_node.requests import Request, closing, pending, proposal, query, terms, unanswered
 from learner_node.session import Session
 from protocol.codec import encode
-from protocol.envelopes import SigningKey, digest
+from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
 from protocol.kinds import Kinds, Turn
 from protocol.messages import Card, Message, Refusal, Release
@@ -22,8 +24,7 @@ from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
-if TYPE_CHECKING:
-    from learner_node.validation import Validation
+__all__ = ["Carrier", "Federation", "NoCuratorError", "Round", "Study", "UnfinishedError"]
 
 NO_REPLY = "no reply"
 BAD_REPLY = "bad reply"
@@ -51,61 +52,6 @@ class NoCuratorError(ExprilError):
         super().__init__(text)
 
 
-class Carrier(Protocol):
-    """Carries requests to curators and brings back the replies that came in time."""
-
-    def exchange(self, requests: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """Curator's public key -> envelope, both ways; a curator that did not reply is left out."""
-
-
-@dataclass(frozen=True)
-class Federation:
-    """The curators a learner may ask, and how.
-
-    Attributes:
-        curators: name -> public key; names are the learner's own.
-        key: the learner's signing key.
-        carrier: how messages travel.
-        clock: seconds since 1970.
-        entropy: n -> n random bytes; for study identities, never for noise.
-        receipts: curator's public key -> newest receipt; read and updated, so that the next study can prove a
-            rolled-back ledger. Keep it between runs.
-        attempts: how often a request is sent before its curator is given up.
-        allow_not_private: accept curators that sign as not private; simulations only.
-        readers: of the query kinds that may be asked, by name.
-
-    It is a handle: a copy, however deep, is the same federation with the same receipts.
-    """
-
-    curators: Mapping[str, bytes]
-    key: SigningKey
-    carrier: Carrier
-    clock: Callable[[], int]
-    entropy: Callable[[int], bytes]
-    receipts: dict[bytes, bytes] = field(default_factory=dict)
-    attempts: int = 2
-    allow_not_private: bool = False
-    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
-
-    def validate(self, model: Any, epsilon: Fraction | str | float, **how: Any) -> "Validation":
-        """Ask how good a model is: ROC curve, calibration, predictive values, all with intervals.
-
-        A study of its own, which spends `epsilon`. Arguments are those of `learner_node.validation.validate`.
-        """
-        from learner_node.validation import validate  # noqa: PLC0415 - it is made of studies
-
-        return validate(self, model, epsilon, **how)
-
-    def __repr__(self) -> str:
-        return f"Federation({', '.join(self.curators)})"
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self
-
-
 @dataclass(frozen=True)
 class Round:
     """What was asked and who answered."""
@@ -118,10 +64,12 @@ class Study:
     """One study of one learner with all curators of a federation.
 
     A request that brought no answer, or a refusal that may pass, is sent again unchanged, then left pending; `close`
-    sends it once more. A curator that refused the plan for good may be asked again in another study only.
+    sends it once more. A request that came after its expiry was not carried out and never will be: it is made anew.
+    A curator that refused the plan for good in any other way may be asked again in another study only.
 
     Attributes:
         sessions: by curator name; each holds its transcript.
+        retired: sessions whose proposal came too late, and was made anew in another; they cost nothing.
         outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
             "bad reply"; a proposal is noted only where it was not accepted. "left out" stands for an answer that cannot
             be true, or alone for a card with which the study did not go on; `fate` says why.
@@ -145,17 +93,9 @@ class Study:
         self._fates: dict[str, str] = {}
         self._complaints: dict[str, str] = {}
         self._judged: dict[str, str] = {}
-        self.sessions = {
-            name: Session(
-                curator=key,
-                key=federation.key,
-                study=federation.entropy(16),
-                allow_not_private=federation.allow_not_private,
-                newest_receipt=federation.receipts.get(key, b""),
-                kinds=self.kinds,
-            )
-            for name, key in federation.curators.items()
-        }
+        self._stale: dict[str, bool] = {}
+        self.sessions = {name: self._session(key) for name, key in federation.curators.items()}
+        self.retired: dict[str, list[Session]] = {name: [] for name in self.sessions}
         self.outcomes: dict[str, list[str]] = {name: [] for name in self.sessions}
         self.refusals: dict[str, list[Refusal]] = {name: [] for name in self.sessions}
         self.asked_again: dict[str, int] = dict.fromkeys(self.sessions, 0)
@@ -191,7 +131,7 @@ class Study:
         Raises:
             NoCuratorError: none did.
         """
-        self._ask({name: session.request_card for name, session in self.sessions.items()}, record=False)
+        self._ask({name: session.request_card for name, session in self.sessions.items()}, record=False, renew=True)
         if not self.cards:
             raise self._nobody("no curator sent its card")
         return self.cards
@@ -203,7 +143,11 @@ class Study:
             NoCuratorError: none did.
         """
         self.plan, self._turns = plan, self.kinds.turns(plan)
-        self._ask({name: _proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
+        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
+        again: set[str] = set()
+        while late := [name for name in names if self._came_late(name) and (self._stale[name] or name not in again)]:
+            again |= set(late)
+            self._propose_again(late, plan, purpose)
         for name in names:
             session = self.sessions[name]
             if session.accepted is None or session.card is None:
@@ -237,8 +181,8 @@ class Study:
                 self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
                 self._fates[name] = NOT_SENT
             else:
-                requests[name] = _query(session, turn.planned.kind, encode(body))
-        replies = self._ask(requests, record=True)
+                requests[name] = query(session, turn.planned.kind, encode(body))
+        replies = self._ask(requests, record=True, renew=True)
         answers = {}
         for name, reply in replies.items():
             card = self.sessions[name].card
@@ -268,6 +212,18 @@ class Study:
             for turn, done in zip(self._turns, self.rounds, strict=False)
         ]
 
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close the study in the end, unless another process is to go on with it."""
+        try:
+            yield
+        except BaseException as error:
+            goes_on = self._federation.resumable or isinstance(error, UnfinishedError)
+            if isinstance(error, NoCuratorError) or not goes_on:
+                self.close()
+            raise
+        self.close()
+
     def close(self) -> None:
         """Close the study wherever it may be open; what was reserved and never used is refunded.
 
@@ -278,15 +234,15 @@ class Study:
         """
         sessions = self.sessions.items()
         waiting = (State.PROPOSED, State.ASKED)
-        self._ask({name: _pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
-        closes: dict[str, Callable[[int], bytes]] = {}
+        self._ask({name: pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
+        closes: dict[str, Request] = {}
         for name, session in sessions:
             if session.state in (State.OPEN, State.ASKED):
                 closes[name] = session.close
             elif session.state is State.CLOSING:
-                closes[name] = _pending(session)
-        self._ask(closes, record=False)
-        lost = {name: _unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
+                closes[name] = closing(session)
+        self._ask(closes, record=False, renew=True)
+        lost = {name: unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
         self._ask(lost, record=False, attempts=1)
 
     def spent(self, name: str) -> Fraction:
@@ -297,18 +253,63 @@ class Study:
         """`spent`, and the exact cost of a query that was sent and of which nothing proves whether it was charged."""
         return self.sessions[name].spent_at_most
 
+    def _session(self, curator: bytes) -> Session:
+        federation = self._federation
+        return Session(
+            curator=curator,
+            key=federation.key,
+            study=federation.entropy(16),
+            lifetime=federation.lifetime,
+            allow_not_private=federation.allow_not_private,
+            newest_receipt=federation.receipts.get(curator, b""),
+            kinds=self.kinds,
+        )
+
+    def _came_late(self, name: str) -> bool:
+        refused = self.sessions[name].state is State.REFUSED
+        return refused and self._fates[name] == f"refusal:{RefusalCode.EXPIRED}"
+
+    def _propose_again(self, names: Sequence[str], plan: Plan, purpose: str) -> None:
+        """Propose anew, once, where the proposal came after its expiry: in a session of its own, to the same card."""
+        cards = {}
+        for name in names:
+            old = self.sessions[name]
+            cards[name] = old.card
+            self.retired[name].append(old)
+            self.sessions[name] = self._session(old.curator)
+            self.outcomes[name].pop()
+            self.refusals[name].pop()
+        self._ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
+        same = [name for name in names if terms(self.sessions[name].card) == terms(cards[name])]
+        for name in set(names) - set(same):
+            self.leave_out(name, "its card changed, or did not come, while the proposal waited; ask in a new study")
+        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
+
     def _ask(
-        self, requests: Mapping[str, Callable[[int], bytes]], *, record: bool, attempts: int | None = None
+        self,
+        requests: Mapping[str, Request],
+        *,
+        record: bool,
+        attempts: int | None = None,
+        renew: bool = False,
     ) -> dict[str, Message]:
-        """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought."""
+        """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought.
+
+        With `renew`, a request that came after its expiry is made anew: as often as the learner's own clock says so,
+        and once where only the curator's does.
+        """
+        if not requests:
+            return {}
         now = self._federation.clock()
         waiting = {self.sessions[name].curator: (name, make(now)) for name, make in requests.items()}
         replies: dict[str, Message] = {}
         notes: dict[str, str] = dict.fromkeys(requests, NO_REPLY)
         passing: dict[str, Refusal] = {}
-        for attempt in range(attempts or self._federation.attempts):
-            if not waiting:
-                break
+        sent_again: set[str] = set()
+        renewed: set[str] = set()
+        left = attempts or self._federation.attempts
+        while waiting and left:
+            left -= 1
             arrived = self._federation.carrier.exchange({key: data for key, (_, data) in waiting.items()})
             for key, data in arrived.items():
                 if key not in waiting:
@@ -325,9 +326,16 @@ class Study:
                 if isinstance(reply, Refusal) and not reply.final:
                     passing[name] = reply
                     continue
+                now = self._too_late(name, reply, sent)
+                if now and renew and (self._stale[name] or name not in renewed):
+                    renewed.add(name)
+                    waiting[key] = (name, requests[name](now))
+                    left = max(left, 1)
+                    continue
                 replies[name] = reply
-                self.asked_again[name] += attempt > 0
+                self.asked_again[name] += name in sent_again
                 del waiting[key]
+            sent_again |= {name for name, _ in waiting.values()}
         for name, note in notes.items():
             reply_ = replies.get(name, passing.get(name))
             if isinstance(reply_, Refusal):
@@ -340,6 +348,14 @@ class Study:
             if session.newest_receipt:
                 self._federation.receipts[session.curator] = session.newest_receipt
         return replies
+
+    def _too_late(self, name: str, reply: Message, sent: bytes) -> int:
+        """The time, where a request came after its expiry; else 0."""
+        if not isinstance(reply, Refusal) or reply.code != RefusalCode.EXPIRED:
+            return 0
+        now = self._federation.clock()
+        self._stale[name] = now >= open_envelope(sent)[1].expires_at
+        return now
 
     def _nobody(self, what: str) -> NoCuratorError:
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
@@ -366,19 +382,3 @@ def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> 
     if reply.kind != turn.planned.kind:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "kind", turn.planned.kind)
     return reader.read(reply.body, body, turn, card.schema)
-
-
-def _pending(session: Session) -> Callable[[int], bytes]:
-    return lambda now: session.pending  # noqa: ARG005
-
-
-def _unanswered(session: Session) -> Callable[[int], bytes]:
-    return lambda now: session.unanswered  # noqa: ARG005
-
-
-def _proposal(session: Session, plan: Plan, purpose: str) -> Callable[[int], bytes]:
-    return lambda now: session.propose(plan, purpose, now)
-
-
-def _query(session: Session, kind: str, body: bytes) -> Callable[[int], bytes]:
-    return lambda now: session.query(kind, body, now)

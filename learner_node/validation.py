@@ -222,11 +222,9 @@ def validate(
     question = _settled(study, wish, cards, left_out)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
-    try:
+    with study.closing():
         study.propose(question.plan, purpose, question.names)
         study.ask(dict.fromkeys(study.survivors, question.body))
-    finally:
-        study.close()
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {name: study.pooled([name])[0] for name in study.survivors}
     told = _Telling(question, place, _means(question.bins, records, probability), seed)

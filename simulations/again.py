@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
+from simulations.carriers.table import PROCESS
 from simulations.epsilons import at_epsilon
-from simulations.private_files import private_folder, write_private
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.scenario import Scenario, load_scenario
 
@@ -33,10 +34,12 @@ class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         format: `FORMAT`.
         changes: key of the scenario -> value that the command gave instead of the file's.
+        carrier: by which envelopes travelled.
     """
 
     format: int = FORMAT
     changes: dict[str, Change] = {}
+    carrier: str = PROCESS
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +64,7 @@ class Chosen:
         folder: that relative paths start from.
         changes: key -> value that was given instead of the file's.
         notes: what its user must know.
+        carrier: of the run that it is the folder of.
     """
 
     scenario: Scenario
@@ -68,6 +72,7 @@ class Chosen:
     folder: Path
     changes: Mapping[str, int | str]
     notes: tuple[str, ...] = ()
+    carrier: str = PROCESS
 
 
 def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> Chosen:
@@ -86,19 +91,22 @@ def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None
         scenario, text, folder = load_scenario(name)
         return _chosen(scenario, text, base or folder, changes)
     scenario, text, _ = load_scenario(str(run / SCENARIO))
-    changes = {**_read(run / AGAIN, Again, Again()).changes, **changes}
-    chosen = _chosen(scenario, text, run, changes)
+    again = _read(run / AGAIN, Again, Again())
+    chosen = replace(_chosen(scenario, text, run, {**again.changes, **changes}), carrier=again.carrier)
     return chosen if scenario.data.path is None else _with_own_records(run, chosen, base)
 
 
-def keep_origin(folder: Path, chosen: Chosen) -> None:
+def keep_origin(folder: Path, chosen: Chosen, carrier: str) -> None:
     """Leave in a run's folder what it needs to be run again from there; OSError.
 
     Args:
         folder: of the run; it may be renamed, but not moved.
         chosen: what is run.
+        carrier: by which envelopes travel.
     """
-    (folder / AGAIN).write_bytes(msgspec.json.format(msgspec.json.encode(Again(changes=dict(chosen.changes)))))
+    (folder / AGAIN).write_bytes(
+        msgspec.json.format(msgspec.json.encode(Again(changes=dict(chosen.changes), carrier=carrier)))
+    )
     data = chosen.scenario.data
     if data.path is None:
         return

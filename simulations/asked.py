@@ -10,6 +10,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from simulations.again import Chosen, keep_origin
+from simulations.carriers.table import PROCESS
 from simulations.epsilons import FORMAT, EpsilonList, done, find_or_make_folder, settle
 from simulations.harness import Tick
 from simulations.records import Records
@@ -33,6 +34,7 @@ class Asked:
         command: as typed.
         models: of which repeats models are kept, see `simulations.unfinished`.
         fresh: begin anew although an interrupted run could go on.
+        carrier: key of `simulations.carriers.table.CARRIERS`.
         again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
     """
 
@@ -42,12 +44,13 @@ class Asked:
     models: str
     fresh: bool = False
     again: str = ""
+    carrier: str = PROCESS
 
     @property
     def order(self) -> Order:
         """As an unfinished run knows it."""
         chosen, command = self.chosen, self.again or self.command
-        return Order(chosen.scenario, self.records, chosen.text, command, version("expril"), self.models)
+        return Order(chosen.scenario, self.records, chosen.text, command, version("expril"), self.models, self.carrier)
 
 
 def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: Say) -> tuple[RunReport, Path]:
@@ -70,7 +73,7 @@ def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: 
             say("note", f"going on after {folder.gathered.done} repeats that are done in {folder.path}")
         for left in leftovers(out, folder.path):
             say("note", str(left))
-        keep_origin(folder.path, asked.chosen)
+        keep_origin(folder.path, asked.chosen, asked.carrier)
         run = run_scenario(
             asked.chosen.scenario,
             asked.records,
@@ -79,6 +82,7 @@ def run_one(asked: Asked, out: Path, making: list[Unfinished], tick: Tick, say: 
             version=asked.order.version,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             ledgers=folder.path / LEDGERS,
+            carrier=asked.carrier,
             tick=tick,
             gathered=folder.gathered,
             keep=folder.keep,

@@ -6,18 +6,14 @@ deployed elsewhere fit in, too: `ask_all` takes whatever carrier leads to them.
 
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
 
-from curator_node.ledger import memory_ledger
 from curator_node.ledger.checks import CheckedLedger
-from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.policy import LearnerPolicy, Policy
-from curator_node.site import Site, assemble_site, hold_records, now
+from curator_node.site import now
 from learner_node.learn import MOST_PURPOSE, Learned, learn
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from learner_node.thresholds import DEFAULT_THRESHOLDS
@@ -25,30 +21,12 @@ from learner_node.validation import CLASSES, Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from simulations.carriers import Carry, Handle, in_process
-from simulations.carriers.faults import FaultyCurator
+from simulations.carriers.sites import CuratorFacts, order_site
+from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.records import Records, SiteRecords, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
-from simulations.seeded_noise import SeededNoise
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class CuratorFacts:
-    """What is known of a curator from outside.
-
-    Attributes:
-        identity: its public key.
-        label: under which it signs.
-        policy: as the scenario wrote it.
-        warnings: what its steward was warned of; a real curator's learners never hear it.
-    """
-
-    identity: bytes
-    label: str
-    policy: Policy
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass
@@ -100,7 +78,7 @@ def run_repeat(
     *,
     keys: Mapping[str, SigningKey] | None = None,
     ledgers: Path | None = None,
-    carry: Carry = in_process.carry,
+    stage: Stage = IN_PROCESS,
     progress: Progress = lambda what, done, total: None,  # noqa: ARG005
 ) -> Repeat:
     """Run every learner's study, one after the other.
@@ -111,57 +89,20 @@ def run_repeat(
         repeat: number of the repeat.
         keys: of the learners, by name; None makes new ones.
         ledgers: folder for SQLite ledgers; None keeps them in memory.
-        carry: how envelopes are carried.
+        stage: opens the curators and carries envelopes.
         progress: called with (what, done, total).
     """
     keys = keys or {learner.name: SigningKey.generate() for learner in scenario.learners}
     parts = split_records(scenario, records, repeat)
-    with ExitStack() as stack:
-        sites = {
-            name: stack.enter_context(simulate_site(scenario, part, repeat, keys, ledgers))
-            for name, part in parts.items()
-        }
-        facts = {name: CuratorFacts(it.identity, it.label, it.policy, it.warnings) for name, it in sites.items()}
-        result = Repeat(repeat, parts, facts)
-        handles = {site.identity: _handle(scenario, site) for site in sites.values()}
-        carry(handles, lambda carrier: ask_all(scenario, result, keys, carrier, progress))
-        result.ledgers = {name: site.export() for name, site in sites.items()}
-    return result
+    found: list[Repeat] = []
 
+    def ask(curators: Mapping[str, CuratorFacts], carrier: Carrier) -> None:
+        found.append(Repeat(repeat, parts, dict(curators)))
+        ask_all(scenario, found[0], keys, carrier, progress)
 
-def simulate_site(
-    scenario: Scenario,
-    part: SiteRecords,
-    repeat: int,
-    learners: Mapping[str, SigningKey],
-    ledgers: Path | None = None,
-) -> Site:
-    """Open the curator of one site, with a new key and a new ledger.
-
-    Args:
-        scenario: the scenario.
-        part: of `split_records`.
-        repeat: number of the repeat; seeds the noise, where it is seeded.
-        learners: name -> key; their public halves enter the policy.
-        ledgers: folder for SQLite ledgers; None keeps it in memory.
-    """
-    entry = scenario.curator(part.name)
-    policies = [
-        LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.cap_of(learner))
-        for learner, key in learners.items()
-    ]
-    policy = entry.policy(policies, name=part.name)
-    key = SigningKey.generate()
-    dataset = hold_records(part.private, part.steward, policy, key)
-    if ledgers is None:
-        ledger = memory_ledger(key)
-    else:
-        path = ledgers / f"{part.name}.ledger"
-        create_ledger_file(path, key, now=now(), note=f"made by a simulation of {scenario.title}")
-        ledger = open_ledger_file(path, key)
-    seed = scenario.noise_seed
-    noise = None if seed is None else SeededNoise(seed * 1_000_003 + repeat, part.name)
-    return assemble_site(dataset, policy, key=key, ledger=ledger, noise=noise)
+    exported = stage([order_site(scenario, part, repeat, keys) for part in parts.values()], ask, ledgers)
+    found[0].ledgers = exported
+    return found[0]
 
 
 def ask_all(
@@ -235,8 +176,3 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
         outcome.validation_failure, outcome.validation_study = str(error), error.study
     except ConfigurationError as error:
         outcome.validation_failure = str(error)
-
-
-def _handle(scenario: Scenario, site: Site) -> Handle:
-    faults = [fault for fault in scenario.faults if fault.curator == site.policy.name]
-    return FaultyCurator(site.handle, faults, site.halt).handle if faults else site.handle

@@ -9,6 +9,7 @@ from curator_node.policy import Policy
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from protocol.transcript import Transcript, replay
+from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.federation import Outcome, Repeat, run_repeat
 from simulations.records import Records
 from simulations.scenario import Scenario
@@ -56,6 +57,7 @@ def run_repeats(
     *,
     first: int = 0,
     ledgers: Path | None = None,
+    stage: Stage = IN_PROCESS,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
 ) -> Iterator[Repeat]:
     """Run the repeats, one at a time, check each, and keep its evidence.
@@ -66,6 +68,7 @@ def run_repeats(
         evidence: is added to.
         first: the repeat to begin with; those before it are in the evidence.
         ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
+        stage: opens the curators and carries envelopes.
         tick: called with (what, done, total) as work proceeds.
 
     Raises:
@@ -74,7 +77,7 @@ def run_repeats(
     for number in range(first, scenario.repeats):
         tick("repeats", number, scenario.repeats)
         kept = ledgers if number == 0 else None
-        repeat = run_repeat(scenario, records, number, keys=evidence.signers, ledgers=kept, progress=tick)
+        repeat = run_repeat(scenario, records, number, keys=evidence.signers, ledgers=kept, stage=stage, progress=tick)
         for outcome in repeat.outcomes:
             _keep(evidence, outcome, repeat)
         if number == 0:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from learner_node.pooling import POOLED
+from simulations.carriers.table import PROCESS, stage_of
 from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered
@@ -41,7 +42,7 @@ class Run:
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
 
-def run_scenario(
+def run_scenario(  # noqa: PLR0913 - a whole command's worth
     scenario: Scenario,
     records: Records,
     *,
@@ -50,6 +51,7 @@ def run_scenario(
     version: str,
     created: str,
     ledgers: Path | None = None,
+    carrier: str = PROCESS,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
     gathered: Gathered | None = None,
     keep: Callable[[Finished], None] = lambda finished: None,  # noqa: ARG005
@@ -64,6 +66,7 @@ def run_scenario(
         version: of ExPriL.
         created: date of the report.
         ledgers: folder for the first repeat's SQLite ledgers; None keeps all in memory.
+        carrier: key of `CARRIERS`.
         tick: called with (what, done, total) as work proceeds.
         gathered: of repeats that were run before; None begins with the first. It is added to.
         keep: called after each repeat.
@@ -72,13 +75,16 @@ def run_scenario(
         AccountingError: receipts, ledger and plan disagree.
     """
     found = gathered or Gathered.nothing(scenario)
-    for repeat in run_repeats(scenario, records, found.evidence, first=found.done, ledgers=ledgers, tick=tick):
-        tick("scoring", 0, 0)
-        said = found.add(repeat)
-        if repeat.number == 0:
-            found.notes = population_notes(scenario, records, repeat.sites) + found.notes
-        keep(Finished(found, repeat, said))
-        tick("scoring", 1, 1)
+    with stage_of(carrier) as stage:
+        for repeat in run_repeats(
+            scenario, records, found.evidence, first=found.done, ledgers=ledgers, stage=stage, tick=tick
+        ):
+            tick("scoring", 0, 0)
+            said = found.add(repeat)
+            if repeat.number == 0:
+                found.notes = population_notes(scenario, records, repeat.sites) + found.notes
+            keep(Finished(found, repeat, said))
+            tick("scoring", 1, 1)
     measure = MEASURES[found.measure]
     learners = tuple(_learner_report(learner, found.tallies[learner.name], measure) for learner in scenario.learners)
     report = RunReport(
@@ -97,6 +103,7 @@ def run_scenario(
         notes=(*found.notes, *score_notes(scenario, learners, measure.constant)),
         positive=found.positive,
         records=found.counts,
+        carrier=carrier,
     )
     return Run(report, found.rows, found.evidence)
 
@@ -127,6 +134,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
         "positive": report.positive,
         "records": list(map(msgspec.to_builtins, report.records)),
         "seeded_noise": report.seeded_noise,
+        "carrier": report.carrier,
         "notes": list(report.notes),
     }
 

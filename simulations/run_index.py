@@ -20,6 +20,8 @@ FORMAT = 2
 """Of the list; that of ExPriL 0.1 had no number."""
 DOMAIN = b"expril/2 run index"
 SCENARIO = "scenario.toml"
+STUDY, COST = "study.toml", "cost.json"
+"""What a deployed study's folder has instead of a scenario and a report."""
 METRICS = "metrics.parquet"
 REPORT = "report.json"
 PAGE = "report.html"

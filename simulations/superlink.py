@@ -30,6 +30,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from protocol.errors import ConfigurationError
 from protocol.flower_internals import ControlHttpClient, ListNodesRequest, RegisterNodeRequest
+from simulations.guarded import guarded
 
 LOOPBACK = "127.0.0.1"
 CA, CERTIFICATE, KEY, SECRET, LOG = "ca.crt", "server.pem", "server.key", "superexec.secret", "superlink.log"
@@ -85,6 +86,7 @@ class SuperLink:
         folder: for everything it leaves; made where there is none, used again where it is an earlier one's.
         durable: keeps its state in a database file, so that it is there again after a restart; else in memory.
         port: of the loopback; 0 takes a free one, and the same one at every start.
+        stock: runs the server apps that it is given itself, as Flower does unless told otherwise; for comparisons.
 
     Attributes:
         address: "host:port".
@@ -93,10 +95,11 @@ class SuperLink:
         log: what it wrote.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False, port: int = 0) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, port: int = 0, stock: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._durable = durable
+        self._stock = stock
         self._port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.address = f"{LOOPBACK}:{self._port}"
@@ -116,14 +119,14 @@ class SuperLink:
         Raises:
             ConfigurationError: it ends, or does not answer in time; its log says why.
         """
-        command = [
+        command = guarded(
             str(Path(sysconfig.get_path("scripts")) / "flower-superlink"),
             *("--ssl-ca-certfile", str(self.ca), "--ssl-certfile", str(self._folder / CERTIFICATE)),
             *("--ssl-keyfile", str(self._folder / KEY), "--enable-supernode-auth"),
-            *("--isolation", "process", "--superexec-auth-secret-file", str(self.secret)),
+            *(() if self._stock else ("--isolation", "process", "--superexec-auth-secret-file", str(self.secret))),
             *("--disable-runtime-dependency-installation", "--host", LOOPBACK, "--port", str(self._port)),
             *(("--database", str(self.database)) if self._durable else ()),
-        ]
+        )
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(self._folder)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own arguments

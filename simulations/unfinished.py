@@ -20,14 +20,15 @@ from typing import IO, Self
 import msgspec
 
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.private_files import private_folder, write_private
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import Transcript
 from simulations.alone import take_alone
+from simulations.carriers.table import PROCESS
 from simulations.gathered import Finished, Gathered
 from simulations.harness import Exchanged
 from simulations.predictions import predictions_of
-from simulations.private_files import private_folder, write_private
 from simulations.progress_file import STATE, State, read_state, restored, state_of
 from simulations.records import Records
 from simulations.run_folder import PARTIAL, claim_folder, file_name, stamped, transcript_file
@@ -53,6 +54,7 @@ class Order:
         command: as typed.
         version: of ExPriL.
         models: of which repeats models are kept, one of `MODELS_OF`.
+        carrier: by which envelopes travel.
     """
 
     scenario: Scenario
@@ -61,13 +63,16 @@ class Order:
     command: str
     version: str
     models: str = ONLY_FIRST
+    carrier: str = PROCESS
 
     @property
     def fingerprint(self) -> str:
         """The same where, and only where, a run could go on with the other's repeats."""
         frame = self.records.dataset.frame
         told = (
-            msgspec.json.encode((self.scenario, self.records.steward, self.text, self.version, self.models)),
+            msgspec.json.encode(
+                (self.scenario, self.records.steward, self.text, self.version, self.models, self.carrier)
+            ),
             repr(frame.schema).encode(),
             frame.hash_rows().to_numpy().tobytes(),
         )

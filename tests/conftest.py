@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -14,3 +15,12 @@ if _BESIDE.is_dir():
 
 settings.register_profile("expril", deadline=None, derandomize=True)
 settings.load_profile("expril")
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server that runs; a test that stops it starts it again."""
+    from postgres import postgres_server
+
+    with postgres_server() as server:
+        yield server

@@ -2,14 +2,28 @@
 
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.flower_internals import RuntimeVersionMetadata
+from protocol.flower_internals import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    FLWR_COMPONENT_NAME_METADATA_KEY,
+    FLWR_PACKAGE_NAME_METADATA_KEY,
+    FLWR_PACKAGE_VERSION_METADATA_KEY,
+    TIMESTAMP_HEADER,
+    package_name,
+    package_version,
+    public_key_to_bytes,
+    sign_message,
+)
 
 CALL_SECONDS = 30.0
 _LEAST_RETRY, _MOST_RETRY = 0.05, 2.0
@@ -39,23 +53,35 @@ class TooLargeError(ExprilError):
     """A message is larger than the policy reads; it was not read."""
 
 
-class Bounded:
-    """The last of Flower's interceptors: it sends, and reads no answer beyond its limit.
+class Sender:
+    """The only one of Flower's interceptors: it signs as a node, sends, and reads no answer beyond its limit.
+
+    Flower's own ones load its server, end the process where versions differ, and read answers of any length.
 
     Args:
         http: that sends.
+        key: the node's.
         limit: request -> most bytes of its answer.
     """
 
-    def __init__(self, http: httpx.Client, limit: Callable[[object], int]) -> None:
+    def __init__(self, http: httpx.Client, key: EllipticCurvePrivateKey, limit: Callable[[object], int]) -> None:
         self._http = http
+        self._key = key
         self._limit = limit
-        self._told = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
+        self._told = {
+            FLWR_PACKAGE_NAME_METADATA_KEY: package_name,
+            FLWR_PACKAGE_VERSION_METADATA_KEY: package_version,
+            FLWR_COMPONENT_NAME_METADATA_KEY: "SuperNode",
+            FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(public_key_to_bytes(key.public_key())).decode(),
+            "accept-encoding": "identity",
+        }
 
     def intercept(self, context: Any, call_next: object) -> httpx.Response:  # noqa: ARG002
         """See Flower's `ProtobufClientInterceptor`; what would come next reads without a limit, and is not asked."""
         request, most = context.request, self._limit(context.message)
-        request.headers.update({**self._told, "accept-encoding": "identity"})
+        now = datetime.now(UTC).isoformat()
+        signature = b64encode(sign_message(self._key, now.encode())).decode()
+        request.headers.update({**self._told, TIMESTAMP_HEADER: now, FLEET_HTTP_SIGNATURE_HEADER: signature})
         answer = self._http.send(request, stream=True)
         try:
             if answer.headers.get("content-encoding", "identity") != "identity":
@@ -87,6 +113,25 @@ def tls_context(ca: Path) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"{ca} is no certificate in PEM format ({type(error).__name__})") from None
     return context
+
+
+def reached(address: str, ca: Path | None) -> str:
+    """Whether a SuperLink answers at all: "", or why not.
+
+    Raises:
+        ConfigurationError: its authority's certificate cannot be read.
+    """
+    verify = False if ca is None else tls_context(ca)
+    try:
+        with httpx.Client(verify=verify, timeout=CALL_SECONDS / 3, trust_env=False) as http:
+            http.get(f"{'http' if ca is None else 'https'}://{address}/")
+    except httpx.ConnectError as error:
+        if "certificate" in str(error).lower():
+            return f"its certificate is not one of {ca}"
+        return "nobody answers"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"no answer that makes sense ({type(error).__name__})"
+    return ""
 
 
 _UNKNOWN = (401, 403, 404, 409, 412)

@@ -16,9 +16,9 @@ from flwr.app import Context, Error, Message, RecordDict
 from curator_node.client_app import NOT_SERVED, make_client_app
 from curator_node.daemon.calls import (
     CALL_SECONDS,
-    Bounded,
     GoneError,
     NotLetInError,
+    Sender,
     SuperLinkDownError,
     TooLargeError,
     about,
@@ -34,7 +34,6 @@ from protocol.flower_internals import (
     DeactivateNodeRequest,
     FleetHttpClient,
     Node,
-    NodeAuthHttpInterceptor,
     PullMessagesRequest,
     PullObjectRequest,
     PushMessagesRequest,
@@ -135,8 +134,8 @@ class Fleet:
         verify = tls_context(link.ca) if link.ca is not None else False
         self._http = httpx.Client(verify=verify, timeout=CALL_SECONDS, follow_redirects=False, trust_env=False)
         base = f"{'http' if link.ca is None else 'https'}://{link.address}"
-        carriers = [NodeAuthHttpInterceptor(private, private.public_key()), Bounded(self._http, self._limit)]
-        self._client = FleetHttpClient(base, interceptors=carriers, verify=verify, timeout=CALL_SECONDS)
+        sender = Sender(self._http, private, self._limit)
+        self._client = FleetHttpClient(base, interceptors=[sender], verify=verify, timeout=CALL_SECONDS)
 
     def enter(self, last: int = 0) -> int:
         """Have this node let in; its number.

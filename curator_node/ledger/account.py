@@ -6,6 +6,7 @@ from typing import cast
 
 from curator_node.ledger.branches import STUB, holds, position_at, precedes
 from curator_node.ledger.entries import (
+    DATA_VERSION,
     GENESIS,
     Entry,
     EntryKind,
@@ -69,6 +70,7 @@ class Account(Learners):
         halted: whether the curator has stopped.
         suspects: why it may have lost entries, as far as its steward has not seen it.
         acknowledged: the same, after which the steward resumed.
+        data: (index, name) of the snapshots of records that were served, in order.
     """
 
     head: bytes = GENESIS
@@ -90,6 +92,7 @@ class Account(Learners):
     halted: bool = False
     suspects: list[Suspect] = field(default_factory=list)
     acknowledged: list[Suspect] = field(default_factory=list)
+    data: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def next_index(self) -> int:
@@ -192,6 +195,8 @@ class Account(Learners):
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 approved = entry.kind is EntryKind.APPROVE
                 self.decisions[entry.request] = Decision(entry.index, approved, entry.expires_at)
+            case EntryKind.DATA:
+                self.data.append((entry.index, entry.note))
         self.head = head
         self.hashes.append(head)
         self.totals.append(self.total_spent)
@@ -202,8 +207,8 @@ class Account(Learners):
         if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
             return "opens a ledger twice, or comes before it is opened"
         match entry.kind:
-            case EntryKind.START:
-                return "" if self.terms in ("", entry.note) else "starts under other terms"
+            case EntryKind.START | EntryKind.DATA:
+                return self._complaint_of_note(entry)
             case EntryKind.RESERVE:
                 return self._complaint_of_reserve(entry, amount)
             case EntryKind.CHARGE:
@@ -241,6 +246,11 @@ class Account(Learners):
         answers_a_query = entry.kind is EntryKind.ANSWERED and owed is not None and owed.charged
         stateless = not isinstance(entry, StatefulEntry)
         return "" if stateless or answers_a_query else "keeps a state where no query is answered"
+
+    def _complaint_of_note(self, entry: Entry) -> str:
+        if entry.kind is EntryKind.DATA:
+            return "" if DATA_VERSION.fullmatch(entry.note) else "names no records"
+        return "" if self.terms in ("", entry.note) else "starts under other terms"
 
     def _complaint_of_reserve(self, entry: Entry, amount: Fraction) -> str:
         costs = [parse_amount(cost) for cost in entry.costs]

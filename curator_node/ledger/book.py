@@ -305,6 +305,16 @@ class Ledger(StewardedChain):
         for key in due:
             self.append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
 
+    def serve_data(self, version: str, now: int) -> None:
+        """Write which snapshot of the records is served from now on, unless it is the newest that was written."""
+
+        def decide(account: Account) -> Entry | None:
+            served = bool(account.data) and account.data[-1][1] == version
+            return None if served else self.entry(EntryKind.DATA, now, note=version)
+
+        self.append(decide, now)
+        self.settle()
+
     def _expiry(self, account: Account, key: StudyKey, now: int) -> Entry | None:
         found = account.studies[key]
         if found.ended:

@@ -1,7 +1,7 @@
 """Reading a stored chain: what opening it checks, and what `expril ledger verify` checks entry by entry."""
 
-from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
 from curator_node.ledger.account import Account
 from curator_node.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
@@ -40,6 +40,39 @@ class CheckedLedger:
     findings: tuple[Finding, ...]
 
 
+class Evidence(Protocol):
+    """What is checked of a ledger, wherever it comes from."""
+
+    def rows(self, start: int) -> list[Row]:
+        """All entries from `start` on, in order."""
+
+    def replied(self) -> list[bytes]:
+        """Digests of all requests whose replies are stored."""
+
+    def reply_digest(self, request: bytes) -> bytes | None:
+        """SHA-256 of the reply that is stored for a request, or None."""
+
+
+@dataclass(frozen=True)
+class StoredLedger:
+    """A store as evidence."""
+
+    store: LedgerStore
+
+    def rows(self, start: int) -> list[Row]:
+        """See `Evidence`."""
+        return self.store.rows(start)
+
+    def replied(self) -> list[bytes]:
+        """See `Evidence`."""
+        return self.store.replied()
+
+    def reply_digest(self, request: bytes) -> bytes | None:
+        """See `Evidence`."""
+        reply = self.store.reply(request)
+        return None if reply is None else digest(reply)
+
+
 def load(store: LedgerStore) -> Account:
     """The sum of a stored chain, whose last entry the curator signed.
 
@@ -63,10 +96,15 @@ def load(store: LedgerStore) -> Account:
 
 
 def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
+    """As `check_evidence`, of a store."""
+    return check_evidence(StoredLedger(store), curator)
+
+
+def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLedger:
     """Check every entry's place, content and signature, and every stored reply against the chain.
 
     Args:
-        store: a ledger.
+        ledger: what there is of it.
         curator: public key under which it must be signed, or of which the curator says that it handed the ledger over,
             or took it over; None takes what the ledger itself names.
 
@@ -74,7 +112,7 @@ def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
         ConfigurationError: there is no entry.
         LedgerCorruptError, LedgerUnavailableError: the store cannot be read at all.
     """
-    rows = store.rows(-(2**62))
+    rows = ledger.rows(-(2**62))
     if not rows:
         raise ConfigurationError("this ledger has no first entry")
     findings: list[Finding] = []
@@ -95,28 +133,28 @@ def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
         if not head_is_signed(signer, row.signature, row.index, entry_hash(row.body)):
             findings.append(Finding(place, f"ledger entry {place} is not signed by the curator"))
     if not findings:
-        findings += _check_replies(store, account)
+        findings += _check_replies(ledger, account)
     return CheckedLedger(account, tuple(entries), tuple(findings))
 
 
-def _check_replies(store: LedgerStore, account: Account) -> list[Finding]:
+def _check_replies(ledger: Evidence, account: Account) -> list[Finding]:
     kept = {request for request in account.answers if request not in account.evicted}
-    there = Counter(store.replied())
+    there = set(ledger.replied())
     findings = []
     for request in kept:
         answer = account.answers[request]
-        reply = store.reply(request) if request in there else None
+        reply = ledger.reply_digest(request) if request in there else None
         if reply is None:
             findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} is missing"))
-        elif digest(reply) != answer.reply:
+        elif reply != answer.reply:
             findings.append(Finding(answer.index, f"the reply of ledger entry {answer.index} was changed"))
     states = {state_key(*place): state for place, state in account.states.items()}
     for place, state in states.items():
-        stored = store.reply(place) if place in there else None
-        if stored is None or digest(stored) != state.state:
+        stored = ledger.reply_digest(place) if place in there else None
+        if stored != state.state:
             how = "missing" if stored is None else "changed"
             findings.append(Finding(state.index, f"what the answerer kept with ledger entry {state.index} is {how}"))
-    strangers = len(there.keys() - kept - states.keys())
+    strangers = len(there - kept - states.keys())
     if strangers:
         findings.append(Finding(-1, f"{strangers} stored replies belong to no entry"))
     return findings

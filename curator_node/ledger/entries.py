@@ -1,5 +1,6 @@
 """The ledger's entries and their hash chain. No storage and no sums here."""
 
+import re
 from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
@@ -14,6 +15,8 @@ from protocol.plans import Plan
 from protocol.rationals import Amount
 
 GENESIS = digest(b"expril/2 ledger")
+DATA_VERSION = re.compile(r"[0-9a-f]{32}")
+"""How a snapshot of records is named: 128 random bits, so that the name tells nothing of them."""
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
 Stub = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
@@ -43,6 +46,7 @@ class EntryKind(StrEnum):
     HANDOVER = "handover"
     APPROVE = "approve"
     DECLINE = "decline"
+    DATA = "data"
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +109,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         costs: of a reservation: the most that each planned query may be charged.
         suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
         note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL,
-            the name that the key is bound to; never from a record.
+            the name that the key is bound to; for DATA, the name of the records served from then on; never from a
+            record.
     """
 
     index: Index

@@ -76,7 +76,7 @@ class FileMark:
             raise ConfigurationError(
                 f"the mark {path} is held by another process; stop it, or give each process a mark of its own"
             ) from None
-        self._serial, self._kept = max((self._slot(number) for number in (0, 1)), key=lambda slot: slot[0])
+        self._serial, self._kept = _newest(self._file, key)
 
     def read(self) -> Position | None:
         """See `Mark`."""
@@ -86,7 +86,7 @@ class FileMark:
         """See `Mark`. Raises OSError where the disk does not take it."""
         serial = self._serial + 1
         content = serial.to_bytes(_SERIAL, "big") + pack(position)
-        slot = (content + self._tag(content)).ljust(SLOT, b"\0")
+        slot = (content + _tag(self._key, content)).ljust(SLOT, b"\0")
         os.pwrite(self._file, slot, SLOT * (serial % 2))
         os.fdatasync(self._file)
         self._serial, self._kept = serial, position
@@ -97,15 +97,37 @@ class FileMark:
             os.close(self._file)
             self._file = -1
 
-    def _slot(self, number: int) -> tuple[int, Position | None]:
-        data = os.pread(self._file, _SERIAL + POSITION_BYTES + _TAG, SLOT * number)
-        content, tag = data[:-_TAG], data[-_TAG:]
-        if len(content) != _SERIAL + POSITION_BYTES or not hmac.compare_digest(tag, self._tag(content)):
-            return 0, None
-        try:
-            return int.from_bytes(content[:_SERIAL], "big"), unpack(content[_SERIAL:])
-        except RemoteProtocolError:
-            return 0, None
 
-    def _tag(self, content: bytes) -> bytes:
-        return hmac.digest(self._key, b"expril/2 mark" + content, "sha256")
+def read_mark(path: Path, key: bytes) -> Position | None:
+    """What another process's mark names; None where nothing there can be trusted. It may be held, and moved meanwhile.
+
+    Raises:
+        ConfigurationError: there is no such file.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the mark {path}: {error.strerror}") from None
+    try:
+        return _newest(file, key)[1]
+    finally:
+        os.close(file)
+
+
+def _newest(file: int, key: bytes) -> tuple[int, Position | None]:
+    return max((_slot(file, key, number) for number in (0, 1)), key=lambda slot: slot[0])
+
+
+def _slot(file: int, key: bytes, number: int) -> tuple[int, Position | None]:
+    data = os.pread(file, _SERIAL + POSITION_BYTES + _TAG, SLOT * number)
+    content, tag = data[:-_TAG], data[-_TAG:]
+    if len(content) != _SERIAL + POSITION_BYTES or not hmac.compare_digest(tag, _tag(key, content)):
+        return 0, None
+    try:
+        return int.from_bytes(content[:_SERIAL], "big"), unpack(content[_SERIAL:])
+    except RemoteProtocolError:
+        return 0, None
+
+
+def _tag(key: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, b"expril/2 mark" + content, "sha256")

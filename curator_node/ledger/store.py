@@ -6,8 +6,8 @@ only concurrency control that the ledger needs.
 
 import os
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,23 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from curator_node.ledger.engines import open_engine, read_url, reason_of
 from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.storing import AppendConflictError, Held, LedgerUnavailableError, Replies, Row
-from curator_node.ledger.tables import ENTRIES, HELD, METADATA, REFUSALS, REPLIES
+from curator_node.ledger.tables import (
+    ENTRIES,
+    FIRST_PROTOCOL,
+    HELD,
+    REFUSALS,
+    REPLIES,
+    VERSIONS,
+    make_tables,
+    version_of,
+)
 from curator_node.new_files import new_file
 from protocol.errors import ConfigurationError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-
-
-_REASONS = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the disk is full or fails",
-    sqlite3.SQLITE_READONLY: "it is read-only",
-    sqlite3.SQLITE_CANTOPEN: "the file or its folder is not there, or may not be written",
-    sqlite3.SQLITE_BUSY: "another process holds it",
-    sqlite3.SQLITE_CORRUPT: "it is damaged",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
-}
 
 
 class MemoryStore:
@@ -96,9 +95,6 @@ class MemoryStore:
         """See `LedgerStore`."""
 
 
-FIRST_VERSION = "ledger_entries"
-"""The table of ExPriL 0.1."""
-
 _APPEND = ENTRIES.insert()
 _STORE = REPLIES.insert()
 _EVICT = REPLIES.delete().where(REPLIES.c.request == sa.bindparam("evicted"))
@@ -129,31 +125,56 @@ class DatabaseStore:
 
     Args:
         url: a SQLAlchemy URL; `sqlite_url` makes one from a path. SQLite runs with a write-ahead log and full
-            synchronisation: a committed charge survives a power cut.
+            synchronisation: a committed charge survives a power cut. So it does in PostgreSQL, whose commits wait for
+            the disk.
         create: make the tables of a new ledger; otherwise they must be there, since a ledger that is absent is a
             ledger that was lost.
+        read_only: nothing is written, and tables of an older version are read, too; so it is with `read_only_url`.
 
     Raises:
-        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, or, with `create`,
-            one already.
+        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, one whose tables have
+            another version than this program's, or, with `create`, one already.
     """
 
-    def __init__(self, url: str | sa.URL, *, create: bool = False) -> None:
+    def __init__(self, url: str | sa.URL, *, create: bool = False, read_only: bool = False) -> None:
+        where = read_url(url, "the ledger's place")
+        self._engine = self._reading = open_engine(where)
+        self._snapshot: sa.Connection | None = None
+        self._file: Path | None = None
         try:
-            self._engine = sa.create_engine(url)
+            if where.get_backend_name() == "sqlite":
+                read_only = read_only or "mode" in where.query
+                self._open_sqlite(where, create=create, read_only=read_only)
+            else:
+                # One statement sees one state by itself; a transaction would take two journeys more.
+                options = {"isolation_level": "AUTOCOMMIT", "postgresql_readonly": read_only}
+                self._reading = self._engine.execution_options(**options)
+            self._check_tables(create=create, read_only=read_only)
+        except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as error:
+            self.close()
+            raise ConfigurationError(f"the ledger's database cannot be opened ({reason_of(error)})") from None
+        except ConfigurationError:
+            self.close()
+            raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within, by one thread, is of one moment, although a curator serves meanwhile."""
+        with self._translate(), self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
-                path = self._engine.url.database or ""
-                if not create and not is_sqlite(Path(path)):
-                    raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
-                if "mode" not in self._engine.url.query:
-                    sa.event.listen(self._engine, "connect", _make_durable)
-            self._check_tables(create)
-        except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ImportError) as error:
-            raise ConfigurationError(f"the ledger's database cannot be opened ({_reason(error)})") from None
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._snapshot = connection
+            try:
+                yield
+            finally:
+                self._snapshot = None
 
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        self._follow_file()
+        with self._translate(), self._connected() as connection:
             return [_row(found) for found in connection.execute(_READ, {"start": start})]
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
@@ -176,7 +197,7 @@ class DatabaseStore:
 
     def replied(self) -> list[bytes]:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._connected() as connection:
             return [_bytes(found[0]) for found in connection.execute(_REPLIED)]
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
@@ -195,7 +216,7 @@ class DatabaseStore:
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._connected() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
     def hold(self, proposal: Held, now: int) -> None:
@@ -209,7 +230,7 @@ class DatabaseStore:
 
     def held(self, now: int) -> list[Held]:
         """See `LedgerStore`."""
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._connected() as connection:
             rows = connection.execute(_WAITING, {"now": now}).all()
         found = [Held(_bytes(row[0]), _bytes(row[1]), _bytes(row[2]), int(row[3]), int(row[4])) for row in rows]
         return sorted(found, key=_arrival)
@@ -223,28 +244,53 @@ class DatabaseStore:
         """See `LedgerStore`."""
         self._engine.dispose()
 
+    def _open_sqlite(self, where: sa.URL, *, create: bool, read_only: bool) -> None:
+        path = where.database or ""
+        if not create and not is_sqlite(Path(path)):
+            raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
+        if not read_only:
+            sa.event.listen(self._engine, "connect", _make_durable)
+            self._file = Path(path)
+            self._inode = self._file.stat().st_ino if self._file.is_file() else None
+
+    def _connected(self) -> AbstractContextManager[sa.Connection]:
+        return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
+
+    def _follow_file(self) -> None:
+        """Connect anew where another file took the place of the one that is open: what is written there is lost."""
+        if self._file is None:
+            return
+        try:
+            there = self._file.stat().st_ino
+        except OSError:
+            raise LedgerUnavailableError("the ledger's file is not there") from None
+        if there != self._inode:
+            self._engine.dispose()
+            self._inode = there
+
     def _one(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
-        with self._translate(), self._engine.connect() as connection:
+        with self._translate(), self._connected() as connection:
             found = connection.execute(statement, values).scalar()
         return None if found is None else _bytes(found)
 
-    def _check_tables(self, create: bool) -> None:
-        there = set(sa.inspect(self._engine).get_table_names())
-        if FIRST_VERSION in there:
-            raise ConfigurationError(
-                "this is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no "
-                "signatures: make a new one (expril ledger create) and lower the policy's caps by what this one spent"
-            )
-        if create == (ENTRIES.name in there):
-            raise ConfigurationError(
-                "there is a ledger already; a ledger is never made anew"
-                if create
-                else "this database holds no ledger; a new one is made by: expril ledger create"
-            )
-        if create:
-            METADATA.create_all(self._engine)
-        elif HELD.name not in there and "mode" not in self._engine.url.query:
-            HELD.create(self._engine, checkfirst=True)
+    def _check_tables(self, *, create: bool, read_only: bool) -> None:
+        with self._engine.begin() as connection:
+            there = set(sa.inspect(connection).get_table_names())
+            if FIRST_PROTOCOL in there:
+                raise ConfigurationError(
+                    "this is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no "
+                    "signatures: make a new one (expril ledger create) and lower the policy's caps by what this one "
+                    "spent"
+                )
+            if create:
+                # Tables without an entry are what a creation left that failed.
+                if ENTRIES.name in there and connection.execute(sa.select(ENTRIES.c.entry_index).limit(1)).first():
+                    raise ConfigurationError("there is a ledger already; a ledger is never made anew")
+                make_tables(connection)
+            elif ENTRIES.name not in there:
+                raise ConfigurationError("this database holds no ledger; a new one is made by: expril ledger create")
+            else:
+                _check_version(version_of(connection, there), read_only=read_only)
 
     def _translate(self) -> "_Translate":
         return _Translate()
@@ -260,13 +306,20 @@ class _Translate:
         if isinstance(error, sa.exc.IntegrityError):
             return
         if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
-            raise LedgerUnavailableError(f"the ledger's database failed ({_reason(error)})") from None
+            raise LedgerUnavailableError(f"the ledger's database failed ({reason_of(error)})") from None
 
 
-def _reason(error: BaseException) -> str:
-    """What SQLite's error code says, or the kind of error; never a database's own text, which may hold anything."""
-    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
-    return _REASONS.get(code & 0xFF, type(error).__name__) if isinstance(code, int) else type(error).__name__
+def _check_version(found: str, *, read_only: bool) -> None:
+    if found not in VERSIONS:
+        raise ConfigurationError(
+            f"this ledger's tables have version {found[:32]}, which this program does not know: it was upgraded by a "
+            f"newer ExPriL; install that one (this one knows up to {VERSIONS[-1]})"
+        )
+    if found != VERSIONS[-1] and not read_only:
+        raise ConfigurationError(
+            f"this ledger's tables have version {found}, and this program's {VERSIONS[-1]}: stop every curator that "
+            "serves from it, then type: expril ledger upgrade LEDGER"
+        )
 
 
 def sqlite_url(path: Path) -> sa.URL:
@@ -304,7 +357,7 @@ def backup(path: Path, copy: Path) -> None:
         ):
             source.backup(target)
     except (OSError, sqlite3.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else _reason(error)
+        why = error.strerror if isinstance(error, OSError) else reason_of(error)
         raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
 
 

@@ -1,6 +1,15 @@
-"""The tables of a ledger's database."""
+"""The tables of a ledger in a database, and the versions that they have had.
+
+`migrations` leads from each version to the next; a test holds its result against these tables.
+"""
 
 import sqlalchemy as sa
+
+VERSIONS = ("0001", "0002")
+"""Of the tables, oldest first; each is a revision in `migrations`. 0001 is what ExPriL 0.2 made, and did not name;
+0002 holds proposals for approval."""
+FIRST_PROTOCOL = "ledger_entries"
+"""A table of ExPriL 0.1."""
 
 METADATA = sa.MetaData()
 ENTRIES = sa.Table(
@@ -34,3 +43,31 @@ HELD = sa.Table(
     sa.Column("expires_at", sa.BigInteger, nullable=False),
 )
 """Proposals that wait for their steward's word."""
+
+VERSION = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As alembic keeps it; read and first written here, so that nobody who serves needs alembic."""
+
+
+def make_tables(connection: sa.Connection) -> None:
+    """Make the tables of a new ledger, at the newest version."""
+    METADATA.create_all(connection)
+    VERSION.create(connection, checkfirst=True)
+    connection.execute(VERSION.delete())
+    connection.execute(VERSION.insert(), {"version_num": VERSIONS[-1]})
+
+
+def version_of(connection: sa.Connection, there: set[str]) -> str:
+    """The version of a ledger's tables, which need not be one of `VERSIONS`.
+
+    Args:
+        connection: to a database that holds a ledger.
+        there: names of its tables.
+    """
+    if VERSION.name not in there:
+        return VERSIONS[0]
+    return str(connection.execute(sa.select(VERSION.c.version_num)).scalar())

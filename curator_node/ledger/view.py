@@ -14,11 +14,11 @@ from rich.table import Table
 
 from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
-from curator_node.ledger.checks import Finding, check
+from curator_node.ledger.checks import Finding, check_evidence
 from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.places import Place, read_evidence, told_place
 from curator_node.ledger.store import DatabaseStore, is_sqlite, sqlite_url
 from curator_node.ledger.studies import Restored
 from curator_node.policy import Policy, read_policy
@@ -64,6 +64,7 @@ class LedgerView:
             "head": self.account.head.hex(),
             "findings": [{"entry": finding.index, "text": finding.text} for finding in self.findings],
             "halted": self.account.halted,
+            "data": [{"entry": index, "version": version} for index, version in self.account.data],
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
             "cap": None if self.policy is None else str(self.policy.total_cap),
@@ -148,11 +149,11 @@ class LedgerView:
         return rows
 
 
-def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
+def read(where: Place, policy: Path | None = None, *, curator: bytes | None = None) -> LedgerView:
     """Check a ledger entry by entry: places, contents, signatures, and stored replies. Nothing is written.
 
     Args:
-        path: a SQLite ledger.
+        where: a SQLite ledger, an export, or a database's URL.
         policy: the curator's policy file; None looks for `NAME.policy.toml` beside `NAME.ledger`.
         curator: public key under which it must be signed; None takes the one that the ledger itself names.
 
@@ -160,26 +161,32 @@ def read(path: Path, policy: Path | None = None, *, curator: bytes | None = None
         ConfigurationError: not a ledger, or not a policy.
         LedgerCorruptError, LedgerUnavailableError: the file cannot be read as a database.
     """
-    beside = path.with_name(path.name.removesuffix(".ledger") + ".policy.toml")
-    chosen = policy or (beside if beside.is_file() else None)
+    chosen = policy or _policy_beside(where)
     rules = None
     if chosen is not None:
         rules = _rules(chosen)
-    with read_ledger_file(path) as store:
-        checked = check(store, curator)
+    with read_evidence(where) as ledger:
+        checked = check_evidence(ledger, curator)
     return LedgerView(checked.account, checked.entries, checked.findings, rules)
 
 
-def create(path: Path, key: SigningKey, *, mark: Path | None, note: str) -> None:
+def _policy_beside(where: Place) -> Path | None:
+    if not isinstance(where, Path):
+        return None
+    beside = where.with_name(where.name.removesuffix(".ledger") + ".policy.toml")
+    return beside if beside.is_file() else None
+
+
+def create(where: Place, key: SigningKey, *, mark: Path | None, note: str) -> None:
     """Make a new ledger and its mark.
 
     Raises:
         ConfigurationError: one of them exists, or cannot be made.
     """
-    create_ledger_file(path, key, now=int(time.time()), mark=mark, note=note)
+    create_ledger_file(where, key, now=int(time.time()), mark=mark, note=note)
 
 
-def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: str) -> list[str]:
+def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: str) -> list[str]:
     """Enter the steward's decision to go on, and what the ledger is known to have lost.
 
     Returns:
@@ -191,10 +198,10 @@ def resume(path: Path, key: SigningKey, *, note: str, learner: str, restored: st
     if bool(learner) != bool(restored):
         raise ConfigurationError("--learner and --restored go together")
     amount = parse_rational(restored) if restored else Fraction(0)
-    ledger = Ledger(_open(path), key=key, mark=MemoryMark())  # the serving process moves its own mark
+    ledger = Ledger(_open(where), key=key, mark=MemoryMark())  # the serving process moves its own mark
     try:
         if not ledger.account.halted:
-            raise ConfigurationError(f"{path} is not halted")
+            raise ConfigurationError(f"{told_place(where)} is not halted")
         owner = public_key(learner, "--learner") if learner else NOBODY
         found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
     finally:
@@ -237,7 +244,9 @@ def _rules(path: Path) -> Policy:
     return read_policy(read_text_file(path, "policy file"), where=f"policy file {path.name}", kinds=None)
 
 
-def _open(path: Path) -> DatabaseStore:
-    if not is_sqlite(path):
-        raise ConfigurationError(f"{path} is not a SQLite ledger")
-    return DatabaseStore(sqlite_url(path))
+def _open(where: Place) -> DatabaseStore:
+    if not isinstance(where, Path):
+        return DatabaseStore(where)
+    if not is_sqlite(where):
+        raise ConfigurationError(f"{where} is not a SQLite ledger")
+    return DatabaseStore(sqlite_url(where))

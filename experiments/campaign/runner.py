@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from curator_node.dataset import StewardWarning
 from experiments.campaign.provenance import Provenance, commit_of, cores, note_provenance, now, versions
 from experiments.campaign.store import AnyCell, Cell, Store, Task
-from experiments.campaign.workers import FailedRunsError, Progress, computed_by
+from experiments.campaign.workers import FailedRunsError, Jobs, Progress, computed_by
 from experiments.peers.task import PeerUnavailableError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ def run_tasks(
     compute: Callable[[AnyTask], Computed[AnyCell]],
     keep: Callable[[AnyTask, AnyCell], None],
     *,
-    jobs: int,
+    jobs: Jobs,
     work: Callable[[AnyTask], float],
     progress: Progress = says_nothing,
     finish: Finish | None = None,
@@ -110,7 +110,7 @@ def run_tasks(
         tasks: what is missing.
         compute: a function that other processes can import; whatever it raises is one failure.
         keep: given each finished cell.
-        jobs: processes; with 1, everything happens in this one.
+        jobs: who computes.
         work: of a task, in any unit; asked anew whenever progress is told.
         progress: called with (what was finished, finished work, all work).
         finish: filled while the work goes on; None makes one.
@@ -123,7 +123,9 @@ def run_tasks(
     left = {id(task): task for task in tasks}
     done = 0.0
     progress("", done, sum(map(work, tasks)))
-    found = computed_by(partial(_guarded, compute), tasks, jobs, wanted=lambda task: task.maker not in skipped)
+    found: Iterator[tuple[AnyTask, Computed[AnyCell]]] = computed_by(
+        partial(_guarded, compute), tasks, jobs, lost=_lost, wanted=lambda task: task.maker not in skipped
+    )
     for task, computed in found:
         left.pop(id(task), None)  # what was begun before its maker was skipped is no longer counted
         for cell in computed.cells:
@@ -146,7 +148,7 @@ def run_missing(
     kind: type[AnyMade],
     file_of: Callable[[Task], tuple[Path, Mapping[str, Any]]],
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     progress: Progress = says_nothing,
     kept: Callable[[], None] = lambda: None,
     finish: Finish | None = None,
@@ -158,7 +160,7 @@ def run_missing(
         compute: a function that other processes can import; whatever it raises is one failure.
         kind: of the cells.
         file_of: a task -> the file of its cell and the settings that this file begins with.
-        jobs: processes; with 1, everything happens in this one.
+        jobs: who computes.
         progress: called with (what was finished, seconds of work done, seconds of all work), estimated.
         kept: called after each cell that was kept.
         finish: filled while the work goes on; None makes one.
@@ -206,7 +208,7 @@ class Campaign:
         name: of the experiment.
         out: folder of results, where the provenance is noted.
         seed: of the first run.
-        jobs: processes.
+        jobs: who computes.
         command: as typed.
         noise: its source, in words.
         read_versions: see `Finish`.
@@ -215,7 +217,7 @@ class Campaign:
     name: str
     out: Path
     seed: int
-    jobs: int
+    jobs: Jobs
     command: str
     noise: str = "OpenDP"
     read_versions: Callable[[], Mapping[str, str]] = dict
@@ -237,7 +239,8 @@ class Campaign:
                     created=now(),
                     seed=self.seed,
                     seconds=time.monotonic() - start,
-                    jobs=self.jobs,
+                    jobs=self.jobs if isinstance(self.jobs, int) else self.jobs.jobs,
+                    workers="" if isinstance(self.jobs, int) else str(self.jobs),
                     versions=versions(finish.versions),
                     noise=self.noise,
                     commit=commit_of(ROOT),
@@ -285,6 +288,10 @@ def _guarded(compute: Callable[[AnyTask], Computed[AnyCell]], task: AnyTask) -> 
         return Computed(unavailable=str(error))
     except Exception as error:  # noqa: BLE001 - one task that fails must not cost the others their runs
         return Computed(failures=(f"{task}: {type(error).__name__}: {error}",))
+
+
+def _lost(task: AnyTask, why: str) -> Computed[AnyCell]:
+    return Computed(failures=(f"{task}: {why}",))
 
 
 def _one_cell(compute: Callable[[Task], AnyMade], task: Task) -> Computed[AnyMade]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from multiprocessing import active_children, get_context, parent_process
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from protocol.errors import ExprilError
+from protocol.errors import ConfigurationError, ExprilError
 
 Task = TypeVar("Task")
 Found = TypeVar("Found")
@@ -21,6 +21,7 @@ LISTEN_SECONDS = 0.5
 AHEAD = 3
 """Tasks per process that are handed out at a time: a process never waits, and little is left to call back."""
 MOST_SHOWN = 3
+RAY = "ray"
 
 
 class FailedRunsError(ExprilError):
@@ -35,17 +36,48 @@ class FailedRunsError(ExprilError):
         )
 
 
+class Workers(Protocol):
+    """Processes elsewhere: `spread.RayWorkers`."""
+
+    @property
+    def jobs(self) -> int:
+        """Tasks at the same time."""
+
+    def computed_by(
+        self,
+        compute: Callable[[Task], Found],
+        tasks: Sequence[Task],
+        *,
+        wanted: Callable[[Task], bool] | None,
+        lost: Callable[[Task, str], Found],
+    ) -> Iterator[tuple[Task, Found]]:
+        """See the function of this name."""
+
+
+Jobs = int | Workers
+"""Processes of this machine; with 1, everything happens in this one. Or workers elsewhere."""
+
+
 def computed_by(
-    compute: Callable[[Task], Found], tasks: Sequence[Task], jobs: int, *, wanted: Callable[[Task], bool] | None = None
+    compute: Callable[[Task], Found],
+    tasks: Sequence[Task],
+    jobs: Jobs,
+    *,
+    lost: Callable[[Task, str], Found],
+    wanted: Callable[[Task], bool] | None = None,
 ) -> Iterator[tuple[Task, Found]]:
     """Each task with what `compute` made of it, in the order in which they finish.
 
     Args:
         compute: a function that other processes can import.
         tasks: begun in this order.
-        jobs: processes; with 1, everything happens in this one.
+        jobs: who computes.
+        lost: what is found of a task whose worker was killed, and why; processes of this machine end the command then.
         wanted: asked before a task is begun; one that is not wanted any more is left out.
     """
+    if not isinstance(jobs, int):
+        yield from jobs.computed_by(compute, tasks, wanted=wanted, lost=lost)
+        return
     left = (task for task in tasks if wanted is None or wanted(task))
     if jobs == 1:
         for task in left:
@@ -69,6 +101,19 @@ def computed_by(
         for process in active_children():
             process.terminate()
         raise
+
+
+def ray_address(workers: str) -> str:
+    """Where the Ray cluster of `--workers` is; "" is this machine.
+
+    Raises:
+        ConfigurationError: something else was typed.
+    """
+    if workers == RAY:
+        return ""
+    if not workers.startswith(f"{RAY}://"):
+        raise ConfigurationError(f"--workers is {RAY}, or {RAY}://host:port, not {workers!r}")
+    return workers
 
 
 def _begin_worker() -> None:

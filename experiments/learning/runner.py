@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.campaign.runner import Finish, run_missing, says_nothing
 from experiments.campaign.store import Task
-from experiments.campaign.workers import Progress
+from experiments.campaign.workers import Jobs, Progress
 from experiments.learning.contestants import CONTESTANTS, Contestant
 from experiments.learning.measures import measure
 from experiments.learning.outcome import INFINITE, Outcome
@@ -28,7 +28,7 @@ class Work:
         epsilons: texts of `epsilon_text`, without "inf".
         runs: splits per problem; run r takes `seed + r`.
         seed: of the first split.
-        jobs: processes.
+        jobs: who computes.
     """
 
     problems: Sequence[str]
@@ -36,7 +36,7 @@ class Work:
     epsilons: Sequence[str]
     runs: int
     seed: int
-    jobs: int
+    jobs: Jobs
 
     def tasks(self) -> list[Task]:
         """All cells, the first run of everything before the second of anything."""

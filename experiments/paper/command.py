@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Store, read_cells, read_settings
-from experiments.campaign.workers import Progress
+from experiments.campaign.workers import Jobs, Progress
 from experiments.paper.experiments import Setup
 from experiments.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
 from experiments.paper.finished import Finished
@@ -35,7 +35,7 @@ class Order:
         experiment: key of `EXPERIMENTS`.
         datasets: keys of `PAPER_DATASETS`.
         runs: per data set.
-        jobs: processes.
+        jobs: who computes.
         seed: of the first run.
         setting: key of `SETTINGS`, "" for the paper's own.
         noise_seed: of the curators' noise; None takes OpenDP's.
@@ -46,7 +46,7 @@ class Order:
     experiment: str
     datasets: Sequence[str]
     runs: int
-    jobs: int
+    jobs: Jobs
     seed: int
     setting: str
     noise_seed: int | None

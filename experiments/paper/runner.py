@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from experiments.campaign.runner import Computed, Finish, run_tasks, says_nothing
 from experiments.campaign.store import Store
-from experiments.campaign.workers import Progress
+from experiments.campaign.workers import Jobs, Progress
 from experiments.paper.experiments import EXPERIMENTS, Setup
 from experiments.paper.finished import Finished
 from experiments.paper.lockstep import run_together
@@ -71,7 +71,7 @@ def run_experiment(
     *,
     runs: int,
     seed: int,
-    jobs: int,
+    jobs: Jobs,
     store: Store[Finished],
     progress: Progress = says_nothing,
     finish: Finish | None = None,
@@ -83,7 +83,7 @@ def run_experiment(
         setups: data set -> setup.
         runs: per data set.
         seed: of the first run's records and networks; run r takes `seed + r`.
-        jobs: processes; with 1, everything happens in this one.
+        jobs: who computes.
         store: where finished cells are, and are added.
         progress: called with (data set, finished work, all work), in units of estimated time.
         finish: filled while the work goes on; None makes one.

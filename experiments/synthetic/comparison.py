@@ -12,7 +12,7 @@ import numpy as np
 from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
-from experiments.campaign.workers import Progress
+from experiments.campaign.workers import Jobs, Progress
 from experiments.learning.outcome import INFINITE, epsilon_order
 from experiments.peers import discrete, graphical, marginals, peer_versions
 from experiments.peers.environment import peers_python
@@ -62,7 +62,7 @@ class Order:
         epsilons: texts, the largest first.
         runs: per problem; run r takes the split of `seed + r`.
         seed: of the first split.
-        jobs: processes.
+        jobs: who computes.
         out: folder of results.
         command: as typed.
     """
@@ -72,7 +72,7 @@ class Order:
     epsilons: Sequence[str]
     runs: int
     seed: int
-    jobs: int
+    jobs: Jobs
     out: Path
     command: str
 

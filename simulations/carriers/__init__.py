@@ -1,10 +1,12 @@
-"""How a simulation carries envelopes: by plain calls, over Flower in one process, and with faults.
+"""How a simulation carries envelopes between learners and curators; `table` names the ways.
 
-A `Carry` takes handles and lends a carrier over them for as long as some work takes. `direct.carry` and
-`in_process.carry` are two; faults wrap a handle and fit under both.
+A `Carry` takes handles and lends a carrier over them for as long as some work takes: `direct.carry` and
+`in_process.carry`. A `Serve` takes the folders of sites, and lends a carrier to curators that other processes open
+there. Faults wrap a handle and fit under all of them.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from learner_node.study import Carrier
@@ -14,7 +16,19 @@ Handle = Callable[[bytes], bytes]
 
 
 class Carry(Protocol):
-    """A way to carry envelopes."""
+    """A way to carry envelopes to curators of this process."""
 
     def __call__(self, handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
         """Do `work` with a carrier to `handles`, which are told by their curators' public keys."""
+
+
+class Serve(Protocol):
+    """A way to have curators served from their folders by other processes, and to carry envelopes to them."""
+
+    def __call__(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
+        """Do `work` with a carrier to the curators; their processes have ended when this returns.
+
+        Args:
+            folders: curator's public key -> its folder, made by `simulations.carriers.sites.make_folder`.
+            work: what to do.
+        """

@@ -297,6 +297,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         notes: warnings for the reader.
         positive: of two classes, the one whose probability is scored; "" where there are not two.
         records: how many there are at each site, counted by the harness; empty in runs of earlier versions.
+        carrier: by which envelopes travelled, as `expril simulate --carrier` names it.
     """
 
     title: str
@@ -314,6 +315,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     notes: tuple[str, ...] = ()
     positive: str = ""
     records: tuple[RecordCounts, ...] = ()
+    carrier: str = "process"
 
     def __post_init__(self) -> None:
         """Refuse a report on nobody, and names used twice."""

@@ -27,8 +27,18 @@ from simulations.run_index import (
     read_plain,
     unsigned,
 )
+from simulations.verification.costs import check_cost
 from simulations.verification.ledgers import hold, read_ledger
-from simulations.verification.listing import Pins, kept_apart, misplaced, pin, read_pins, told_twice, unlisted
+from simulations.verification.listing import (
+    Pins,
+    is_deployed,
+    kept_apart,
+    misplaced,
+    pin,
+    read_pins,
+    told_twice,
+    unlisted,
+)
 from simulations.verification.reports import check_report
 from simulations.verification.transcripts import read_exchange
 from simulations.verification.verdicts import (
@@ -63,6 +73,10 @@ __all__ = [
 ]
 
 SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
+
+OF_A_LEARNER = (
+    "what the model is worth is as the learner signed it; what was charged, the curators' ledgers show as well"
+)
 
 
 def verify_run(
@@ -124,12 +138,15 @@ def verify_run(
         if checked is not None and entry.repeat == 0:
             in_order[entry.curator] = checked
     tick("ledgers", len(index.ledgers), len(index.ledgers))
-    proof.complaints += check_report(folder, index, exchanges, in_order)
+    if is_deployed(index):
+        proof.complaints += check_cost(folder, proof.transcripts)
+    else:
+        proof.complaints += check_report(folder, index, exchanges, in_order)
     kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
     alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
     if alone:
         proof.remarks.append(f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone")
-    proof.remarks += [*free, *others, *kept_apart(folder, index), SCORES]
+    proof.remarks += [*free, *others, *kept_apart(folder, index), OF_A_LEARNER if is_deployed(index) else SCORES]
     return proof
 
 

@@ -12,6 +12,7 @@ from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import read_toml
 from simulations.run_index import (
     AGAIN,
+    COST,
     LEDGERS,
     LOCAL,
     METRICS,
@@ -19,6 +20,7 @@ from simulations.run_index import (
     PREDICTIONS,
     REPORT,
     SCENARIO,
+    STUDY,
     TRANSCRIPTS,
     Index,
     Role,
@@ -106,10 +108,16 @@ def kept_apart(folder: Path, index: Index) -> list[str]:
     return []
 
 
+def is_deployed(index: Index) -> bool:
+    """Whether a learner's own folder is listed, of a study with deployed curators, and no simulation's run."""
+    return STUDY in index.files and SCENARIO not in index.files
+
+
 def unlisted(index: Index) -> list[str]:
     """What a run's list must hold by its nature and does not, or holds twice."""
     complaints = []
-    wanted = [SCENARIO, METRICS, REPORT, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
+    own = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
+    wanted = [*own, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
     wanted += [f"{LEDGERS}/{entry.file}" for entry in index.ledgers]
     wanted += [f"{LEDGERS}/{entry.curator}{POLICY_SUFFIX}" for entry in index.ledgers]
     complaints += [f"the run's list has no digest of {printable(name)}" for name in wanted if name not in index.files]

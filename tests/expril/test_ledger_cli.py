@@ -4,13 +4,12 @@ import json
 from fractions import Fraction
 
 from test_ledger import LEARNERS, THIRTIETH, key_of, spend
-from typer.testing import CliRunner
 
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.entries import Suspect
 from curator_node.ledger.files import mark_path, open_ledger_file
-from expril.command import app
+from steward_commands import made, run
 
 POLICY = f"""
 name = "ward"
@@ -20,26 +19,6 @@ name = "ada"
 key = "{key("ann").public.hex()}"
 cap = 1
 """
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
-
-
-def made(folder, *, studies=0):
-    """A ledger and its curator's key, as the commands make them, and what a process wrote since."""
-    path, pem = folder / "ward.ledger", folder / "curator.pem"
-    run("keys", pem)
-    run("ledger", "create", path, "--key", pem, "--note", "the first")
-    ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
-    for number in range(1, studies + 1):
-        spend(ledger, number, learner=key("ann").public)
-    ledger.settle()
-    ledger.close()
-    return path, pem
 
 
 def test_a_ledger_is_made_once_with_its_mark(tmp_path):

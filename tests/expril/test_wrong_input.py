@@ -475,6 +475,7 @@ def test_a_column_that_is_missing_throughout_or_a_level_that_never_occurs_is_tol
     """A steward's business: the curator warns it, and a simulation, which owns all records, goes on."""
     from curator_node.dataset import StewardWarning
     from simulations.carriers import direct
+    from simulations.carriers.table import here
     from simulations.federation import run_repeat
     from simulations.records import load_records
     from simulations.scenario import load_scenario
@@ -482,7 +483,7 @@ def test_a_column_that_is_missing_throughout_or_a_level_that_never_occurs_is_tol
     frame = pl.read_csv(tour / "records.csv", infer_schema=False)
     frame.with_columns(systolic=pl.lit(""), smoker=pl.lit("never")).write_csv(tour / "records.csv")
     scenario, _, folder = load_scenario(str(tour / "own.toml"))
-    repeat = run_repeat(scenario, load_records(scenario, folder), 0, carry=direct.carry)
+    repeat = run_repeat(scenario, load_records(scenario, folder), 0, stage=here(direct.carry))
     assert repeat.outcomes[0].learned is not None
     from simulations.records import split_records
 

@@ -73,10 +73,18 @@ class Daemon:
         self.process = None
 
     def __enter__(self):
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_):
+        self.kill()
+
+    def kill(self):
+        """End it as a power failure would; harmless where it does not run."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -23,7 +23,21 @@ ALLOWED = {
     "expril": {"protocol", "curator_node", "learner_node", "simulations", "experiments", "expril"},
 }
 PINNED = {
-    "sqlalchemy": {"curator_node/ledger/store.py", "curator_node/ledger/tables.py"},
+    "sqlalchemy": {
+        "curator_node/ledger/engines.py",
+        "curator_node/ledger/store.py",
+        "curator_node/ledger/tables.py",
+        "curator_node/ledger/upgrading.py",
+        "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
+        "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
+        "curator_node/record_databases.py",
+    },
+    "alembic": {
+        "curator_node/ledger/upgrading.py",
+        "curator_node/ledger/migrations/env.py",
+        "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
+        "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
+    },
     "opendp": {"curator_node/mechanisms.py", "experiments/peers/odometer.py"},
     "torch": {
         "learner_node/label_model/cell_networks.py",
@@ -34,6 +48,7 @@ PINNED = {
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
+        "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
         "simulations/superlink.py",
@@ -42,13 +57,16 @@ PINNED = {
         "curator_node/client_app.py",
         "curator_node/daemon/fleet.py",
         "learner_node/server_app.py",
+        "learner_node/superlink_run.py",
         "simulations/carriers/in_process.py",
+        "simulations/carriers/ray_engine.py",
     },
-    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py", "learner_node/superlink_run.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},
     "mbi": {"experiments/peers/graphical.py"},
+    "ray": {"simulations/cluster.py"},
     "jinja2": {"simulations/report/templates.py"},
 }
 PATH = (

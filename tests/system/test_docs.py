@@ -17,6 +17,7 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
+from learner_node.study_file import Link, StudyFile, read_study
 from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
@@ -24,6 +25,7 @@ from protocol.queries.counts import CountsLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
+from simulations.carriers.table import here
 from simulations.datasets import DATASETS
 from simulations.datasets.splits import SITE_SPLITS
 from simulations.federation import run_repeat
@@ -35,6 +37,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
 ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
+LEARNER = (DOCS / "learner.md").read_text(encoding="utf-8")
 REQUIRED, NESTED = "required", "its defaults"
 
 STRUCTS = [
@@ -54,6 +57,8 @@ STRUCTS = [
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
+    (LEARNER, "Keys of the study", StudyFile),
+    (LEARNER, "`[superlink]`", Link),
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
@@ -174,11 +179,16 @@ def test_every_example_of_a_scenario_loads(block):
     assert isinstance(convert(around | tomllib.loads(block), Scenario, where="example"), Scenario)
 
 
+@pytest.mark.parametrize("block", blocks(LEARNER), ids=lambda text: text.splitlines()[0])
+def test_every_example_of_a_study_loads(block):
+    assert read_study(block.encode(), where="example").curators
+
+
 def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
     path = tmp_path / "wards.toml"
     path.write_text(whole(SCENARIOS, "title", "data", "learners"), encoding="utf-8")
     scenario, _, _ = load_scenario(str(path))
-    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, carry=direct.carry)
+    repeat = run_repeat(scenario, load_records(scenario, DOCS / "tour"), 0, stage=here(direct.carry))
     found = {outcome.learner.name: outcome for outcome in repeat.outcomes}
     assert {name: list(outcome.learned.models) for name, outcome in found.items()} == {
         "ada": [""],

@@ -9,6 +9,7 @@ from protocol.messages import Release
 from protocol.transcript import replay
 from protocol.transitions import State
 from simulations.carriers import direct, in_process
+from simulations.carriers.table import here
 from simulations.federation import run_repeat
 from simulations.records import load_records
 from simulations.scenario import load_scenario
@@ -31,8 +32,8 @@ def release_bodies(repeat):
 
 def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
     scenario, records = prepared(noise_seed=7)
-    flower = run_repeat(scenario, records, 0, carry=in_process.carry)
-    called = run_repeat(scenario, records, 0, carry=direct.carry)
+    flower = run_repeat(scenario, records, 0, stage=here(in_process.carry))
+    called = run_repeat(scenario, records, 0, stage=here(direct.carry))
     bodies = release_bodies(flower)
     assert bodies == release_bodies(called)
     assert sum(map(len, bodies.values())) >= 4
@@ -41,14 +42,14 @@ def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
 def test_another_noise_seed_gives_other_releases():
     scenario, records = prepared(noise_seed=7)
     other = msgspec.structs.replace(scenario, noise_seed=8)
-    first = release_bodies(run_repeat(scenario, records, 0, carry=direct.carry))
-    second = release_bodies(run_repeat(other, records, 0, carry=direct.carry))
+    first = release_bodies(run_repeat(scenario, records, 0, stage=here(direct.carry)))
+    second = release_bodies(run_repeat(other, records, 0, stage=here(direct.carry)))
     assert first["ada", "north"] != second["ada", "north"]
 
 
 def test_real_noise_differs_between_two_runs():
     scenario, records = prepared(faults=())
-    runs = [release_bodies(run_repeat(scenario, records, 0, carry=direct.carry)) for _ in range(2)]
+    runs = [release_bodies(run_repeat(scenario, records, 0, stage=here(direct.carry))) for _ in range(2)]
     assert runs[0]["ada", "north"] != runs[1]["ada", "north"]
 
 

@@ -1,0 +1,167 @@
+"""A curator that answers from a folder: requests as files, replies as files beside them, whole or not at all.
+
+Whoever can write into the folder is a stranger. Files are read only where they are plain, have a request's name and are
+small enough, links are never followed, and what a file says is `Curator.handle`'s affair, as on any other way.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curator_node.site import Site
+from protocol.carriage import REPLIES, REQUESTS, SUFFIX
+from protocol.codec import MOST_ENVELOPE_BYTES
+from protocol.envelopes import open_envelope, verify
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.messages import TYPE_NAMES, Refusal
+
+_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}\Z")
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ANSWERED, REFUSED, IGNORED = "answered", "refused", "ignored"
+
+
+@dataclass(frozen=True)
+class Handled:
+    """What became of a file.
+
+    Attributes:
+        file: its name.
+        what: `ANSWERED`, `REFUSED` or `IGNORED`.
+        why: type of the answer, code of the refusal, or why it was ignored.
+        limit: of a refusal, what would be accepted.
+    """
+
+    file: str
+    what: str
+    why: str
+    limit: str = ""
+
+
+def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
+    """Answer every request that has no reply yet, or only a refusal that may pass.
+
+    Args:
+        folder: of the carrier; only the part of this curator is looked at.
+        site: the curator's.
+
+    Yields:
+        Each file that was answered, refused or ignored; not those that have their reply.
+
+    Raises:
+        ConfigurationError: no such folder, or nothing for this curator in it, or a reply cannot be written.
+    """
+    with _open_folders(folder, site.identity) as (requests, replies):
+        for name in sorted(os.listdir(requests)):  # noqa: PTH208 - a handle, no path
+            found = _handled(requests, replies, name, site)
+            if found is not None:
+                yield found
+
+
+def _handled(requests: int, replies: int, name: str, site: Site) -> Handled | None:
+    if not _NAME.match(name):
+        return Handled(name, IGNORED, "not the name of a request")
+    most = site.policy.limits.message_bytes
+    request = _read(requests, name, most)
+    if isinstance(request, str):
+        return Handled(name, IGNORED, request)
+    if hashlib.sha256(request).hexdigest() != name.removesuffix(SUFFIX):
+        return Handled(name, IGNORED, "its name is not its digest: it was changed on its way, or is not whole yet")
+    kept = _read(replies, name, MOST_ENVELOPE_BYTES)
+    if isinstance(kept, bytes) and _settled(kept, site.identity):
+        return None
+    reply = site.handle(request)
+    _write(replies, name, reply)
+    message = open_envelope(reply)[1]
+    if isinstance(message, Refusal):
+        return Handled(name, REFUSED, message.code, message.limit)
+    return Handled(name, ANSWERED, TYPE_NAMES[type(message)])
+
+
+def _settled(reply: bytes, curator: bytes) -> bool:
+    """Whether a reply is this curator's own, and no refusal that may pass."""
+    try:
+        envelope, message = open_envelope(reply)
+        verify(envelope, curator, label=envelope.label)
+    except RemoteProtocolError:
+        return False
+    return not isinstance(message, Refusal) or message.final
+
+
+def _read(folder: int, name: str, most: int) -> bytes | str:
+    """A plain file's content, or why it is not read."""
+    try:
+        handle = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=folder)
+    except OSError:
+        return "not a plain file, or not readable"
+    try:
+        told = os.fstat(handle)
+        if not stat.S_ISREG(told.st_mode):
+            return "not a plain file"
+        if told.st_size > most:
+            return f"{told.st_size} bytes; this curator reads at most {most}"
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(handle)
+    return content if len(content) <= most else f"more than {most} bytes"
+
+
+def _write(folder: int, name: str, content: bytes) -> None:
+    """Durably write a file, in place of whatever has its name."""
+    draft = f".{name}.{secrets.token_hex(4)}.new"
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o644, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(draft, dir_fd=folder)
+            raise
+        os.fsync(folder)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write the reply {name}: {error.strerror}; nothing of it was kept") from None
+
+
+@contextmanager
+def _open_folders(folder: Path, curator: bytes) -> Iterator[tuple[int, int]]:
+    """Handles of the folders of this curator's requests and replies; everything else is relative to them."""
+    with ExitStack() as stack:
+
+        def opened(open_it: Callable[[], int]) -> int:
+            handle = open_it()
+            stack.callback(os.close, handle)
+            return handle
+
+        try:
+            base = opened(lambda: os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            raise ConfigurationError(
+                f"no folder {folder} ({error.strerror}); name the one that requests came in"
+            ) from None
+        try:
+            own = opened(lambda: os.open(curator.hex(), _FOLDER, dir_fd=base))
+            requests = opened(lambda: os.open(REQUESTS, _FOLDER, dir_fd=own))
+        except OSError:
+            raise ConfigurationError(
+                f"{folder} holds no requests for this curator: no folder {curator.hex()}/{REQUESTS}; does the learner "
+                "know its key?"
+            ) from None
+        try:
+            if REPLIES not in os.listdir(own):  # noqa: PTH208 - a handle, no path
+                os.mkdir(REPLIES, dir_fd=own)
+            replies = opened(lambda: os.open(REPLIES, _FOLDER, dir_fd=own))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder}: no folder {curator.hex()}/{REPLIES} can be made for the replies ({error.strerror})"
+            ) from None
+        yield requests, replies

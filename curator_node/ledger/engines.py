@@ -1,0 +1,139 @@
+"""Connections to databases: how SQLite and PostgreSQL are spoken to, and what of their failures may be told.
+
+Nobody is told a database's own text: it may hold a value, a part of a query, or a password.
+"""
+
+import sqlite3
+from typing import Any
+
+import sqlalchemy as sa
+
+from protocol.errors import ConfigurationError
+
+CONNECT_SECONDS = 10
+SESSION = {
+    "lock_timeout": "15s",
+    "statement_timeout": "120s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+"""Of a PostgreSQL session: a process that stands still, or whose machine is gone, does not hold up the others."""
+_LINK = {"connect_timeout": CONNECT_SECONDS, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
+"""For libpq: a server that is gone without a word is noticed; seconds, seconds and milliseconds."""
+_SQLITE_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk is full or fails",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the file or its folder is not there, or may not be written",
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_CORRUPT: "it is damaged",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
+}
+_POSTGRESQL_REASONS = {
+    "53100": "its disk is full",
+    "53300": "it has too many connections",
+    "42501": "its user may not do this",
+    "25006": "it is read-only",
+    "28P01": "its user or password is refused",
+    "3D000": "there is no such database",
+    "42P01": "a table is missing",
+    "42703": "a column is missing",
+    "42601": "a syntax error",
+    "55P03": "another process holds it",
+    "57014": "it took too long",
+    "57P01": "the server is stopping",
+    "57P03": "the server is starting",
+}
+_CONNECTION_REASONS = {
+    "password authentication failed": "its user or password is refused",
+    "no password supplied": "it wants a password: libpq reads PGPASSWORD and ~/.pgpass",
+    "does not exist": "there is no such database or user",
+    "no pg_hba.conf entry": "the server admits nobody from here",
+    "too many clients": "it has too many connections",
+    "starting up": "the server is starting",
+    "shutting down": "the server is stopping",
+    "SSL": "the server or this side refuses to speak TLS as it is set",
+    "certificate": "a certificate is not accepted",
+    "could not translate host name": "nobody knows this host",
+    "failed to resolve host": "nobody knows this host",
+}
+"""What libpq says where it finds no session, for which there is no code."""
+
+
+def read_url(text: str | sa.URL, what: str) -> sa.URL:
+    """A database's URL; ConfigurationError names `what` has it, and repeats nothing of it."""
+    try:
+        url = sa.make_url(text)
+        url.get_dialect()
+    except (sa.exc.SQLAlchemyError, ValueError):
+        raise ConfigurationError(
+            f"{what} is no URL of a database that is known here, such as postgresql+psycopg://user@host/name or "
+            "sqlite:////folder/file"
+        ) from None
+    if url.drivername == "postgresql":  # SQLAlchemy's own default is a driver that we do not install
+        url = url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def told(url: sa.URL) -> str:
+    """A URL as it may be shown: without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database).removeprefix("file:")
+    return url._replace(password=None, query=sa.util.immutabledict()).render_as_string()
+
+
+def open_engine(url: sa.URL) -> sa.Engine:
+    """An engine; nothing is connected yet.
+
+    Connections are tested when they are taken from the pool, so that a database that was gone and is back serves the
+    next request.
+
+    Raises:
+        ConfigurationError: the driver is not installed.
+    """
+    name = url.get_backend_name()
+    try:
+        if name != "postgresql":
+            return sa.create_engine(url)
+        engine = sa.create_engine(
+            url,
+            connect_args={key: value for key, value in _LINK.items() if key not in url.query},
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            pool_size=4,
+            max_overflow=4,
+            pool_timeout=CONNECT_SECONDS,
+            pool_recycle=1800,
+            hide_parameters=True,
+        )
+    except ImportError:
+        extra = "; install expril[postgresql]" if name == "postgresql" else ""
+        raise ConfigurationError(f"the driver of {url.drivername} is not installed{extra}") from None
+    sa.event.listen(engine, "connect", _set_session)
+    return engine
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a database failed, in our own words; where there are none, the kind of error and its code."""
+    inner = getattr(error, "orig", None) or error
+    code = getattr(inner, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return _SQLITE_REASONS.get(code & 0xFF, type(error).__name__)
+    state = getattr(inner, "sqlstate", None)
+    if isinstance(state, str):
+        return _POSTGRESQL_REASONS.get(state, f"{type(error).__name__}, code {state}")
+    if isinstance(error, sa.exc.OperationalError):
+        text = str(inner)
+        known = (reason for sign, reason in _CONNECTION_REASONS.items() if sign in text)
+        return next(known, "nobody answers there, or the connection broke")
+    return type(error).__name__
+
+
+def _set_session(connection: Any, _record: Any) -> None:
+    """Time-outs; and a commit waits for the disk, whatever the server's default is."""
+    with connection.cursor() as cursor:
+        for name, value in SESSION.items():
+            cursor.execute(f"SET {name} = '{value}'")
+        cursor.execute("SHOW synchronous_commit")
+        if cursor.fetchone()[0] == "off":
+            cursor.execute("SET synchronous_commit = on")
+    connection.commit()

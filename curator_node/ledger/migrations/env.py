@@ -1,0 +1,9 @@
+"""What alembic runs: the revisions, over the connection that it is handed. There is no ini file."""
+
+from alembic import context
+
+from curator_node.ledger.tables import METADATA
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA)
+with context.begin_transaction():
+    context.run_migrations()

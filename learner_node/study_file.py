@@ -1,0 +1,207 @@
+"""`STUDY.toml`: what a learner asks, of whom, over which carrier. Written by a person, read strictly."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from learner_node.federation import LIFETIME
+from learner_node.large_epsilon import require_confirmed
+from learner_node.learn import MOST_PURPOSE
+from learner_node.pooling import Pooling
+from learner_node.strategies import DEFAULT_STRATEGY, option_names
+from protocol.codec import encode
+from protocol.envelopes import check_public_key, digest
+from protocol.errors import ConfigurationError
+from protocol.identity import BEGIN, read_identity
+from protocol.rationals import parse_rational
+from protocol.strict_toml import decode_text, read_toml, suggest
+
+MOST_LIFETIME = 30 * 86_400
+"""Seconds for which a request may be valid: a month, for what travels by post. A curator's policy may allow less."""
+MOST_SEED = 2**31 - 1
+CARD_BYTES = 65_536
+TEMPLATE = """\
+# What is asked, of whom, and how. All keys: docs/learner.md
+title = "Readmission within 30 days"
+purpose = "What we want to know, why, and who we are: the stewards read this."
+source = "source.csv"        # unlabelled records of the same kind; CSV or Parquet
+epsilon = 1                  # to spend at each curator, once
+# strategy = "cells"
+# validate = "1/4"           # ask once more, at this epsilon: how good is the model?
+
+[curators]                   # your name of it = its public key, or the file of its identity card
+# north = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
+# south = "south.card"
+
+[superlink]
+address = "superlink.example.org:8000"
+ca = "ca.crt"                # of the authority that certifies the SuperLink; leave it out for a public one
+secret = "superexec.secret"
+
+# Instead of [superlink], for curators that accept no connection:
+# folder = "post"
+# lifetime_seconds = 2_592_000
+"""
+
+Written = int | float | str
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Lifetime = Annotated[int, msgspec.Meta(ge=60, le=MOST_LIFETIME)]
+Wait = Annotated[float, msgspec.Meta(ge=0, le=MOST_LIFETIME)]
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the SuperLink is.
+
+    Attributes:
+        address: "host:port".
+        ca: file of the authority that certifies it; empty takes the public ones.
+        secret: file of the secret under which runs are fetched.
+    """
+
+    address: Annotated[str, msgspec.Meta(pattern=r"^[^\s/]+:[0-9]{1,5}\Z")]
+    secret: str
+    ca: str = ""
+
+
+class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file; see docs/learner.md. Paths are relative to its folder."""
+
+    title: Text
+    source: str
+    epsilon: Written
+    curators: dict[str, str]
+    purpose: Annotated[str, msgspec.Meta(max_length=MOST_PURPOSE)] = ""
+    learner: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] = "learner"
+    key: str = "learner.pem"
+    receipts: str = "receipts.json"
+    strategy: str = DEFAULT_STRATEGY
+    options: dict[str, Any] = {}
+    pooling: Pooling = "sum"
+    seed: Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)] = 0
+    large_epsilon: bool = False
+    validate: Written | None = None
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=20)] = 2
+    lifetime_seconds: Lifetime = LIFETIME
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 60.0
+    patience_seconds: Wait = 300.0
+    wait_seconds: Wait = 0.0
+    superlink: Link | None = None
+    folder: str = ""
+
+    @property
+    def exact(self) -> Fraction:
+        """Epsilon of the study."""
+        return parse_rational(self.epsilon)
+
+    @property
+    def exact_validation(self) -> Fraction | None:
+        """Epsilon of the validation, where there is one."""
+        return None if self.validate is None else parse_rational(self.validate)
+
+
+def read_study(content: bytes, *, where: str) -> StudyFile:
+    """Read the file.
+
+    Raises:
+        ConfigurationError: not TOML, a misspelt or missing key, or a wrong value; the text names it.
+    """
+    study = read_toml(decode_text(content, where=where), StudyFile, where=where)
+    if not study.curators:
+        raise ConfigurationError(f"{where}: [curators] names nobody to ask; write name = its public key, or card file")
+    known = option_names(study.strategy)
+    for option in study.options:
+        if option not in known and "**" not in known:
+            raise ConfigurationError(
+                f"{where}: options: strategy {study.strategy!r} takes no option {option!r}{suggest(option, known)}"
+            )
+    for key, written in (("epsilon", study.epsilon), ("validate", study.validate)):
+        try:
+            epsilon = None if written is None else parse_rational(written)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {key}: {error}") from None
+        if epsilon is not None and not study.large_epsilon:
+            require_confirmed([epsilon], how=f"large_epsilon = true, in {where} ({key})")
+    return study
+
+
+def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dict[str, bytes]:
+    """Curator's name -> public key: as written, or from its card.
+
+    Args:
+        study: the file.
+        folder: that paths are relative to.
+        now: seconds since 1970; a card may be valid no more.
+        where: what the file is, for the error.
+
+    Raises:
+        ConfigurationError: neither a key nor a card of a curator; or two names for one.
+    """
+    keys = {
+        name: _curator_key(written, folder, now, f"{where}: curator {name!r}")
+        for name, written in study.curators.items()
+    }
+    twice = [name for name in keys if list(keys.values()).count(keys[name]) > 1]
+    if twice:
+        raise ConfigurationError(f"{where}: {' and '.join(twice)} are one curator: they have one key; name it once")
+    return keys
+
+
+def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learner: bytes) -> bytes:
+    """Digest of what decides the course of a study: what is asked, of whom, on which source, by whom.
+
+    Where the SuperLink is, and how long is waited, may change while a study goes on.
+
+    Args:
+        study: the file.
+        curators: name -> public key.
+        source: SHA-256 of the source's file.
+        learner: public key.
+    """
+    told = [
+        study.purpose,
+        study.strategy,
+        msgspec.json.encode(study.options, order="sorted"),
+        str(study.exact),
+        study.pooling,
+        study.seed,
+        str(study.exact_validation),
+        list(curators.items()),
+        source,
+        learner,
+    ]
+    return digest(b"expril/2 study" + encode(told))
+
+
+def _curator_key(written: str, folder: Path, now: int, where: str) -> bytes:
+    try:
+        key = bytes.fromhex(written)
+    except ValueError:
+        key = b""
+    if not key:
+        path = folder / written
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{where}: {written!r} is neither a public key (64 hexadecimal digits) nor a card file"
+            )
+        card = read_identity(_card_text(path, where), where=f"{where}, card file {path}")
+        if card.role != "curator":
+            raise ConfigurationError(f"{where}: the card in {path} is a {card.role}'s, not a curator's")
+        if card.expired(now):
+            raise ConfigurationError(f"{where}: the card in {path} is no longer valid; ask its steward for a new one")
+        key = card.key
+    try:
+        check_public_key(key)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+    return key
+
+
+def _card_text(path: Path, where: str) -> str:
+    with path.open("rb") as file:
+        text = decode_text(file.read(CARD_BYTES), where=f"{where}, card file {path}")
+    if BEGIN not in text:
+        raise ConfigurationError(f"{where}: {path} holds no identity card; its steward makes one: expril curator card")
+    return text

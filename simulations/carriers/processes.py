@@ -1,0 +1,93 @@
+"""Processes that a simulation starts; all of them end with it, however it ends."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from protocol.errors import ConfigurationError, printable
+from simulations.guarded import guarded
+
+START_SECONDS = 300.0
+"""A curator is ready within seconds; a machine that is busy with many of them takes longer."""
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+
+Found = TypeVar("Found")
+
+
+class Processes:
+    """Python processes; a context manager that stops them.
+
+    Args:
+        logs: folder for what they write.
+    """
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, module: str, *arguments: str) -> None:
+        """Start `python -m module arguments`; its name is for people, and of its log."""
+        path = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH", "")]))
+        with self.log(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(  # noqa: S603 - our own arguments
+                guarded(sys.executable, "-m", module, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0"},
+            )
+
+    def log(self, name: str) -> Path:
+        """What a process writes."""
+        return self._logs / f"{name}.log"
+
+    def wait(self, condition: Callable[[], Found], what: str) -> Found:
+        """What a condition gives once it is true.
+
+        Raises:
+            ConfigurationError: a process has ended, or it takes too long.
+        """
+        end = time.monotonic() + START_SECONDS
+        while not (found := condition()):
+            for name, process in self._running.items():
+                if process.poll() is not None:
+                    raise ConfigurationError(f"{name} has ended: {self._last_words(name)}")
+            if time.monotonic() > end:
+                raise ConfigurationError(f"{what} took longer than {START_SECONDS:.0f} s")
+            time.sleep(LOOK_SECONDS)
+        return found
+
+    def stop(self) -> None:
+        """Have all of them end, first by asking."""
+        for process in self._running.values():
+            process.terminate()
+        end = time.monotonic() + STOP_SECONDS
+        for process in self._running.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, end - time.monotonic()))
+            process.kill()
+            process.wait()
+        self._running.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _last_words(self, name: str) -> str:
+        lines = self.log(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "it said nothing"
+        with suppress(ValueError, AttributeError):
+            last = json.loads(last).get("error", last)
+        return printable(last, 400)

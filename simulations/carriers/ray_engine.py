@@ -1,0 +1,135 @@
+"""Flower's simulation engine, which is always Ray: real ServerApp and ClientApps, in the engine's own processes.
+
+A ClientApp is stateless there, whichever process it is called in. So curators are open in further processes of the
+cluster, each in one of them for as long as the simulation takes, and the ClientApp of a node hands them its bytes.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.simulation import run_simulation
+
+from curator_node.client_app import make_client_app
+from learner_node.server_app import FlowerCarrier, make_server_app
+from learner_node.study import Carrier
+from protocol.carriage import ACTION, FIELD, RECORD
+from simulations.carriers import Handle
+from simulations.carriers.sites import open_simulated
+from simulations.cluster import Host, cluster
+
+PARTITION = "partition-id"
+"""Key of a node's configuration under which the engine says which of the nodes it is, from 0."""
+WHO = "who"
+"""Action of a node that says whose it is; a simulation's only."""
+LOOK_SECONDS = 0.02
+START_SECONDS = 300.0
+"""The engine's processes load Flower first, which takes a busy machine its time."""
+FLOWER_LOG = "flwr"
+
+
+class StoppedError(Exception):
+    """The engine was stopped while a study was under way."""
+
+
+def serve(folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
+    """See `simulations.carriers.Serve`."""
+    stopped = threading.Event()
+    with cluster() as ray, _silent():
+        number = min(len(folders), ray.cpus)
+        places = list(folders.values())
+        hosts = ray.hosts(open_folders, [[str(place) for place in places[first::number]] for first in range(number)])
+        curators = [(key, hosts[place % number]) for place, key in enumerate(folders)]
+
+        def study(grid: Grid, _context: Context) -> None:
+            watched = _Interruptible(grid, stopped)
+            work(FlowerCarrier(watched, watched.curators(len(curators))))
+
+        try:
+            run_simulation(
+                make_server_app(study),
+                _client_app(curators),
+                num_supernodes=len(curators),
+                backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+            )
+        finally:
+            stopped.set()
+
+
+def open_folders(folders: list[str]) -> Callable[[bytes, bytes], bytes]:
+    """Open the curators of some folders in this process; (public key, envelope) -> envelope."""
+    handles: dict[bytes, Handle] = {}
+    for folder in folders:
+        site = open_simulated(Path(folder))
+        handles[site.identity] = site.handle
+    return lambda curator, data: handles[curator](data)
+
+
+def _client_app(curators: list[tuple[bytes, Host]]) -> ClientApp:
+    """The ClientApp of every node: the n-th node is that of the n-th curator."""
+    app = ClientApp()
+
+    @app.query(ACTION)
+    def answer(message: Message, context: Context) -> Message:
+        key, host = curators[int(context.node_config[PARTITION])]
+        reply: Message = make_client_app(partial(host, key))(message, context)
+        return reply
+
+    @app.query(WHO)
+    def who(message: Message, context: Context) -> Message:
+        key, _ = curators[int(context.node_config[PARTITION])]
+        return Message(RecordDict({RECORD: ConfigRecord({FIELD: key})}), reply_to=message)
+
+    return app
+
+
+class _Interruptible:
+    """A Grid's `send_and_receive`, which looks for replies more often and ends where the engine does."""
+
+    def __init__(self, grid: Grid, stopped: threading.Event) -> None:
+        self._grid = grid
+        self._stopped = stopped
+
+    def curators(self, number: int) -> dict[bytes, int]:
+        """Curator's public key -> its node, once all nodes are there; they say it themselves."""
+        while len(nodes := list(self._grid.get_node_ids())) < number:
+            self._look_later()
+        asked = [Message(RecordDict(), node, f"query.{WHO}") for node in nodes]
+        replies = self.send_and_receive(asked, timeout=START_SECONDS)
+        return {bytes(reply.content[RECORD][FIELD]): reply.metadata.src_node_id for reply in replies}
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float) -> list[Message]:
+        """Push and wait; replies that miss the timeout are left out."""
+        waiting = set(self._grid.push_messages(messages))
+        end = time.monotonic() + timeout
+        replies: list[Message] = []
+        while waiting and time.monotonic() < end:
+            came = list(self._grid.pull_messages(waiting))
+            waiting -= {reply.metadata.reply_to_message_id for reply in came}
+            replies += came
+            if not came:
+                self._look_later()
+        return replies
+
+    def _look_later(self) -> None:
+        if self._stopped.wait(LOOK_SECONDS):
+            raise StoppedError
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without Flower's own log, which tells of a deprecated entry and of every action."""
+    log = logging.getLogger(FLOWER_LOG)
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

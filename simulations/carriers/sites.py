@@ -1,0 +1,241 @@
+"""A simulation's curators: what each is made of, and the two ways to open one, in this process or from a folder.
+
+Carriers to other processes put a curator in a folder as a steward would, and what only a simulation may add, noise from
+a seed and faults, in a file of its own there, which nothing but `open_simulated` reads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from curator_node.ledger import memory_ledger
+from curator_node.ledger.checks import CheckedLedger, check
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.reading import read_ledger_file
+from curator_node.ledger.store import backup
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
+from curator_node.steward import StewardFile
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from simulations.carriers import Handle
+from simulations.carriers.faults import FaultyCurator
+from simulations.records import SiteRecords
+from simulations.scenario import Fault, Scenario
+from simulations.seeded_noise import SeededNoise
+
+SIMULATED = "simulated.json"
+"""In a site's folder: what only a simulation may do there."""
+
+
+class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a simulation adds to a site.
+
+    Attributes:
+        noise_seed: of its noise; None draws real noise.
+        faults: what goes wrong there.
+    """
+
+    noise_seed: int | None = None
+    faults: tuple[Fault, ...] = ()
+
+    def noise(self, name: str) -> SeededNoise | None:
+        """Its source of noise; None is the real one."""
+        return None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
+
+    def handle_of(self, site: Site) -> Handle:
+        """The site's, with its faults."""
+        return FaultyCurator(site.handle, list(self.faults), site.halt).handle if self.faults else site.handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultySite(Site):
+    """A site where something goes wrong on purpose.
+
+    Attributes:
+        faulty: its handle, with the faults.
+    """
+
+    faulty: Handle
+
+    def handle(self, data: bytes) -> bytes:
+        """See `Site.handle`; NoReplyError where no reply arrives."""
+        return self.faulty(data)
+
+
+@dataclass(frozen=True)
+class SiteOrder:
+    """What one site's curator is made of.
+
+    Attributes:
+        private: its records.
+        steward: its schema file.
+        policy: its policy file.
+        simulated: noise and faults.
+        note: kept in its ledger.
+    """
+
+    private: pl.DataFrame
+    steward: StewardFile
+    policy: Policy
+    simulated: Simulated
+    note: str
+
+    @property
+    def name(self) -> str:
+        """Of the site."""
+        return self.policy.name
+
+
+@dataclass(frozen=True)
+class CuratorFacts:
+    """What is known of a curator from outside.
+
+    Attributes:
+        identity: its public key.
+        label: under which it signs.
+        policy: as the scenario wrote it.
+        warnings: what its steward was warned of; a real curator's learners never hear it.
+    """
+
+    identity: bytes
+    label: str
+    policy: Policy
+    warnings: tuple[str, ...] = ()
+
+
+def order_site(scenario: Scenario, part: SiteRecords, repeat: int, learners: Mapping[str, SigningKey]) -> SiteOrder:
+    """What the curator of a site is made of.
+
+    Args:
+        scenario: the scenario.
+        part: of `split_records`.
+        repeat: number of the repeat; seeds the noise, where it is seeded.
+        learners: name -> key; their public halves enter the policy.
+    """
+    entry = scenario.curator(part.name)
+    policies = [
+        LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.cap_of(learner))
+        for learner, key in learners.items()
+    ]
+    return SiteOrder(
+        part.private,
+        part.steward,
+        entry.policy(policies, name=part.name),
+        Simulated(
+            None if scenario.noise_seed is None else scenario.noise_seed * 1_000_003 + repeat,
+            tuple(fault for fault in scenario.faults if fault.curator == part.name),
+        ),
+        f"made by a simulation of {scenario.title}",
+    )
+
+
+def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
+    """Open the curator of a site in this process, with a new key and a new ledger.
+
+    Args:
+        order: what it is made of.
+        ledgers: folder for SQLite ledgers; None keeps it in memory.
+    """
+    key = SigningKey.generate()
+    dataset = hold_records(order.private, order.steward, order.policy, key)
+    if ledgers is None:
+        ledger = memory_ledger(key)
+    else:
+        path = ledgers / f"{order.name}.ledger"
+        create_ledger_file(path, key, now=now(), note=order.note)
+        ledger = open_ledger_file(path, key)
+    return assemble_site(dataset, order.policy, key=key, ledger=ledger, noise=order.simulated.noise(order.name))
+
+
+def facts_of(site: Site) -> CuratorFacts:
+    """What is known of an open curator from outside."""
+    return CuratorFacts(site.identity, site.label, site.policy, site.warnings)
+
+
+def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
+    """Put a site's curator in a folder, with a new key and a new ledger, where another process opens it.
+
+    Args:
+        order: what it is made of.
+        folder: for it; made.
+
+    Raises:
+        ConfigurationError: what is wrong with the records or the policy: it was opened here once.
+    """
+    folder.mkdir(parents=True)
+    create_site(
+        folder,
+        policy=_toml(order.policy),
+        schema=_toml(order.steward),
+        records=order.private,
+        note=order.note,
+    )
+    (folder / SIMULATED).write_bytes(msgspec.json.encode(order.simulated))
+    with open_simulated(folder) as site:
+        return facts_of(site)
+
+
+def open_simulated(folder: Path, **how: Any) -> Site:
+    """Open the curator of a simulation's folder, with the noise and the faults of the simulation.
+
+    Args:
+        folder: made by `make_folder`.
+        how: as `open_site` takes it.
+
+    Raises:
+        ConfigurationError: the folder is no simulation's, or see `open_site`.
+    """
+    simulated = simulated_of(folder)
+    site = open_site(folder, noise=simulated.noise(policy_of(folder).name), **how)
+    return with_handle(site, simulated.handle_of(site)) if simulated.faults else site
+
+
+def with_handle(site: Site, handle: Handle) -> Site:
+    """The site, with another handle before its own."""
+    parts = {name: part for name, part in vars(site).items() if name != "faulty"}
+    return FaultySite(**parts, faulty=handle)
+
+
+def simulated_of(folder: Path) -> Simulated:
+    """What the simulation adds to the site of a folder.
+
+    Raises:
+        ConfigurationError: no simulation made it.
+    """
+    try:
+        return msgspec.json.decode((folder / SIMULATED).read_bytes(), type=Simulated)
+    except (OSError, msgspec.MsgspecError):
+        raise ConfigurationError(f"{folder / SIMULATED} cannot be read: no simulation made {folder}") from None
+
+
+def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> CheckedLedger:
+    """The ledger of a site whose process has ended, as its steward exports it.
+
+    Args:
+        folder: of the site.
+        ledgers: folder where a copy is put; None makes none.
+        facts: of its curator.
+    """
+    path = folder / LEDGER
+    if ledgers is not None:
+        kept = ledgers / f"{facts.policy.name}.ledger"
+        backup(path, kept)  # whatever the process left beside it when it ended is in the copy
+        path = kept
+    with read_ledger_file(path) as store:
+        return check(store, facts.identity)
+
+
+def _toml(file: msgspec.Struct) -> str:
+    """As a steward writes it: what is not said is left out."""
+    return msgspec.toml.encode(_said(msgspec.to_builtins(file))).decode()
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _said(one) for key, one in value.items() if one is not None}
+    return [_said(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,99 @@
+"""The carriers of a simulation by name, and how a repeat is staged with each: sites, carrier, ledgers in the end."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from curator_node.ledger.checks import CheckedLedger
+from learner_node.study import Carrier
+from protocol.errors import ConfigurationError
+from protocol.strict_toml import suggest
+from simulations.carriers import Carry, Serve, deploy, folder, in_process
+from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
+
+PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
+CARRIERS = {
+    PROCESS: "Flower in one process",
+    RAY: "Flower's simulation engine (Ray)",
+    FOLDER: "files in a folder",
+    DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
+}
+"""Name -> what it is, for people."""
+
+Ask = Callable[[Mapping[str, CuratorFacts], Carrier], None]
+
+
+class Stage(Protocol):
+    """Opens curators, lends a carrier to them, and exports their ledgers in the end."""
+
+    def __call__(self, orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
+        """Stage one repeat.
+
+        Args:
+            orders: what the curators are made of.
+            ask: called once, with what is known of the curators by name, and the carrier.
+            ledgers: folder for their SQLite ledgers; None keeps none.
+
+        Returns:
+            Their ledgers by name, as they are exported at the end.
+        """
+
+
+def here(carry: Carry) -> Stage:
+    """Curators in this process."""
+
+    def stage(orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
+        with ExitStack() as stack:
+            sites = {order.name: stack.enter_context(open_here(order, ledgers)) for order in orders}
+            facts = {name: facts_of(site) for name, site in sites.items()}
+            handles = {sites[order.name].identity: order.simulated.handle_of(sites[order.name]) for order in orders}
+            carry(handles, lambda carrier: ask(facts, carrier))
+            return {name: site.export() for name, site in sites.items()}
+
+    return stage
+
+
+IN_PROCESS = here(in_process.carry)
+
+
+def elsewhere(serve: Serve) -> Stage:
+    """Curators in other processes, each in a folder of its own that is gone in the end."""
+
+    def stage(orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
+        with TemporaryDirectory(prefix="expril-") as base:
+            folders = {order.name: Path(base) / str(number) for number, order in enumerate(orders)}
+            facts = {order.name: make_folder(order, folders[order.name]) for order in orders}
+            serve(
+                {known.identity: folders[name] for name, known in facts.items()},
+                lambda carrier: ask(facts, carrier),
+            )
+            return {name: export_folder(folders[name], ledgers, known) for name, known in facts.items()}
+
+    return stage
+
+
+@contextmanager
+def stage_of(name: str) -> Iterator[Stage]:
+    """The stage of a carrier, ready for any number of repeats; what it started ends with the context.
+
+    Args:
+        name: key of `CARRIERS`.
+
+    Raises:
+        ConfigurationError: there is no such carrier, or it cannot be started here.
+    """
+    if name == PROCESS:
+        yield IN_PROCESS
+    elif name == RAY:
+        from simulations.carriers import ray_engine  # noqa: PLC0415 - Ray is an extra
+
+        yield elsewhere(ray_engine.serve)
+    elif name == FOLDER:
+        yield elsewhere(folder.serve)
+    elif name == DEPLOY:
+        with TemporaryDirectory(prefix="expril-superlink-") as place, deploy.Deployment(Path(place)) as deployment:
+            yield elsewhere(deployment.serve)
+    else:
+        raise ConfigurationError(f"no carrier {name!r}{suggest(name, list(CARRIERS))}; there are {', '.join(CARRIERS)}")

@@ -1,0 +1,75 @@
+"""The page of a deployed study as one HTML file that needs nothing else, and asks for nothing.
+
+Whatever a curator wrote is untrusted; it reaches the page through a template with autoescape.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from simulations.report import svg
+from simulations.report.templates import Template, page_template, style
+from simulations.report.words import number
+
+PACKAGE = "simulations.report.study"
+MODEL, CONSTANT = "c0", "c5"
+"""Colours of the style sheet."""
+
+Object = Mapping[str, Any]
+
+
+@cache
+def _template() -> Template:
+    return page_template(PACKAGE, {"budget": lambda text: number(Fraction(text)), "percent": svg.percent})
+
+
+def build_study_page(told: Object) -> str:
+    """The page of `simulations.study_folder.result_object`; the same object gives the same text."""
+    return _template().render(
+        told=told,
+        headline=told["title"],
+        summary=_summary(told),
+        style=style(PACKAGE),
+        strips=_strips(told),
+        cost=told["cost"],
+    )
+
+
+def _summary(told: Object) -> list[str]:
+    asked = len(told["cost"]["curators"])
+    answered = asked - len(told["left_out"])
+    spent = max((Fraction(one["spent"]) for one in told["cost"]["curators"].values()), default=Fraction(0))
+    sentences = [
+        f"{answered} of {asked} curators answered for about {told['private_records']:,} records.".replace(
+            ",", "\u202f"
+        ),
+        f"That cost epsilon {number(spent)} at the costliest.",
+    ]
+    expected = told["expected"]
+    if expected is not None:
+        verdict = "better than" if expected["beats_majority"] else "not shown to be better than"
+        sentences.append(
+            f"The model is expected to classify {expected['accuracy']:.1%} of such records correctly, {verdict} always "
+            "answering the more frequent class."
+        )
+    return sentences
+
+
+def _strips(told: Object) -> list[dict[str, Any]]:
+    """Rows of intervals on one axis from 0 to 1: what the answers let the learner expect, and what was validated."""
+    rows: list[tuple[str, str, str, Sequence[float]]] = []
+    expected, validation = told["expected"], told["validation"]
+    if expected is not None:
+        majority = [expected[f"majority{end}"] for end in ("", "_low", "_high")]
+        rows = [
+            ("Accuracy", "", MODEL, [expected[name] for name in ("accuracy", "low", "high")]),
+            ("Majority class", "what always answering it would score", CONSTANT, majority),
+            ("AUC", "", MODEL, [expected[f"auc{end}"] for end in ("", "_low", "_high")]),
+        ]
+    if validation is not None:
+        rows.append(("AUC", "validated by the curators", MODEL, validation["auc"]))
+    return [
+        {"name": name, "note": note, "colour": colour, "value": told[0], "low": told[1], "high": told[2]}
+        for name, note, colour, told in rows
+    ]

@@ -1,0 +1,282 @@
+"""What a deployed study leaves with its learner: model, synthetic data, cost, transcripts, and one page.
+
+All but the page, and what is in `local`, is in a list that the learner signs, as a simulation's run is: `expril verify`
+and `expril transcript show` read both. What the curators' ledgers hold is the curators' to show.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from learner_node.deployed import Finding
+from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
+from learner_node.pooling import POOLED
+from learner_node.private_files import PRIVATE_FOLDER, write_private
+from learner_node.session import Session
+from learner_node.strategies.base import SourceEstimate
+from learner_node.study import Study
+from learner_node.study_file import StudyFile
+from learner_node.synthetic import held_columns, pooled_estimate, synthetic_frame
+from learner_node.uncertainty import AccuracyEstimate
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
+from protocol.errors import ConfigurationError
+from simulations.report.study.page import build_study_page
+from simulations.run_folder import file_name, transcript_file
+from simulations.run_index import (
+    COST,
+    FORMAT,
+    LOCAL,
+    MODELS,
+    PAGE,
+    STUDY,
+    TRANSCRIPTS,
+    Index,
+    Participant,
+    TranscriptEntry,
+    file_digest,
+    listed_files,
+    save_index,
+)
+
+JOURNAL = "journal"
+SYNTHETIC = "synthetic.csv"
+RECEIPTS = "receipts"
+
+EXPECTED = (
+    *("accuracy", "low", "high", "majority", "majority_low", "majority_high", "p_value"),
+    *("auc", "auc_low", "auc_high", "ranking_p_value", "beats_majority", "ranks", "method"),
+)
+"""Of an estimate of accuracy, what is told."""
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A deployed study whose result is written.
+
+    Attributes:
+        study: the file.
+        text: of it.
+        source: unlabelled records.
+        key: the learner's.
+        curators: name -> public key.
+        version: of ExPriL.
+        finished: seconds since 1970.
+    """
+
+    study: StudyFile
+    text: bytes
+    source: pl.DataFrame
+    key: SigningKey
+    curators: Mapping[str, bytes]
+    version: str
+    finished: int
+
+
+def prepare_result(folder: Path) -> Path:
+    """Make the folder of a result where it is absent; the path of its journal.
+
+    Raises:
+        ConfigurationError: it cannot be made, or holds something else.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = [path.name for path in folder.iterdir()]
+        if strange and LOCAL not in strange:
+            raise ConfigurationError(f"{folder} holds something else ({strange[0]}); name an empty folder with --out")
+        (folder / LOCAL).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot make the folder {folder}: {error.strerror}; name another with --out"
+        ) from None
+    return folder / LOCAL / JOURNAL
+
+
+def save_result(kept: Kept, finding: Finding, folder: Path) -> Object:
+    """Write everything; the object that machines get of it.
+
+    Args:
+        kept: what was run.
+        finding: what it gave.
+        folder: of `prepare_result`. A result that is there is written anew.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    for name in (MODELS, TRANSCRIPTS, RECEIPTS):
+        (folder / name).mkdir(exist_ok=True)
+    write_private(folder / STUDY, kept.text)
+    told = result_object(kept, finding)
+    write_private(folder / COST, _pretty(told["cost"]))
+    _save_models(kept, finding, folder / MODELS)
+    estimates = finding.learned.estimates
+    schema = finding.learned.schema
+    synthetic = synthetic_frame(
+        held_columns(kept.source, schema, ()),
+        pooled_estimate(list(estimates.values())),
+        label=schema.label,
+        classes=np.array(schema.classes),
+    )
+    write_private(folder / SYNTHETIC, synthetic.write_csv().encode())
+    for name, receipt in _newest(finding.studies).items():
+        write_private(folder / RECEIPTS / f"{file_name(name)}.receipt", receipt)
+    entries = tuple(_save_transcripts(kept, finding.studies, folder / TRANSCRIPTS))
+    people = [("learner", kept.study.learner, kept.key.public)]
+    people += [("curator", name, key) for name, key in kept.curators.items()]
+    index = Index(
+        format=FORMAT,
+        expril=kept.version,
+        title=kept.study.title,
+        created=told["finished"],
+        repeats=1,
+        participants=tuple(Participant(role, name, 0, key.hex()) for role, name, key in people),  # type: ignore[arg-type]
+        transcripts=entries,
+        ledgers=(),
+        files={path.relative_to(folder).as_posix(): file_digest(path).hex() for path in listed_files(folder)},
+    )
+    save_index(index, {kept.study.learner: kept.key}, folder)
+    write_private(folder / PAGE, build_study_page(told).encode())
+    return told
+
+
+def result_object(kept: Kept, finding: Finding) -> Object:
+    """What the learner can know, as one JSON object."""
+    learned, study = finding.learned, kept.study
+    estimate = learned.estimates.get(POOLED)
+    accuracy = estimate.accuracy if isinstance(estimate, SourceEstimate) else None
+    found = finding.validation
+    return {
+        "title": study.title,
+        "purpose": study.purpose,
+        "learner": study.learner,
+        "expril": kept.version,
+        "finished": datetime.fromtimestamp(kept.finished, UTC).isoformat(timespec="seconds"),
+        "strategy": study.strategy,
+        "pooling": study.pooling,
+        "label": learned.schema.label,
+        "positive": learned.schema.classes[1] if len(learned.schema.classes) == 2 else None,
+        "population": learned.population,
+        "source_records": len(learned.source),
+        "private_records": round(sum(float(each.weights.sum()) for each in learned.estimates.values())),
+        "expected": None if accuracy is None else _expected(accuracy),
+        "validation": None if found is None else _validated(found.pooled, found.epsilon_claimed),
+        "validation_text": "" if found is None else found.to_text(),
+        "validation_failure": finding.validation_failure,
+        "left_out": dict(learned.study.left_out),
+        "answered_late": {name: count for name, count in learned.study.asked_again.items() if count},
+        "not_private": learned.not_private,
+        "cost": cost_object(kept, finding),
+    }
+
+
+def cost_object(kept: Kept, finding: Finding) -> Object:
+    """What it cost, exact: rationals as texts."""
+    plans = [("fit", finding.learned.study, finding.learned.epsilon_claimed)]
+    if finding.validation_study is not None:
+        claimed = finding.validation.epsilon_claimed if finding.validation else kept.study.exact_validation
+        plans.append(("validation", finding.validation_study, claimed or 0))  # type: ignore[arg-type]
+    newest = _newest(finding.studies)
+    return {
+        "learner": kept.key.public.hex(),
+        "claimed": {what: str(claimed) for what, _, claimed in plans},
+        "curators": {
+            name: {
+                "key": key.hex(),
+                **{
+                    what: {
+                        "spent": str(study.spent(name)),
+                        "at_most": str(study.spent_at_most(name)),
+                        "state": study.sessions[name].state.value,
+                    }
+                    for what, study, _ in plans
+                },
+                "spent": str(finding.spent(name)),
+                "at_most": str(finding.spent_at_most(name)),
+                "newest_receipt": digest(newest[name]).hex() if name in newest else None,
+            }
+            for name, key in kept.curators.items()
+        },
+    }
+
+
+def _expected(told: AccuracyEstimate) -> Object:
+    values = {name: getattr(told, name) for name in EXPECTED}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+
+
+def _validated(found: Any, claimed: Any) -> Object:
+    def interval(one: Any) -> list[float]:
+        return [float(one.value), float(one.low), float(one.high)]
+
+    return {
+        "epsilon": str(claimed),
+        "records": interval(found.records),
+        "prevalence": interval(found.prevalence),
+        "auc": interval(found.area),
+        "points": [
+            {"rule": point.rule, "threshold": point.threshold}
+            | {name: interval(getattr(point, name)) for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
+            for point in found.points
+            if point.rule
+        ],
+        "calibration": [
+            {"predicted": float(one.predicted), "observed": interval(one.observed), "records": interval(one.records)}
+            for one in found.calibration
+        ],
+    }
+
+
+def _save_models(kept: Kept, finding: Finding, folder: Path) -> None:
+    model = StudyModel.of(finding.learned)
+    if not all(map(kept_in_files, model.models.values())):
+        return
+    about = {"learner": kept.study.learner, "strategy": kept.study.strategy, "study": kept.study.title}
+    about["expril"] = kept.version
+    write_private(folder / f"model{SUFFIX}", encode_model(replace(model, about=about)))
+
+
+def _save_transcripts(kept: Kept, studies: list[Study], folder: Path) -> Iterator[TranscriptEntry]:
+    """Write every exchange. One that was refused because it came too late, and made anew, is told as a study before."""
+    told: list[tuple[str, int, Session]] = [
+        (name, number, study.sessions[name]) for number, study in enumerate(studies) for name in kept.curators
+    ]
+    extra = len(studies)
+    for study in studies:
+        for name in kept.curators:
+            for session in study.retired[name]:
+                told.append((name, extra, session))
+                extra += 1
+    for place, (name, number, session) in enumerate(told):
+        write_private(folder / transcript_file(place), msgspec.msgpack.encode(session.transcript.envelopes))
+        yield TranscriptEntry(
+            file=transcript_file(place),
+            repeat=0,
+            learner=kept.study.learner,
+            curator=name,
+            label=NOT_PRIVATE_LABEL if session.not_private else LABEL,
+            head=session.transcript.head.hex(),
+            envelopes=len(session.transcript.envelopes),
+            state=session.state.value,
+            study=number,
+        )
+
+
+def _newest(studies: list[Study]) -> dict[str, bytes]:
+    """Curator's name -> its newest receipt envelope."""
+    return {
+        name: session.newest_receipt
+        for study in studies
+        for name, session in study.sessions.items()
+        if session.newest_receipt
+    }
+
+
+def _pretty(value: Object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

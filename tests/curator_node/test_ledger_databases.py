@@ -1,0 +1,358 @@
+"""One ledger, several processes, in SQLite and in a PostgreSQL that runs: races, outages, full disks, old copies."""
+
+import shutil
+import time
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from test_ledger import spend
+from test_site import DECLARED, toml
+
+from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
+from curator_node.key_files import read_key
+from curator_node.ledger.checks import check
+from curator_node.ledger.engines import reason_of
+from curator_node.ledger.exports import export_ledger
+from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import ledger_place, read_store, told_place
+from curator_node.ledger.store import DatabaseStore, backup
+from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
+from curator_node.site import KEY, create_site, now, open_site
+from curator_node.standing import join
+from protocol.errors import ConfigurationError
+from protocol.messages import Refusal, Release
+from site_process import SiteProcess
+
+RULES = policy(cap=1000)
+KINDS = ("sqlite", "postgresql")
+
+
+class Place:
+    """A site's folder, and its ledger in either database."""
+
+    def __init__(self, folder, kind, postgres):
+        self.folder, self.postgres = folder, postgres
+        create_site(folder, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS))
+        self.key = read_key(folder / KEY)
+        self.ledger, self.mark = folder / "curator.ledger", folder / "curator.mark"
+        if kind == "postgresql":
+            self.ledger.unlink()
+            self.mark.unlink()
+            self.database = postgres.new_database()
+            self.ledger = postgres.url(self.database)
+            create_ledger_file(self.ledger, self.key, now=now(), mark=self.mark)
+
+    def second_mark(self):
+        mark = self.folder / "second.mark"
+        join(self.ledger, self.key, mark, beside=self.mark)
+        return mark
+
+    def process(self, mark=None):
+        return SiteProcess(self.folder, self.ledger, mark or self.mark)
+
+    def open(self, mark=None):
+        return open_site(self.folder, ledger=self.ledger, mark=mark or self.mark)
+
+    def checked(self):
+        with read_store(self.ledger) as store:
+            found = check(store)
+        assert found.findings == ()
+        return found
+
+    def copy(self):
+        """Of the ledger as it is, to be restored."""
+        if isinstance(self.ledger, Path):
+            copy = self.folder / "copy"
+            copy.unlink(missing_ok=True)
+            backup(self.ledger, copy)
+            return copy.read_bytes()
+        return self.postgres.run("pg_dump", "--clean", "--if-exists", self.database)
+
+    def restore(self, copy):
+        """While curators serve, or not."""
+        if isinstance(self.ledger, Path):
+            for suffix in ("", "-wal", "-shm"):
+                self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)
+            self.ledger.write_bytes(copy)
+        else:
+            self.postgres.run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.database, stdin=copy)
+
+
+@pytest.fixture(params=KINDS)
+def place(request, tmp_path):
+    postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    return Place(tmp_path / "ward", request.param, postgres)
+
+
+def asking(site, number, *scales):
+    """A learner whose study is open."""
+    learner = Learner(site, study=number.to_bytes(16, "big"), clock=now)
+    assert not isinstance(learner.propose(plan_of(*scales)), Refusal)
+    return learner
+
+
+# --- several processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_daemons_that_race_on_one_question_store_one_answer(place):
+    questions = 12
+    with place.process() as first, place.process(place.second_mark()) as second:
+        learner = asking(first, 1, *[1000] * questions)
+        for _ in range(questions):
+            learner.session.query("counts", mass_body(), now())
+            data = learner.session.pending
+            for site in (first, second):
+                site.send(handle=data.hex())
+            replies = {site.receive()["reply"] for site in (first, second)}
+            assert len(replies) == 1, "both said the same bytes"
+            assert isinstance(learner.session.receive(bytes.fromhex(replies.pop())), Release)
+        assert first.version == second.version
+    account = place.checked().account
+    assert account.spent == {key("ann").public: Fraction(questions, 1000)}
+    kinds = [entry.kind for entry in place.checked().entries]
+    assert (kinds.count("charge"), kinds.count("answered"), kinds.count("data")) == (questions, questions + 1, 1)
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_at_another_daemon_and_after_a_kill(place):
+    mark = place.second_mark()
+    with place.process() as first, place.process(mark) as second:
+        learner = asking(first, 1, 1000, 1000, 1000)
+        assert isinstance(learner.query(), Release)
+        learner.curator = second
+        assert isinstance(learner.query(), Release)
+        first.kill()
+        assert isinstance(learner.query(), Release)
+        learner.close()
+    assert place.checked().account.total_spent == Fraction(3, 1000)
+    with place.open() as site:
+        assert not site.ledger.account.halted
+
+
+def test_a_refresh_reads_new_rows_alone(place):
+    with place.open() as site, place.open(place.second_mark()) as other:
+        learner = asking(site, 1, *[1000] * 30)
+        for _ in range(30):
+            learner.query()
+        newest = other.ledger.account.next_index - 1
+        read = []
+        rows = other.ledger.store.rows
+        other.ledger.store.rows = lambda start: read.append(found := rows(start)) or found
+        other.ledger.refresh(now())
+        other.ledger.refresh(now())
+        assert [len(found) for found in read] == [site.ledger.account.next_index - newest, 1]
+        assert len(read[0]) > 2 * 30
+
+
+# --- outages ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_database_that_is_gone_and_back_loses_nothing_and_needs_no_restart(tmp_path, postgres):
+    place = Place(tmp_path / "ward", "postgresql", postgres)
+    with place.process() as site:
+        learner = asking(site, 1, 1000, 1000, 1000)
+        assert isinstance(learner.query(), Release)
+        postgres.stop()
+        try:
+            started = time.monotonic()
+            for _ in range(2):
+                refusal = learner.query() if not learner.session.pending else learner.ask()
+                assert (refusal.code, refusal.final) == ("unavailable", False)
+            assert time.monotonic() - started < 60
+            with SiteProcess(place.folder, place.ledger, tmp_path / "other.mark") as another:
+                assert "nobody answers there" in another.error
+                assert postgres.password not in another.error
+        finally:
+            postgres.start()
+        assert isinstance(learner.ask(), Release)
+        assert isinstance(learner.query(), Release)
+    assert place.checked().account.total_spent == Fraction(3, 1000)
+
+
+def test_a_session_that_the_server_ends_at_any_time_costs_nothing(tmp_path, postgres):
+    place = Place(tmp_path / "ward", "postgresql", postgres)
+    with place.open() as site:
+        learner = asking(site, 1, *[1000] * 6)
+        for _ in range(6):
+            postgres.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", place.database
+            )
+            assert isinstance(learner.query(), Release)
+    assert place.checked().account.total_spent == Fraction(6, 1000)
+
+
+@pytest.mark.slow
+def test_a_session_that_holds_the_ledger_is_not_waited_for_without_end(tmp_path, postgres):
+    place = Place(tmp_path / "ward", "postgresql", postgres)
+    import psycopg
+
+    with place.open() as site, psycopg.connect(postgres.plain_url(place.database)) as other:
+        learner = asking(site, 1, 1000)
+        other.execute("LOCK TABLE entries IN ACCESS EXCLUSIVE MODE")
+        assert learner.query().code == "unavailable"
+        other.rollback()
+        assert isinstance(learner.ask(), Release)
+
+
+def test_a_full_disk_refuses_and_serves_once_there_is_room(tmp_path):
+    place = Place(tmp_path / "ward", "sqlite", None)
+    with place.process() as site:
+        learner = asking(site, 1, *[1000] * 5)
+        assert isinstance(learner.query(), Release)
+        before = place.checked().account.total_spent
+        site.limit(1)
+        refusal = learner.query()
+        assert (refusal.code, refusal.final) == ("unavailable", False)
+        assert place.checked().account.total_spent - before in (0, Fraction(1, 1000))
+        assert learner.ask().code == "unavailable"
+        site.limit(None)
+        assert isinstance(learner.ask(), Release)
+        assert isinstance(learner.query(), Release)
+    assert place.checked().account.total_spent == Fraction(3, 1000)
+
+
+def test_what_a_failed_database_says_is_told_in_our_own_words(tmp_path, postgres):
+    name = postgres.new_database()
+    told = {
+        postgres.url("nowhere"): "there is no such database",
+        postgres.url(name).replace(postgres.password, "guessed"): "its user or password is refused",
+        postgres.url(name).replace(f":{postgres.password}", ""): "it wants a password",
+        postgres.url(name).replace(str(postgres.place), "/nonexistent"): "nobody answers there",
+        postgres.url(name): "holds no ledger",
+    }
+    for url, reason in told.items():
+        with pytest.raises(ConfigurationError, match=reason) as caught:
+            DatabaseStore(url)
+        assert postgres.password not in str(caught.value)
+        assert "guessed" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="no URL of a database") as caught:
+        DatabaseStore("nosuch://user:hunter2@host/name")
+    assert "hunter2" not in str(caught.value)
+    assert told_place(postgres.url(name) + "&password=hunter2") == f"postgresql+psycopg://expril@/{name}"
+    assert reason_of(ValueError("a value")) == "ValueError"
+    assert ledger_place(f"sqlite:///{tmp_path / 'a'}") == tmp_path / "a"
+
+
+# --- rolled back ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_restored_copy_is_found_by_each_process_that_runs_and_by_each_that_starts(place):
+    second = place.second_mark()
+    with place.open() as site:
+        learner = asking(site, 1, *[1000] * 4)
+        learner.query()
+    with place.open(second):
+        pass
+    copy = place.copy()
+    with place.process() as running, place.process(second) as beside:
+        learner.curator = running
+        learner.query()
+        learner.curator = beside
+        learner.query()
+        place.restore(copy)
+        for number, site in enumerate((running, beside), 2):
+            assert Learner(site, study=number.to_bytes(16, "big"), clock=now).propose(plan_of(1000)).code == "halted"
+    account = place.checked().account
+    assert account.halted
+    assert {suspect.position.index for suspect in account.suspects} != set()
+    place.restore(copy)
+    for mark in (second, place.mark):
+        with place.open(mark) as site:
+            assert site.ledger.account.halted
+    assert len(place.checked().account.suspects) == 2, "each process found it by its own mark"
+
+
+def test_rows_that_somebody_deletes_are_missed_at_once(tmp_path, postgres):
+    place = Place(tmp_path / "ward", "postgresql", postgres)
+    with place.open() as site:
+        learner = asking(site, 1, *[1000] * 4)
+        learner.query()
+        postgres.execute("DELETE FROM entries WHERE entry_index >= 5", database=place.database)
+        assert Learner(site, study=bytes(15) + b"2", clock=now).propose(plan_of(1000)).code == "halted"
+        assert site.ledger.account.halted
+
+
+# --- the store itself -------------------------------------------------------------------------------------
+
+
+def test_an_index_is_appended_once_and_bytes_come_back_as_they_were(postgres):
+    url = postgres.new_url()
+    first, second = DatabaseStore(url, create=True), DatabaseStore(url)
+    body = bytes(range(256)) * 3
+    row = Row(2**47, body, b"\x00\xff" * 32)
+    first.append(row, replies=[(b"r" * 32, body)])
+    with pytest.raises(AppendConflictError):
+        second.append(Row(2**47, b"other", bytes(64)), replies=[(b"s" * 32, b"x")])
+    assert second.rows(0) == [row]
+    assert second.reply(b"s" * 32) is None
+    second.append(Row(2**47 + 1, b"", bytes(64)), replies=[(b"r" * 32, b"new")], evicted=[b"r" * 32])
+    assert first.replied() == []
+    for store in (first, second):
+        store.remember(b"q" * 32, b"l" * 32, b"no", 100, 1)
+    assert (first.refusal(b"q" * 32), first.refusals(b"l" * 32, 1), first.refusals(b"l" * 32, 100)) == (b"no", 1, 0)
+    first.close()
+    second.close()
+
+
+def test_a_ledger_that_is_only_read_is_not_written(postgres, tmp_path):
+    place = Place(tmp_path / "ward", "postgresql", postgres)
+    store = DatabaseStore(place.ledger, read_only=True)
+    with store.snapshot():
+        before = store.rows(0)
+        with place.open():
+            pass
+        assert store.rows(0) == before
+    assert len(store.rows(0)) > len(before)
+    store.close()
+    postgres.execute(f"ALTER DATABASE {place.database} SET default_transaction_read_only = on")
+    with (
+        closing(DatabaseStore(place.ledger)) as standby,
+        pytest.raises(LedgerUnavailableError, match="it is read-only"),
+    ):
+        standby.append(Row(10**6, b"", bytes(64)))
+
+
+def test_a_commit_waits_for_the_disk_whatever_the_server_says(postgres):
+    name = postgres.new_database()
+    postgres.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    store = DatabaseStore(postgres.url(name), create=True)
+    with store._engine.connect() as connection:
+        shown = {
+            setting: connection.exec_driver_sql(f"SHOW {setting}").scalar()
+            for setting in ("synchronous_commit", "transaction_isolation", "lock_timeout")
+        }
+    assert shown == {"synchronous_commit": "on", "transaction_isolation": "read committed", "lock_timeout": "15s"}
+    store.close()
+
+
+def test_a_creation_that_failed_may_be_tried_again(postgres, tmp_path):
+    url = postgres.new_url()
+    DatabaseStore(url, create=True).close()
+    create_ledger_file(url, key("basel"), now=0, mark=tmp_path / "m")
+    with pytest.raises(ConfigurationError, match="never made anew"):
+        create_ledger_file(url, key("basel"), now=0, mark=tmp_path / "n")
+
+
+def test_an_export_is_the_same_from_both_databases(postgres, tmp_path):
+    file, url = tmp_path / "a.ledger", postgres.new_url()
+    create_ledger_file(file, key("basel"), now=0)
+    ledger = open_ledger_file(file, key("basel"))
+    ledger.begin("each record", 1)
+    for number in (1, 2):
+        spend(ledger, number)
+    copy = DatabaseStore(url, create=True)
+    for row in ledger.store.rows(0):
+        copy.append(row)
+    requests = ledger.store.replied()
+    shutil.copyfile(file, tmp_path / "unused")
+    copy.append(Row(10**6, b"", bytes(64)), replies=[(request, ledger.store.reply(request)) for request in requests])
+    with copy._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM entries WHERE entry_index = 1000000")
+    assert export_ledger(copy) == export_ledger(ledger.store)
+    copy.close()
+    ledger.close()

@@ -1,0 +1,29 @@
+"""A steward's commands as they are typed, and a ledger that they and a process have made."""
+
+from test_ledger import spend
+from typer.testing import CliRunner
+
+from curator_fakes import NOW, key
+from curator_node.key_files import read_key
+from curator_node.ledger.files import open_ledger_file
+from expril.command import app
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def made(folder, *, studies=0):
+    """A ledger and its curator's key, as the commands make them, and what a process wrote since."""
+    path, pem = folder / "ward.ledger", folder / "curator.pem"
+    run("keys", pem)
+    run("ledger", "create", path, "--key", pem, "--note", "the first")
+    ledger = open_ledger_file(path, read_key(pem))
+    ledger.begin("each record", NOW)
+    for number in range(1, studies + 1):
+        spend(ledger, number, learner=key("ann").public)
+    ledger.settle()
+    ledger.close()
+    return path, pem

@@ -1,0 +1,100 @@
+"""The commands of a study through a folder, as processes on real records: trips of a memory stick, and what is kept."""
+
+import json
+from fractions import Fraction
+
+import pytest
+
+import expril
+from curator_node.folder import answer_folder
+from curator_node.site import open_site
+from simulations.verification import verify_run
+from studies import LearnerFolder, make_hospitals
+from studies import expril as command
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished study of two hospitals, with a validation, and how many trips it took."""
+    base = tmp_path_factory.mktemp("post")
+    ada = LearnerFolder(base)
+    hospitals = make_hospitals(base / "sites", {"ada": ada.public}, only=2)
+    ada.write(hospitals, folder="stick", validate="1/2")
+    trips = 0
+    while True:
+        with ada.start() as process:
+            out, said = process.communicate(timeout=300)
+        if process.returncode != 3:
+            break
+        assert json.loads(out)["kind"] == "unfinished", said
+        trips += 1
+        for site in hospitals.folders.values():
+            if trips == 1:
+                told = json.loads(command("curator", "answer", ada.path / "stick", "--site", site, "--json"))
+                assert [each["what"] for each in told["files"]] == ["answered"]
+            else:
+                with open_site(site) as opened:
+                    assert [each.what for each in answer_folder(ada.path / "stick", opened)] == ["answered"]
+    assert process.returncode == 0, said
+    return ada, hospitals, json.loads(out), trips
+
+
+@pytest.mark.slow
+def test_a_study_takes_as_many_trips_as_it_has_messages(done):
+    _, hospitals, told, trips = done
+    assert trips == 8  # card, proposal, question, close; twice
+    for name, one in told["cost"]["curators"].items():
+        assert (one["spent"], one["at_most"]) == ("3/2", "3/2")
+        assert hospitals.ledger(name).account.total_spent == Fraction(3, 2)
+    assert told["left_out"] == {}
+
+
+@pytest.mark.slow
+def test_the_result_folder_has_what_it_says(done):
+    ada, hospitals, told, _ = done
+    model = expril.load(ada.result)
+    predicted = model.predict(hospitals.test)
+    assert (predicted == hospitals.test[hospitals.label].to_numpy()).mean() > 0.8
+    assert set(json.loads((ada.result / "cost.json").read_text())["curators"]) == set(hospitals.keys)
+    page = (ada.result / "report.html").read_text()
+    assert "Who is ill" in page
+    assert "<script" not in page
+    assert all(one["newest_receipt"] in page for one in told["cost"]["curators"].values())
+    assert (ada.result / "synthetic.csv").stat().st_mode & 0o077 == 0
+    kept = json.loads((ada.path / "receipts.json").read_text())
+    assert kept.keys() == {key.hex() for key in hospitals.keys.values()}
+
+
+@pytest.mark.slow
+def test_what_it_left_is_verified_and_shown(done):
+    ada, _, _, _ = done
+    proof = verify_run(ada.result)
+    assert proof.proven, proof.wrong
+    assert len(proof.transcripts) == 4
+    assert "study_proposal" in command("transcript", "show", ada.result)
+    cost = ada.result / "cost.json"
+    cost.write_text(cost.read_text().replace('"spent": "3/2"', '"spent": "1"'))
+    wrong = " ".join(verify_run(ada.result).wrong)
+    assert "cost.json says that" in wrong
+    assert "was changed" in wrong
+
+
+@pytest.mark.slow
+def test_the_same_command_asks_nothing_again(done):
+    ada, _, told, _ = done
+    before = sorted((ada.path / "stick").rglob("*"))
+    assert ada.run()["cost"] == told["cost"]
+    assert sorted((ada.path / "stick").rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_a_changed_source_is_not_mixed_with_what_was_answered(done):
+    ada, _, _, _ = done
+    source = ada.path / "source.csv"
+    text = source.read_text()
+    source.write_text(text[: text.rstrip().rfind("\n") + 1])
+    try:
+        told = ada.run(status=2)
+    finally:
+        source.write_text(text)
+    assert "another source" in told["error"]
