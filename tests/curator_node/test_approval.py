@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-import sqlalchemy as sa
 
 from curator_fakes import (
     NOW,
@@ -249,19 +248,6 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
         store._held[costly.request] = Held(costly.request, costly.learner, forged, NOW, NOW + 9)
         with pytest.raises(ConfigurationError, match="database was changed"):
             waiting(ledger_over(store), RULES, clock())
-
-
-def test_a_ledger_made_before_there_was_a_table_of_what_waits(tmp_path):
-    path = tmp_path / "old.ledger"
-    store = DatabaseStore(sqlite_url(path), create=True)
-    clock = Clock()
-    ledger_over(store)
-    with store._engine.begin() as connection:
-        connection.execute(sa.text("DROP TABLE held"))
-    store.close()
-    again = DatabaseStore(sqlite_url(path))
-    assert again.held(clock()) == []
-    again.close()
 
 
 # --- what the steward reads ------------------------------------------------------------------------------------
