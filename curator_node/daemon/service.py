@@ -226,8 +226,7 @@ class Service:
     def _full(self) -> bool:
         """Whether no more may be fetched until something that is in hand ends.
 
-        As many of the longest messages as there are threads may be in memory; one that is not fetched yet is taken
-        for one of them.
+        As many of the longest messages as there are threads may be in memory; one that is not fetched yet counts so.
         """
         with self._lock:
             room = self._settings.workers * self._fleet.most_bytes - sum(self._parcels.values())

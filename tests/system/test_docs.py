@@ -10,6 +10,7 @@ import pytest
 
 from curator_node.daemon import log
 from curator_node.daemon.health import Status
+from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
@@ -58,6 +59,8 @@ STRUCTS = [
     (POLICY, "A categorical attribute", CategoricalAttribute),
     (POLICY, "The policy file", Policy),
     (POLICY, "A learner", LearnerPolicy),
+    (POLICY, "An enrolled learner", EnrolledLearner),
+    (POLICY, "A key of an enrolled learner", EnrolledKey),
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
     (LEARNER, "Keys of the study", StudyFile),
