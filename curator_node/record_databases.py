@@ -10,7 +10,7 @@ import re
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -150,7 +150,11 @@ def _session(engine: sa.Engine, url: sa.URL) -> Iterator[sa.Connection]:
 def _fetch(connection: sa.Connection, query: str, size: int, path: Path) -> pl.DataFrame:
     # A cursor of the server, where it has them: only a query can be declared as one.
     options = {"no_parameters": True, "stream_results": True, "max_row_buffer": size}
-    result = connection.exec_driver_sql(query, execution_options=options)
+    with closing(connection.exec_driver_sql(query, execution_options=options)) as result:
+        return _frame(result, size, path)
+
+
+def _frame(result: sa.CursorResult[Any], size: int, path: Path) -> pl.DataFrame:
     names = list(result.keys())
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
