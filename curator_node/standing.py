@@ -83,7 +83,7 @@ def study_identity(text: str, learner: bytes) -> bytes:
     return identity
 
 
-def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> str:
+def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, first: SigningKey | None = None) -> str:
     """Make the mark of a further process that will serve from a ledger; it starts at the newest entry.
 
     Where another process's mark is at hand, the ledger must hold what that one names. Without it nothing here can know
@@ -94,6 +94,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
         key: the curator's.
         mark: the file to make.
         beside: another process's mark.
+        first: the curator's first key, where it has had others; the marks' own key is derived from it.
 
     Returns:
         Where the mark starts, for people.
@@ -106,7 +107,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
     if account.halted:
         raise ConfigurationError(f"{told_place(where)} is halted; see what was lost, then: expril ledger resume")
     if beside is not None:
-        known = read_mark(beside, key.derive("ledger mark"))
+        known = read_mark(beside, (first or key).derive("ledger mark"))
         if known is None:
             raise ConfigurationError(f"{beside} is no mark under this key, or damaged; it proves nothing")
         if not account.knows(known):
@@ -116,7 +117,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
             )
     newest = account.next_index - 1
     with new_file(mark, rule=NEVER_ANEW) as draft:
-        held = open_mark(draft, key)
+        held = open_mark(draft, first or key)
         try:
             held.write(account.position(newest))
         finally:

@@ -206,6 +206,7 @@ def ledger_mark(
     """Make the mark of a further process, which will serve from a ledger that others serve from."""
     with plain_errors():
         from curator_node.key_files import read_key
+        from curator_node.keyring import first_key
         from curator_node.ledger.places import ledger_place
         from curator_node.standing import join, newest_of
 
@@ -216,7 +217,7 @@ def ledger_mark(
             if not typer.confirm(asked):
                 sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
                 raise typer.Exit(1)
-        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside)}\n")
+        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside, first=first_key(key))}\n")
 
 
 @ledger_app.command("upgrade")
