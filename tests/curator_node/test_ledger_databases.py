@@ -68,7 +68,7 @@ class Place:
             copy.unlink(missing_ok=True)
             backup(self.ledger, copy)
             return copy.read_bytes()
-        return self.postgres.run("pg_dump", "--clean", "--if-exists", self.database)
+        return self.postgres.run("pg_dump", "--format=custom", self.database)
 
     def restore(self, copy):
         """While curators serve, or not."""
@@ -77,7 +77,7 @@ class Place:
                 self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)
             self.ledger.write_bytes(copy)
         else:
-            self.postgres.run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.database, stdin=copy)
+            self.postgres.run("pg_restore", "--clean", "--if-exists", f"--dbname={self.database}", stdin=copy)
 
 
 @pytest.fixture(params=KINDS)

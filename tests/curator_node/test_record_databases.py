@@ -211,7 +211,7 @@ def test_values_that_no_record_holds_are_named_by_column_and_type(postgres, tmp_
     [
         ("url = 'postgresql://u:hunter2@h/n'\nquery = 'SELECT 1'", "holds a password"),
         ("url = 'postgresql://h/n?password=hunter2'\nquery = 'SELECT 1'", "holds a password"),
-        ("url = 'mysql://h/n'\nquery = 'SELECT 1'", "PostgreSQL or from a SQLite file"),
+        ("url = 'mysql://h/n'\nquery = 'SELECT 1'", "PostgreSQL and SQLite are spoken"),
         ("url = 'hunter2'\nquery = 'SELECT 1'", "no URL of a database"),
         ("url = 'sqlite:///absent.db'\nquery = 'SELECT 1'", "no file"),
         ("url = 'sqlite://'\nquery = 'SELECT 1'", "PostgreSQL or from a SQLite file"),
