@@ -101,13 +101,19 @@ class PrivateDataset:
         """
         attributes = tuple(msgspec.structs.replace(each, description="") for each in self.schema.attributes)
         schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
-        numbers = np.where(np.isnan(self._records.numeric), np.nan, self._records.numeric + 0.0)  # one NaN, one zero
-        parts = (numbers.astype("<f8"), self._records.categorical.astype("<i2"), self._labels.astype("<u2")[:, None])
+        numbers = self._records.numeric + 0.0  # one zero
+        numbers[np.isnan(numbers)] = np.nan  # and one NaN
+        parts = (
+            numbers.astype("<f8", copy=False),
+            self._records.categorical.astype("<i2", copy=False),
+            self._labels.astype("<u2")[:, None],
+        )
         rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
-        ordered = np.sort(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel())
+        rows.view(np.dtype((np.void, rows.shape[1]))).ravel().sort()
         made = hmac.new(key, b"expril/2 data version", "sha256")
-        for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), ordered.tobytes()):
-            made.update(len(part).to_bytes(8, "big") + part)
+        for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), rows.data):
+            made.update(memoryview(part).nbytes.to_bytes(8, "big"))
+            made.update(part)
         return made.digest()
 
     def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:

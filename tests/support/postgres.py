@@ -173,9 +173,12 @@ def _reachable(programs: Path, place: Path) -> Path:
     try:
         subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_as_other())
     except (PermissionError, subprocess.CalledProcessError):
-        copy = place / "programs"
+        package = programs.parents[1]
+        copy = place / "copy" / package.name / programs.parent.name
         shutil.copytree(programs.parent, copy, symlinks=True)
-        place.chmod(0o755)
+        libraries = package.with_name(f"{package.name}.libs")  # a wheel keeps them beside the package
+        if libraries.is_dir():
+            shutil.copytree(libraries, copy.parents[1] / libraries.name)
         return copy / "bin"
     return programs
 
