@@ -23,20 +23,19 @@ from curator_node.daemon.settings import (
     read_settings,
 )
 from curator_node.dataset import unit_names
-from curator_node.key_files import read_key
-from curator_node.ledger.checks import CheckedLedger
+from curator_node.identities import Keys
+from curator_node.keyring import check_keys_of, read_keys
 from curator_node.ledger.checks import check as check_ledger
 from curator_node.ledger.files import mark_path
 from curator_node.ledger.marks import read_mark
-from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import DatabaseStore
+from curator_node.ledger.places import read_store, told_place
 from curator_node.ledger.terms import ledger_terms
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
 from curator_node.site import KEY, LEDGER, POLICY, hold_records, policy_of, records_of, steward_of
 from curator_node.steward import StewardFile
 from curator_node.typical import Typical, typical_questions
-from protocol.envelopes import LABEL, SigningKey
+from protocol.envelopes import LABEL
 from protocol.errors import ExprilError
 from protocol.messages import NOBODY
 
@@ -109,34 +108,34 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     found = SiteCheck()
     policy = found.of("policy", lambda: policy_of(folder))
     steward = found.of("schema", lambda: steward_of(folder))
-    key = found.of("keys", lambda: _keys(found, folder))
+    keys = found.of("keys", lambda: _keys(found, folder))
     settings = found.of("superlink", lambda: read_settings(folder))
     if policy is not None:
         _policy(found, policy)
     with found.stops("records"):
         path = records_of(folder)
-        if policy is not None and steward is not None and key is not None:
-            _records(found, path, steward, policy, key)
+        if policy is not None and steward is not None and keys is not None:
+            _records(found, path, steward, policy, keys)
     if policy is not None and steward is not None:
         found.questions = typical_questions(steward, policy)
         _questions(found, policy)
-    if key is not None:
+    if keys is not None:
         with found.stops("ledger"):
-            _ledger(found, folder, settings, key, policy, steward)
+            _ledger(found, folder, settings, keys, policy, steward)
     if settings is not None:
         _superlink(found, folder, settings, probe)
     return found
 
 
-def _keys(found: SiteCheck, folder: Path) -> SigningKey:
-    key = read_key(folder / KEY)
+def _keys(found: SiteCheck, folder: Path) -> Keys:
+    keys = read_keys(folder)
     for path in (folder / KEY, folder / NODE_KEY):
         if path.is_file() and path.stat().st_mode & 0o077:
             found.say("look", "keys", f"others on this machine may read {path}; chmod 600 {path}")
     if folder.stat().st_mode & 0o007:
         found.say("look", "keys", f"everybody on this machine may look into {folder}; chmod 700 {folder}")
-    found.say("fine", "keys", f"the curator signs as {key.public.hex()}")
-    return key
+    found.say("fine", "keys", f"the curator signs as {keys.current.public.hex()}")
+    return keys
 
 
 def _policy(found: SiteCheck, policy: Policy) -> None:
@@ -157,9 +156,9 @@ def _policy(found: SiteCheck, policy: Policy) -> None:
     )
 
 
-def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy, key: SigningKey) -> None:
+def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
     frame = read_records(path)
-    dataset = hold_records(frame, steward, policy, key)
+    dataset = hold_records(frame, steward, policy, keys.first)
     read = len(frame)
     if steward.unit is None:
         found.say("fine", "records", f"{path}: {read} records; each is a privacy unit by itself")
@@ -191,14 +190,17 @@ def _ledger(
     found: SiteCheck,
     folder: Path,
     settings: DaemonSettings | None,
-    key: SigningKey,
+    keys: Keys,
     policy: Policy | None,
     steward: StewardFile | None,
 ) -> None:
     url = None if settings is None else ledger_of(settings)
     told = None if settings is None else inside(folder, settings.mark)
-    checked = _read(url or folder / LEDGER, key.public)
-    account, name = checked.account, "the ledger" if url else str(folder / LEDGER)
+    where = url or folder / LEDGER
+    with read_store(where) as store:
+        checked = check_ledger(store)
+    account, name = checked.account, told_place(where)
+    check_keys_of(account, keys)
     for finding in checked.findings:
         found.say("stop", "ledger", f"{name}: {finding.text}")
     if account.halted:
@@ -208,7 +210,7 @@ def _ledger(
         if account.terms not in ("", terms):
             found.say("stop", "ledger", f"{name} was kept for other terms ({account.terms}); now: {terms}")
     mark = told or mark_path(folder / LEDGER)
-    position = read_mark(mark, key.derive("ledger mark")) if mark.is_file() else None
+    position = read_mark(mark, keys.first.derive("ledger mark")) if mark.is_file() else None
     if position is None:
         found.say("stop", "ledger", f"the mark {mark} is missing or damaged: the curator would halt until you resume")
     elif not account.knows(position):
@@ -226,17 +228,6 @@ def _ledger(
     for learner, own in found.standing.learners.items():
         if own.left == "0":
             found.say("look", "ledger", f"{learner} has nothing left to ask for")
-
-
-def _read(where: Path | str, curator: bytes) -> CheckedLedger:
-    if isinstance(where, Path):
-        with read_ledger_file(where) as store:
-            return check_ledger(store, curator)
-    opened = DatabaseStore(where)
-    try:
-        return check_ledger(opened, curator)
-    finally:
-        opened.close()
 
 
 def _superlink(

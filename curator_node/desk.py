@@ -11,6 +11,7 @@ from curator_node.keyring import LEDGER, read_keys
 from curator_node.ledger import Ledger
 from curator_node.ledger.files import places
 from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.places import ledger_place
 from curator_node.ledger.store import DatabaseStore
 from curator_node.policy import Policy
 
@@ -38,7 +39,7 @@ def places_of(folder: Path, ledger: str = "", mark: Path | None = None) -> tuple
         ledger: a file or a database's URL; "" where it is not told.
         mark: a file; None where it is not told.
     """
-    told: Path | str | None = (ledger if "://" in ledger else Path(ledger)) if ledger else None
+    told = ledger_place(ledger) if ledger else None
     if (folder / DAEMON).is_file():
         settings = read_settings(folder)
         return told or ledger_of(settings) or folder / LEDGER, mark or inside(folder, settings.mark)

@@ -71,6 +71,11 @@ def read_keys(folder: Path) -> Keys:
     return Keys(current, former)
 
 
+def first_key(path: Path) -> SigningKey:
+    """The first key of the curator whose present one is in a file, from the folder around it; raises as `read_keys`."""
+    return read_keys(path.parent).first if path.name == KEY else read_key(path)
+
+
 def check_keys_of(account: Account, keys: Keys) -> None:
     """Raise ConfigurationError where a key that had the ledger before is not among a curator's former ones.
 

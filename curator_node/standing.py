@@ -57,15 +57,16 @@ def write_receipt(where: Place, key: SigningKey, out: Path, *, study: bytes, lea
     return open_receipt(sealed, key.public, label=label)
 
 
-def read_receipt(path: Path, curator: bytes) -> Receipt:
-    """A receipt in a file; ConfigurationError where this curator did not sign it."""
+def read_receipt(path: Path, account: Account) -> Receipt:
+    """A receipt in a file; ConfigurationError where none of the keys that a ledger had signed it."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read the receipt {path}: {error.strerror}") from None
-    for label in (LABEL, NOT_PRIVATE_LABEL):
-        with suppress(RemoteProtocolError):
-            return open_receipt(content, curator, label=label)
+    for _, curator in account.curators:
+        for label in (LABEL, NOT_PRIVATE_LABEL):
+            with suppress(RemoteProtocolError):
+                return open_receipt(content, curator, label=label)
     raise ConfigurationError(f"{path} is no receipt that this curator signed")
 
 
@@ -82,7 +83,7 @@ def study_identity(text: str, learner: bytes) -> bytes:
     return identity
 
 
-def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> str:
+def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, first: SigningKey | None = None) -> str:
     """Make the mark of a further process that will serve from a ledger; it starts at the newest entry.
 
     Where another process's mark is at hand, the ledger must hold what that one names. Without it nothing here can know
@@ -93,6 +94,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
         key: the curator's.
         mark: the file to make.
         beside: another process's mark.
+        first: the curator's first key, where it has had others; the marks' own key is derived from it.
 
     Returns:
         Where the mark starts, for people.
@@ -105,7 +107,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
     if account.halted:
         raise ConfigurationError(f"{told_place(where)} is halted; see what was lost, then: expril ledger resume")
     if beside is not None:
-        known = read_mark(beside, key.derive("ledger mark"))
+        known = read_mark(beside, (first or key).derive("ledger mark"))
         if known is None:
             raise ConfigurationError(f"{beside} is no mark under this key, or damaged; it proves nothing")
         if not account.knows(known):
@@ -115,7 +117,7 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None) -> s
             )
     newest = account.next_index - 1
     with new_file(mark, rule=NEVER_ANEW) as draft:
-        held = open_mark(draft, key)
+        held = open_mark(draft, first or key)
         try:
             held.write(account.position(newest))
         finally:
@@ -147,7 +149,7 @@ def _in_order(where: Place, key: SigningKey) -> tuple[Account, tuple[Entry, ...]
 
 def _subject(account: Account, study: bytes, learner: bytes) -> StudyKey:
     if study == NO_STUDY:
-        if learner not in account.ordinals and learner not in account.spent:
+        if learner not in account.bound and not account.studies_of(learner) and not account.spent_by(learner):
             raise ConfigurationError("this ledger knows no study of this learner")
         return StudyKey(learner, NO_STUDY)
     found = [key for key in account.studies if key.study == study and learner in (b"", key.learner)]

@@ -11,8 +11,7 @@ from curator_node.budgets import standing_of
 from curator_node.daemon.health import LOOPBACK
 from curator_node.daemon.settings import ledger_of, read_settings
 from curator_node.ledger.checks import load
-from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import DatabaseStore
+from curator_node.ledger.places import read_store
 from curator_node.site import LEDGER, policy_of
 from protocol.errors import ConfigurationError
 
@@ -31,15 +30,8 @@ def read_status(folder: Path) -> dict[str, Any]:
         healthy = asked(settings.health_port, "/health")
         return {"running": True, "healthy": bool(healthy and healthy.get("healthy")), **told}
     url, policy = ledger_of(settings), policy_of(folder)
-    if url is None:
-        with read_ledger_file(folder / LEDGER) as store:
-            account = load(store)
-    else:
-        database = DatabaseStore(url)
-        try:
-            account = load(database)
-        finally:
-            database.close()
+    with read_store(url or folder / LEDGER) as store:
+        account = load(store)
     return {
         "running": False,
         "healthy": False,

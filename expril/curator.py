@@ -105,11 +105,8 @@ def _show_check(found: "SiteCheck") -> None:
     console.print("For the steward's eyes only: numbers of records below are told to nobody else.", style="dim")
     styles = {"stop": "bold red", "look": "yellow", "fine": "green"}
     for each in found.findings:
-        console.print(
-            f"[{styles[each.level]}]{each.level:5}[/] {each.about:9} {escape(each.text)}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        line = f"[{styles[each.level]}]{each.level:5}[/] {each.about:9} {escape(each.text)}"
+        console.print(line, highlight=False, soft_wrap=True)
     table = Table(title="what the default strategy would ask, at a cost of the whole cap", box=box.SIMPLE_HEAD)
     for column in ("counted", "cells", "work (s)", "message (bytes)", "answered"):
         table.add_column(column, no_wrap=column != "answered")

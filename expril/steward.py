@@ -93,7 +93,7 @@ def ledger_verify(
             view, name = ledger_view.read(where, curator=pinned), told_place(where)
             wrong += [(name, finding.text) for finding in view.findings]
             for path in receipt or ():
-                if standing.read_receipt(path, view.account.curator).ledger_head not in view.account.hashes:
+                if standing.read_receipt(path, view.account).ledger_head not in view.account.hashes:
                     wrong.append((name, f"it lacks the entry that {path} names: rolled back, or an older export"))
             if json_:
                 print_json(view.as_object())
@@ -206,6 +206,7 @@ def ledger_mark(
     """Make the mark of a further process, which will serve from a ledger that others serve from."""
     with plain_errors():
         from curator_node.key_files import read_key
+        from curator_node.keyring import first_key
         from curator_node.ledger.places import ledger_place
         from curator_node.standing import join, newest_of
 
@@ -216,7 +217,7 @@ def ledger_mark(
             if not typer.confirm(asked):
                 sys.stdout.write("no mark was made; a process that serves finds it out: let it start\n")
                 raise typer.Exit(1)
-        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside)}\n")
+        sys.stdout.write(f"{mark} starts at {join(where, owner, mark, beside=beside, first=first_key(key))}\n")
 
 
 @ledger_app.command("upgrade")

@@ -117,9 +117,12 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
             raise ConfigurationError(
                 f"{where}: options: strategy {study.strategy!r} takes no option {option!r}{suggest(option, known)}"
             )
-    epsilons = {"epsilon": study.exact} | ({"validate": v} if (v := study.exact_validation) is not None else {})
-    for key, epsilon in epsilons.items():
-        if not study.large_epsilon:
+    for key, written in (("epsilon", study.epsilon), ("validate", study.validate)):
+        try:
+            epsilon = None if written is None else parse_rational(written)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {key}: {error}") from None
+        if epsilon is not None and not study.large_epsilon:
             require_confirmed([epsilon], how=f"large_epsilon = true, in {where} ({key})")
     return study
 

@@ -34,6 +34,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         unserved: Flower messages that were no requests of ours, by reason.
         in_hand: messages that are being fetched or answered.
         ledger_available: whether the ledger can be read.
+        data_version: the random name of the records' snapshot on the ledger; empty where none is kept.
         budget: policy and ledger; None while the ledger cannot be read.
     """
 
@@ -49,6 +50,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     unserved: dict[str, int]
     in_hand: int
     ledger_available: bool
+    data_version: str
     budget: Standing | None
 
     @property

@@ -223,10 +223,15 @@ class Log:
         self._clock = clock
         self._lock = threading.Lock()
 
+    @staticmethod
+    def stamp(at: int) -> str:
+        """A second since 1970 as events tell it."""
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
     def write(self, event: Event, *, at: int | None = None) -> None:
         """Write one event, stamped with now or with `at`; a reader that is gone is no fault of the daemon's."""
-        when = datetime.fromtimestamp(self._clock() if at is None else at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = msgspec.json.encode(msgspec.structs.replace(event, time=when)).decode()
+        stamped = msgspec.structs.replace(event, time=self.stamp(self._clock() if at is None else at))
+        line = msgspec.json.encode(stamped).decode()
         with self._lock:
             try:
                 self._stream.write(f"{line}\n")

@@ -101,6 +101,7 @@ def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings
         unserved=dict(watch.unserved),
         in_hand=service.in_hand,
         ledger_available=budget is not None,
+        data_version=site.data_version,
         budget=budget,
     )
 

@@ -12,6 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
 from curator_node.ledger.checks import Finding, check_evidence
 from curator_node.ledger.entries import Entry, EntryKind
@@ -33,6 +34,9 @@ LOWER_BOUND = (
 )
 
 
+_ZERO = Fraction(0)
+
+
 @dataclass(frozen=True)
 class LedgerView:
     """A ledger that was checked, and the policy that goes with it, where it is known.
@@ -50,7 +54,10 @@ class LedgerView:
     policy: Policy | None
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; `name`, `cap` and `left` are null without a policy."""
+        """For machines, key by key; `cap` and `left` are the learner's, over all its keys, and null without a policy.
+
+        `name` is the one to which the ledger has bound the key, or the policy's; null where neither knows it.
+        """
         return {
             "curator": self.account.curator.hex(),
             "terms": self.account.terms,
@@ -62,8 +69,15 @@ class LedgerView:
             "reserved": _written(self.account.total_reserved),
             "cap": None if self.policy is None else str(self.policy.total_cap),
             "learners": {
-                key.hex(): {"name": name, "spent": spent, "reserved": reserved, "cap": cap, "left": left}
-                for key, name, spent, reserved, cap, left in self._learners()
+                key.hex(): {
+                    "name": self._name(key),
+                    "spent": _written(self.account.spent.get(key, _ZERO)),
+                    "reserved": _written(self.account.reserved.get(key, _ZERO)),
+                    "cap": cap,
+                    "left": left,
+                }
+                for keys, cap, left in self._learners()
+                for key in keys
             },
             "entries": [
                 {
@@ -87,8 +101,12 @@ class LedgerView:
         learners = Table(title=title, box=box.SIMPLE_HEAD, caption=without)
         for column in ("learner", "key", "spent", "reserved", "cap", "left"):
             learners.add_column(column, no_wrap=True)
-        for key, name, spent, reserved, cap, left in self._learners():
-            learners.add_row(escape(name or "?"), key.hex()[:16], spent, reserved, cap or "?", left or "?")
+        for keys, cap, left in self._learners():
+            newest = keys[-1]
+            name, more = printable(self._name(newest) or "?"), f" +{len(keys) - 1}" if len(keys) > 1 else ""
+            sums = (self.account.spent, self.account.reserved)
+            own = (_written(sum((each.get(key, _ZERO) for key in keys), _ZERO)) for each in sums)
+            learners.add_row(escape(name), newest.hex()[:16] + more, *own, cap or "?", left or "?")
         total_cap = "?" if self.policy is None else str(self.policy.total_cap)
         total = (_written(self.account.total_spent), _written(self.account.total_reserved))
         learners.add_row("all", "", *total, total_cap, "", style="bold")
@@ -109,22 +127,25 @@ class LedgerView:
 
     def _name(self, key: bytes) -> str | None:
         found = None if self.policy is None else self.policy.learner(key)
-        return None if found is None else found.name
+        return self.account.name_of(key) or (None if found is None else found.name)
 
-    def _learners(self) -> list[tuple[bytes, str | None, str, str, str | None, str | None]]:
-        """(key, name, spent, reserved, cap, left), of every learner of the ledger and of the policy."""
-        allowed = [] if self.policy is None else [bytes.fromhex(learner.key) for learner in self.policy.learners]
+    def _learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
+        """(keys, cap, left), of every learner of the ledger and of the policy."""
+        allowed = [] if self.policy is None else list(self.policy.keys)
+        known = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
+        groups: dict[str | bytes, list[bytes]] = {}
+        for key in known:
+            if key != NOBODY:
+                groups.setdefault(self._name(key) or key, []).append(key)
         rows = []
-        for key in dict.fromkeys([*allowed, *self.account.reserved, *self.account.spent]):
-            if key == NOBODY:
-                continue
+        for keys in groups.values():
             cap = left = None
             if self.policy is not None:
-                own, total = self.policy.cap_of(key), self.policy.total_cap
-                cap, left = str(own), str(shorten(self.account.remaining(key, own, total), math.floor))
-            zero = Fraction(0)
-            spent, reserved = self.account.spent.get(key, zero), self.account.reserved.get(key, zero)
-            rows.append((key, self._name(key), _written(spent), _written(reserved), cap, left))
+                # A key that was taken out of the policy leaves its learner's cap with the others.
+                own, total = max(map(self.policy.cap_of, keys)), self.policy.total_cap
+                name = self._name(keys[0]) or ""
+                cap, left = str(own), str(shorten(self.account.remaining(keys[0], own, total, name), math.floor))
+            rows.append((tuple(keys), cap, left))
         return rows
 
 
@@ -143,7 +164,7 @@ def read(where: Place, policy: Path | None = None, *, curator: bytes | None = No
     chosen = policy or _policy_beside(where)
     rules = None
     if chosen is not None:
-        rules = read_policy(read_text_file(chosen, "policy file"), where=f"policy file {chosen.name}", kinds=None)
+        rules = _rules(chosen)
     with read_evidence(where) as ledger:
         checked = check_evidence(ledger, curator)
     return LedgerView(checked.account, checked.entries, checked.findings, rules)
@@ -214,6 +235,13 @@ def _restored(item: Restored) -> str:
 
 def _written(total: Fraction) -> str:
     return str(shorten(total, math.ceil))
+
+
+def _rules(path: Path) -> Policy:
+    """A policy file; that of a site's folder with the learners who are enrolled there."""
+    if path.name == POLICY and (path.parent / LEARNERS).is_dir():
+        return read_policy_of(path.parent, kinds=None)
+    return read_policy(read_text_file(path, "policy file"), where=f"policy file {path.name}", kinds=None)
 
 
 def _open(where: Place) -> DatabaseStore:

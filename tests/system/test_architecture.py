@@ -61,7 +61,7 @@ PINNED = {
         "simulations/carriers/in_process.py",
         "simulations/carriers/ray_engine.py",
     },
-    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py"},
+    "httpx": {"curator_node/daemon/calls.py", "curator_node/daemon/fleet.py", "learner_node/superlink_run.py"},
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/model_files.py"},

@@ -8,6 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from curator_node.daemon import log
+from curator_node.daemon.health import Status
+from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.strategies import STRATEGIES
@@ -17,6 +20,7 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
+from learner_node.study_file import Link, StudyFile, read_study
 from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
@@ -36,6 +40,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
 ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
+DAEMON = (DOCS / "daemon.md").read_text(encoding="utf-8")
+LEARNER = (DOCS / "learner.md").read_text(encoding="utf-8")
 REQUIRED, NESTED = "required", "its defaults"
 
 STRUCTS = [
@@ -53,8 +59,12 @@ STRUCTS = [
     (POLICY, "A categorical attribute", CategoricalAttribute),
     (POLICY, "The policy file", Policy),
     (POLICY, "A learner", LearnerPolicy),
+    (POLICY, "An enrolled learner", EnrolledLearner),
+    (POLICY, "A key of an enrolled learner", EnrolledKey),
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
+    (LEARNER, "Keys of the study", StudyFile),
+    (LEARNER, "`[superlink]`", Link),
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
@@ -162,6 +172,16 @@ def test_every_key_is_in_an_example(page):
             assert not missing, f"{title}: no example of {missing}"
 
 
+def test_every_event_and_every_field_of_the_health_page_is_told():
+    def words(title):
+        return set(re.findall(r"`(\w+)`", section(DAEMON, title)))
+
+    for event in log.Event.__subclasses__():
+        fields = {field.name for field in msgspec.structs.fields(event)} - {"time"}
+        assert fields | {event.__struct_config__.tag} <= words("Log")
+    assert {field.name for field in msgspec.structs.fields(Status)} <= words("Health")
+
+
 def whole(page, *keys):
     """The one example that has all of these keys at its top level."""
     found = [block for block in blocks(page) if tomllib.loads(block).keys() >= set(keys)]
@@ -173,6 +193,11 @@ def whole(page, *keys):
 def test_every_example_of_a_scenario_loads(block):
     around = {"title": "x", "data": {"name": "heart", "sites": {"how": "site"}}, "learners": [{"name": "ada"}]}
     assert isinstance(convert(around | tomllib.loads(block), Scenario, where="example"), Scenario)
+
+
+@pytest.mark.parametrize("block", blocks(LEARNER), ids=lambda text: text.splitlines()[0])
+def test_every_example_of_a_study_loads(block):
+    assert read_study(block.encode(), where="example").curators
 
 
 def test_the_whole_scenario_runs_where_the_page_says(tmp_path):

@@ -31,7 +31,7 @@ HEAVY = {
 }
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
-NEED_AN_EXTRA = {"expril/__init__.py", "expril/learner.py", "expril/options.py", "expril/researcher.py"}
+NEED_AN_EXTRA = {f"expril/{name}.py" for name in ("__init__", "learner", "options", "researcher", "studies")}
 """What these import inside their commands comes with an extra; what they import at once does not."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
@@ -124,10 +124,11 @@ def extra(name):
     """Distributions of an extra, with those of the extras that it names; and the extras."""
     found, named = set(), {name}
     for requirement in PROJECT["optional-dependencies"][name]:
-        inner = re.fullmatch(r"expril\[(\w+)\]", requirement)
+        inner = re.fullmatch(r"expril\[([\w,]+)\]", requirement)
         if inner:
-            more, further = extra(inner[1])
-            found, named = found | more, named | further
+            for each in inner[1].split(","):
+                more, further = extra(each)
+                found, named = found | more, named | further
         else:
             found.add(re.match(r"[\w-]+", requirement)[0].lower())
     return found, named
@@ -151,7 +152,7 @@ def test_the_modules_of_each_extra_are_those_of_its_distributions():
 def test_a_bare_installation_asks_for_nothing_heavy_and_a_developers_for_everything():
     bare = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
     assert not bare & {"torch", "scikit-learn", "scipy", "jinja2", "fastexcel", "pooch"}
-    assert {"experiments", "simulations", "learner"} <= extra("dev")[1]
+    assert extra("dev")[1] == PROJECT["optional-dependencies"].keys()
 
 
 def test_every_strategy_of_the_table_is_where_it_says():

@@ -1,0 +1,299 @@
+"""A study that a steward must approve: held, never charged, accepted by the same bytes, and decided on once."""
+
+from fractions import Fraction
+
+import msgspec
+import pytest
+
+from curator_fakes import (
+    NOW,
+    Clock,
+    FlakyStore,
+    Learner,
+    key,
+    ledger_over,
+    message_of,
+    open_curator,
+    plan_of,
+    policy,
+    steward_file,
+)
+from curator_node import proposals
+from curator_node.approval import find, summary, waiting
+from curator_node.enrolled import EnrolledKey, EnrolledLearner
+from curator_node.ledger.checks import check, load
+from curator_node.ledger.entries import EntryKind, LedgerCorruptError
+from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
+from curator_node.ledger.storing import Held
+from protocol.errors import ConfigurationError
+from protocol.messages import Refusal, Release, StudyAccepted
+from protocol.queries import QUERY_KINDS
+from protocol.refusals import RefusalCode
+from protocol.transcript import replay
+
+RULES = policy(approval="manual", approval_seconds=1000, message_seconds=700, held_studies=2)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryStore()
+    else:
+        made = DatabaseStore(sqlite_url(tmp_path / "ward.ledger"), create=True)
+        yield made
+        made.close()
+
+
+def decide(store, clock, study="", *, approve=True, seconds=1000):
+    """The steward's word, by another process."""
+    ledger = ledger_over(store)
+    proposal = find(waiting(ledger, RULES, clock()), study) if study else waiting(ledger, RULES, clock())[0]
+    ledger.decide_on(
+        proposal.key, proposal.held.request, clock(), approve=approve, cost=Fraction(1, 15), until=clock() + seconds
+    )
+    return proposal
+
+
+def held(curator, clock, name="ann", study=b"", plan=None):
+    learner = Learner(curator, name, clock=clock, study=study)
+    learner.card()
+    reply = learner.propose(plan)
+    assert (reply.code, reply.final) == (RefusalCode.AWAITING_APPROVAL, False)
+    return learner
+
+
+def test_a_held_proposal_changes_no_budget_and_is_accepted_by_the_same_bytes(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    before = store.rows(0)[:]
+    learner = held(curator, clock)
+    for _ in range(3):
+        assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    assert store.rows(0) == before
+    assert len(store.held(clock())) == 1
+    decide(store, clock)
+    assert isinstance(learner.ask(), StudyAccepted)
+    assert store.held(clock()) == []
+    assert isinstance(learner.query(), Release)
+    kinds = [entry.kind for entry in check(store).entries]
+    assert kinds == ["open", "start", "approve", "enrol", "reserve", "answered", "charge", "answered"]
+    assert not check(store).findings
+    learner.query()
+    learner.close()
+    proof = replay(learner.session.transcript.envelopes, curator.identity, key("ann").public)
+    assert set(proof.refusals) == {"awaiting_approval"}
+    assert proof.epsilon_spent == Fraction(1, 15)
+
+
+def test_what_came_in_time_is_accepted_after_its_own_expiry_and_no_later_than_the_steward_said(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    early, late = held(curator, clock), held(curator, clock, "bob")
+    clock.advance(900)
+    assert early.ask().code == RefusalCode.AWAITING_APPROVAL
+    decide(store, clock, b"ann".hex())
+    decide(store, clock, b"bob".hex(), seconds=50)
+    curator = late.curator = early.curator = open_curator(store, rules=RULES, clock=clock)
+    clock.advance(49)
+    assert isinstance(early.ask(), StudyAccepted)
+    clock.advance(60)
+    assert late.ask().code == RefusalCode.EXPIRED
+
+
+def test_a_proposal_that_no_steward_looked_at_expires(store):
+    clock = Clock()
+    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+    clock.advance(1000)
+    assert learner.ask().code == RefusalCode.EXPIRED
+    assert waiting(ledger_over(store), RULES, clock()) == []
+
+
+def test_one_that_came_too_late_is_never_held(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    learner = Learner(curator, clock=clock)
+    learner.session.propose(plan_of(30), "late", clock() - 700)
+    assert learner.ask().code == RefusalCode.EXPIRED
+    assert store.held(clock()) == []
+
+
+def test_a_declined_proposal_is_refused_for_good_and_another_may_come(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    learner = held(curator, clock)
+    decide(store, clock, approve=False)
+    sent = learner.session.pending
+    assert learner.ask().code == RefusalCode.DECLINED
+    for again in (curator, open_curator(store, rules=RULES, clock=clock)):
+        assert message_of(again.handle(sent)).code == RefusalCode.DECLINED
+    held(curator, clock, study=b"another")
+    ledger = ledger_over(store)
+    request = next(iter(ledger.account.decisions))
+    with pytest.raises(ConfigurationError, match="was declined"):
+        ledger.decide_on(
+            proposals.StudyKey(b"x" * 32, b"y" * 16), request, NOW, approve=True, cost=Fraction(1), until=9
+        )
+
+
+def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    learner = held(curator, clock)
+    decide(store, clock, approve=False)
+    curator.adopt(policy())
+    assert learner.ask().code == RefusalCode.DECLINED
+    assert isinstance(Learner(curator, "bob", clock=clock).propose(), StudyAccepted)
+
+
+def test_what_would_not_be_accepted_is_not_held(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    assert Learner(curator, clock=clock).propose(plan_of("1/2")).code == RefusalCode.OVER_BUDGET
+    assert Learner(curator, clock=clock, study=b"2").propose(plan_of(10**6)).code == RefusalCode.BELOW_LEAST_COST
+    assert store.held(clock()) == []
+
+
+def test_what_waits_is_bounded_in_number_over_all_keys_and_in_bytes(store, monkeypatch):
+    clock = Clock()
+    entries = tuple(EnrolledKey(key(name).public.hex()) for name in ("ann", "ann2"))
+    rules = msgspec.structs.replace(RULES, learners=(), enrolled=(EnrolledLearner("ann", 1, entries),))
+    curator = open_curator(store, rules=rules, clock=clock)
+    first = held(curator, clock)
+    held(curator, clock, "ann2")
+    full = Learner(curator, "ann2", clock=clock, study=b"3")
+    reply = full.propose()
+    assert (reply.code, reply.final) == (RefusalCode.TOO_MANY_REQUESTS, False)
+    assert first.ask().code == RefusalCode.AWAITING_APPROVAL
+    decide(store, clock)
+    assert full.ask().code == RefusalCode.AWAITING_APPROVAL
+    monkeypatch.setattr(proposals, "MOST_HELD_BYTES", 100)
+    assert Learner(curator, "ann", clock=clock, study=b"4").propose().code == RefusalCode.OVER_LIMIT
+
+
+def test_the_budget_is_looked_at_again_when_the_study_is_accepted(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    learners = [held(curator, clock, study=bytes([number + 1]), plan=plan_of("3/2")) for number in range(2)]
+    for _ in learners:
+        decide(store, clock)
+    assert isinstance(learners[0].ask(), StudyAccepted)
+    assert learners[1].ask().code == RefusalCode.OVER_BUDGET
+    assert load(store).reserved_by(key("ann").public) == Fraction(2, 3)
+
+
+def test_curators_that_share_a_ledger_hold_and_accept_together(store):
+    clock = Clock()
+    one, two = (open_curator(store, rules=RULES, clock=clock) for _ in range(2))
+    learner = held(one, clock)
+    learner.curator = two
+    assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    decide(store, clock)
+    sent = learner.session.pending
+    assert isinstance(learner.ask(), StudyAccepted)
+    assert one.handle(sent) == learner.session.transcript.envelopes[-1]
+
+
+def test_a_store_that_fails_holds_nothing_and_the_same_bytes_are_held_later():
+    class Full(FlakyStore):
+        def hold(self, proposal, now):
+            self._write(lambda: self.inner.hold(proposal, now))
+
+    flaky, clock = Full(), Clock()
+    curator = open_curator(flaky, rules=RULES, clock=clock)
+    flaky.full = True
+    learner = Learner(curator, clock=clock)
+    assert learner.propose().code == RefusalCode.UNAVAILABLE
+    flaky.full = False
+    assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+
+
+def test_a_steward_decides_once(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    learner = held(curator, clock)
+    proposal = decide(store, clock)
+    told = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
+    ledger = ledger_over(store)
+    with pytest.raises(ConfigurationError, match="approved already"):
+        ledger.decide_on(proposal.key, proposal.held.request, clock(), **told)
+    assert isinstance(learner.ask(), StudyAccepted)
+    for approve in (True, False):
+        with pytest.raises(ConfigurationError, match="accepted already"):
+            ledger_over(store).decide_on(proposal.key, proposal.held.request, clock(), **(told | {"approve": approve}))
+    for kind in (EntryKind.APPROVE, EntryKind.DECLINE):
+        for request in (proposal.held.request, bytes(32)):
+            with pytest.raises(LedgerCorruptError):
+                ledger.account.check(curator._ledger.entry(kind, clock(), request=request))
+
+
+def test_a_no_after_a_yes_holds_until_the_study_is_accepted(store):
+    clock = Clock()
+    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+    proposal = decide(store, clock)
+    no = {"approve": False, "cost": Fraction(1, 15), "until": 0}
+    ledger_over(store).decide_on(proposal.key, proposal.held.request, clock(), **no)
+    assert learner.ask().code == RefusalCode.DECLINED
+
+
+def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted():
+    """Whoever can write to the database may not have one plan read and another approved."""
+    store, clock = MemoryStore(), Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    dear = held(curator, clock, plan=plan_of("3/2"))
+    held(curator, clock, study=b"cheap", plan=plan_of(300))
+    costly, cheap = store.held(clock())
+    if costly.envelope != dear.session.pending:
+        costly, cheap = cheap, costly
+    for forged in (cheap.envelope, b"junk", cheap.envelope[:-1]):
+        store._held[costly.request] = Held(costly.request, costly.learner, forged, NOW, NOW + 9)
+        with pytest.raises(ConfigurationError, match="database was changed"):
+            waiting(ledger_over(store), RULES, clock())
+
+
+# --- what the steward reads ------------------------------------------------------------------------------------
+
+
+def read(rules, steward, purpose="a score"):
+    store, clock = MemoryStore(), Clock()
+    curator = open_curator(store, rules=rules, clock=clock)
+    learner = Learner(curator, clock=clock)
+    learner.session.propose(plan_of(3, 6), purpose, clock())
+    assert isinstance(learner.ask(), Refusal)
+    ledger = ledger_over(store)
+    (proposal,) = waiting(ledger, rules, clock())
+    return dict(summary(proposal, ledger, rules, steward, QUERY_KINDS))
+
+
+def test_the_summary_says_who_why_what_and_at_what_cost_in_numbers():
+    entry = EnrolledLearner("ann", 2, (EnrolledKey(key("ann").public.hex()),), "University of B", "ann@example.org")
+    rules = msgspec.structs.replace(RULES, learners=(), enrolled=(entry,), cap=3)
+    told = read(rules, steward_file(unit=True))
+    assert told["who"].startswith("ann (University of B, ann@example.org), key ")
+    assert told["why"] == "a score"
+    assert told["asks"].startswith("2 questions: 2 of ")
+    assert "age, dose, sex" in told["about"]
+    assert "sick" in told["about"]
+    assert "at most 1/2 of epsilon" in told["costs"]
+    assert "cap of 2: 3/2 (0 spent before, 0 set aside)" in told["leaves"]
+    assert "over all of 3: 5/2" in told["leaves"]
+    assert "one patient, all its records together," in told["learns"]
+    assert "factor of at most 1.65 (e^1/2)" in told["learns"]
+    assert "20.09" in told["learns"]
+
+
+def test_the_summary_shows_no_control_character_of_a_learner():
+    told = read(RULES, steward_file(), purpose="\x1b[2Jan\nother line\u202e")
+    assert all(text.isprintable() for text in told.values())
+    assert told["why"] == "?[2Jan?other line?"
+
+
+def test_a_study_is_found_by_its_first_digits(store):
+    clock = Clock()
+    curator = open_curator(store, rules=RULES, clock=clock)
+    for study in (b"aa", b"ab"):
+        held(curator, clock, study=study)
+    proposals_ = waiting(ledger_over(store), RULES, clock())
+    assert find(proposals_, "6161").message.study.startswith(b"aa")
+    for wrong in ("61", "ff", ""):
+        with pytest.raises(ConfigurationError, match="those that wait: "):
+            find(proposals_, wrong)
