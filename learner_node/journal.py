@@ -4,8 +4,9 @@ Each request is on the disk before it is sent, and each reply before anything fo
 takes from the journal what the one before it saw, in the same order, and so comes to send the very same bytes: a
 curator answers them from what it stored, and charges nothing twice. Where the requests differ, nothing is sent.
 
-The file is a list of records: length (4 bytes, big-endian), the first 8 bytes of the SHA-256 of what follows, and one
-MessagePack value. A last record that is not whole was being written when the process ended; nothing followed from it.
+The file is a list of records: length (4 bytes, big-endian), the first 4 bytes of the SHA-256 of the length, the first 8
+of the SHA-256 of the value, and the value in MessagePack. A last record that is not whole was being written when the
+process ended; nothing followed from it. Anything else that does not fit is damage, and the journal is not read on.
 """
 
 import fcntl
@@ -26,7 +27,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import Digest, Key, Seconds, StudyProposal
 
 FORMAT = 1
-HEAD = 4 + 8
+HEAD = 4 + 4 + 8
 MOST_RECORD = 2**31
 """Bytes of a record, at most: an exchange with 100 curators at the protocol's largest message."""
 
@@ -243,10 +244,13 @@ class Journal:
         records: list[Record] = []
         place = 0
         while place < len(content):
-            end = place + HEAD + int.from_bytes(content[place : place + 4], "big")
+            head = content[place : place + HEAD]
+            end = place + HEAD + int.from_bytes(head[:4], "big")
             data = content[place + HEAD : end]
-            if len(content) < end or digest(data)[:8] != content[place + 4 : place + HEAD]:
-                if len(content) > end:
+            true = head[4:8] == digest(head[:4])[:4]
+            if not true or len(content) < end or digest(data)[:8] != head[8:]:
+                whole = len(head) == HEAD and any(content[place:])
+                if whole and (not true or len(content) > end):
                     raise ConfigurationError(f"{self._path} is damaged after {place} bytes; put a copy of it back")
                 break
             try:
@@ -267,7 +271,8 @@ class Journal:
         """Append; where the disk is full, nothing of it stays."""
         data = encode(record)
         place = os.lseek(self._handle, 0, os.SEEK_CUR)
-        left = memoryview(len(data).to_bytes(4, "big") + digest(data)[:8] + data)
+        length = len(data).to_bytes(4, "big")
+        left = memoryview(length + digest(length)[:4] + digest(data)[:8] + data)
         try:
             while left:
                 left = left[os.write(self._handle, left) :]
