@@ -1,5 +1,6 @@
 # make demo    install into .venv, run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
+# make deploy-demo   install, show a deployment on this machine from end to end; JOIN=1 waits for a fourth hospital
 # The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
@@ -16,10 +17,14 @@ export PYTHONDONTWRITEBYTECODE = 1
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-all test-kernels test-wheel check format bench vectors install peers clean
+.PHONY: demo deploy-demo test test-all test-kernels test-wheel check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
+
+# A SuperLink, three curators' daemons and two learners on loopback; a minute or two, and nothing is left running.
+deploy-demo: $(STAMP)
+	$(BIN)/python -m simulations.deploy_demo $(if $(JOIN),--join)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"

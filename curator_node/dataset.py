@@ -3,9 +3,10 @@
 Exact counts go to an answerer that adds noise, and nowhere else.
 """
 
+import hashlib
 import hmac
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -40,6 +41,10 @@ FAR_OFF = 2
 
 class StewardWarning(UserWarning):
     """Something about the records that only the steward should hear."""
+
+
+_BLOCK = 4096
+"""Records that are digested at once."""
 
 
 class PrivateDataset:
@@ -101,12 +106,8 @@ class PrivateDataset:
         """
         attributes = tuple(msgspec.structs.replace(each, description="") for each in self.schema.attributes)
         schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
-        numbers = np.where(np.isnan(self._records.numeric), np.nan, self._records.numeric + 0.0)  # one NaN, one zero
-        parts = (numbers.astype("<f8"), self._records.categorical.astype("<i2"), self._labels.astype("<u2")[:, None])
-        rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
-        ordered = np.sort(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel())
         made = hmac.new(key, b"expril/2 data version", "sha256")
-        for part in (schema, *(size.to_bytes(8, "big") for size in rows.shape), ordered.tobytes()):
+        for part in (schema, b"".join(sorted(self._record_digests()))):
             made.update(len(part).to_bytes(8, "big") + part)
         return made.digest()
 
@@ -152,6 +153,17 @@ class PrivateDataset:
         else:
             errors = hypothesis.predict(self._records) != self._labels
         return workload.count(errors)
+
+    def _record_digests(self) -> Iterator[bytes]:
+        """SHA-256 of each record that counts; block by block, since a copy of all of them is large."""
+        for start in range(0, len(self._labels), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            numeric = self._records.numeric[block]
+            numbers = np.where(np.isnan(numeric), np.nan, numeric + 0.0).astype("<f8")  # one NaN, one zero
+            codes, labels = self._records.categorical[block].astype("<i2"), self._labels[block].astype("<u2")
+            parts = (numbers, codes, labels[:, None])
+            rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
+            yield from (hashlib.sha256(row.tobytes()).digest() for row in rows)
 
 
 def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:

@@ -143,6 +143,7 @@ def called(call: Callable[[Any], Any], request: object) -> Any:
 
     Raises:
         NotLetInError: the SuperLink turns the node away.
+        TooLargeError: the answer is longer than its limit; it was not read.
         SuperLinkDownError: no answer, or none that makes sense.
     """
     try:
@@ -151,7 +152,7 @@ def called(call: Callable[[Any], Any], request: object) -> Any:
         status = error.response.status_code
         kind = NotLetInError if status in _UNKNOWN else SuperLinkDownError
         raise kind(type(error).__name__, status) from None
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, TooLargeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
         raise SuperLinkDownError(type(error).__name__) from None
 
 

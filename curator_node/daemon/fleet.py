@@ -6,6 +6,7 @@ SuperLink is held beyond the length that belongs to it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,6 +175,7 @@ class Fleet:
 
         Raises:
             NotLetInError, SuperLinkDownError: not now.
+            TooLargeError: it has very many parts; it will not come again.
         """
         found = called(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
         if not found.messages_list or not found.message_object_trees:
@@ -193,31 +195,18 @@ class Fleet:
         names = dict.fromkeys(tree.object_id for tree in iterate_object_tree(parcel.tree))
         if len(names) > MOST_OBJECTS:
             raise TooLargeError
-        for name in names:
-            if name in parcel.objects:
-                continue
-            request = PullObjectRequest(node=Node(node_id=self.node), run_id=parcel.run, object_id=name)
-            found = about(self._client.PullObject, request)
-            if not found.object_found:
-                raise GoneError("object")
-            if not found.object_available:
+        try:
+            if not all(self._fetched(parcel, name) for name in names):
                 return False
-            parcel.objects[name] = found.object_content
-            parcel.size += len(found.object_content)
-            if parcel.size > self.most_bytes + ROOM:
-                raise TooLargeError
-        self.confirm(parcel)
+        except TooLargeError:
+            with suppress(GoneError, SuperLinkDownError):
+                self._confirm(parcel)
+            raise
+        self._confirm(parcel)
         whole = inflate_object_from_contents(parcel.name, parcel.objects)
         if whole.has_content():
             parcel.message.content = whole.content
         return True
-
-    def confirm(self, parcel: Parcel) -> None:
-        """Tell the SuperLink that it need not keep a message's objects; raises as `fetch`."""
-        request = ConfirmMessageReceivedRequest(
-            node=Node(node_id=self.node), run_id=parcel.run, message_object_id=parcel.name
-        )
-        about(self._client.ConfirmMessageReceived, request)
 
     def answered(self, parcel: Parcel) -> Any:
         """The installed ClientApp's reply to a whole message.
@@ -280,6 +269,29 @@ class Fleet:
         """Release the connections."""
         self._client.close()
         self._http.close()
+
+    def _fetched(self, parcel: Parcel, name: str) -> bool:
+        """Fetch one object; whether it is there. Raises as `fetch`."""
+        if name in parcel.objects:
+            return True
+        request = PullObjectRequest(node=Node(node_id=self.node), run_id=parcel.run, object_id=name)
+        found = about(self._client.PullObject, request)
+        if not found.object_found:
+            raise GoneError("object")
+        if not found.object_available:
+            return False
+        parcel.objects[name] = found.object_content
+        parcel.size += len(found.object_content)
+        if parcel.size > self.most_bytes + ROOM:
+            raise TooLargeError
+        return True
+
+    def _confirm(self, parcel: Parcel) -> None:
+        """Tell the SuperLink that it need not keep a message's objects; raises as `fetch`."""
+        request = ConfirmMessageReceivedRequest(
+            node=Node(node_id=self.node), run_id=parcel.run, message_object_id=parcel.name
+        )
+        about(self._client.ConfirmMessageReceived, request)
 
     def _beats(self, last: int) -> bool:
         self.node = last

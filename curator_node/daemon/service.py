@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,8 +35,6 @@ from protocol.messages import TYPE_NAMES, Query
 COUNTERS = 2
 """Threads for questions: while one counts, another reads, checks and charges the next."""
 MOST_IN_HAND, MOST_ASIDE = 64, 512
-MOST_MESSAGES_OF_BYTES = 4
-"""No more is fetched while this many of the longest messages are in memory."""
 LONGEST_BACK_OFF, LONGEST_OUTSIDE = 30.0, 5.0
 """Seconds between two tries: where nothing answers, and where the node is not let in, which may soon pass."""
 FILES_SECONDS, LEDGER_SECONDS = 2.0, 5.0
@@ -153,7 +150,11 @@ class Service:
         self._resume(now)
         if self._full():
             return self._settings.busy_seconds
-        parcel = self._fleet.pull()
+        try:
+            parcel = self._fleet.pull()
+        except TooLargeError as error:
+            self._unserved("too_large", error)
+            return self._settings.busy_seconds
         if parcel is not None:
             self._busy_until = now + BUSY_FOR
             self._start(parcel, _Aside(parcel, 0.0, now + ASIDE_SECONDS, self._settings.busy_seconds))
@@ -223,14 +224,17 @@ class Service:
             self._start(each.parcel, each)
 
     def _full(self) -> bool:
-        """Whether no more may be fetched until something that is in hand ends."""
+        """Whether no more may be fetched until something that is in hand ends.
+
+        As many of the longest messages as there are threads may be in memory; one that is not fetched yet counts so.
+        """
         with self._lock:
-            held = sum(self._parcels.values())
-            return len(self._parcels) >= MOST_IN_HAND or held >= MOST_MESSAGES_OF_BYTES * self._fleet.most_bytes
+            room = self._settings.workers * self._fleet.most_bytes - sum(self._parcels.values())
+            return len(self._parcels) >= MOST_IN_HAND or room < self._fleet.most_bytes
 
     def _start(self, parcel: Parcel, aside: _Aside) -> None:
         with self._lock:
-            self._parcels[id(parcel)] = 0
+            self._parcels[id(parcel)] = self._fleet.most_bytes
         self._takers.submit(self._take, parcel, aside)
 
     def _done(self, parcel: Parcel) -> None:
@@ -294,10 +298,8 @@ class Service:
             self._done(parcel)
 
     def _decline(self, parcel: Parcel, reason: Unread, error: Exception | None = None) -> None:
-        """Answer by an error without text, and let the SuperLink forget what was not fetched."""
+        """Answer by an error without text."""
         self._unserved(reason, error)
-        with suppress(GoneError, SuperLinkDownError):
-            self._fleet.confirm(parcel)
         self._send(parcel, self._fleet.declined(parcel))
 
     def _send(self, parcel: Parcel, reply: object) -> None:

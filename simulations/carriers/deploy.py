@@ -26,6 +26,11 @@ TIMEOUT_SECONDS, IMPATIENT_SECONDS = 60.0, 10.0
 ONLINE = "online"
 
 
+def online(link: SuperLink) -> set[int]:
+    """The nodes that are connected to a SuperLink."""
+    return {node for node, status in link.nodes().items() if status == ONLINE}
+
+
 class Deployment:
     """A SuperLink that serves any number of simulations; a context manager.
 
@@ -41,7 +46,7 @@ class Deployment:
         """See `simulations.carriers.Serve`."""
         with Processes(self._folder) as processes:
             nodes = {self._start(processes, folder) for folder in folders.values()}
-            processes.wait(lambda: self._online() >= nodes, "to start the curators' daemons")
+            processes.wait(lambda: online(self._link) >= nodes, "to start the curators' daemons")
             silence = any(simulated_of(folder).faults for folder in folders.values())
             with SuperLinkCarrier(
                 SuperLinkAddress(self._link.address, self._link.ca.read_bytes(), self._link.secret.read_bytes()),
@@ -71,6 +76,3 @@ class Deployment:
         else:
             processes.start(f"curator-{folder.name}", "simulations.carriers.launch", "serve", str(folder))
         return node
-
-    def _online(self) -> set[int]:
-        return {node for node, status in self._link.nodes().items() if status == ONLINE}

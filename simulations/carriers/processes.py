@@ -22,6 +22,12 @@ LOOK_SECONDS = 0.05
 Found = TypeVar("Found")
 
 
+def environment() -> dict[str, str]:
+    """That of a Python process which finds the same modules as this one, and in which Flower reports nothing."""
+    path = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
+
+
 class Processes:
     """Python processes; a context manager that stops them.
 
@@ -35,14 +41,13 @@ class Processes:
 
     def start(self, name: str, module: str, *arguments: str) -> None:
         """Start `python -m module arguments`; its name is for people, and of its log."""
-        path = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH", "")]))
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 - our own arguments
                 guarded(sys.executable, "-m", module, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0"},
+                env=environment(),
             )
 
     def log(self, name: str) -> Path:
@@ -57,13 +62,17 @@ class Processes:
         """
         end = time.monotonic() + START_SECONDS
         while not (found := condition()):
-            for name, process in self._running.items():
-                if process.poll() is not None:
-                    raise ConfigurationError(f"{name} has ended: {self._last_words(name)}")
+            self.check()
             if time.monotonic() > end:
                 raise ConfigurationError(f"{what} took longer than {START_SECONDS:.0f} s")
             time.sleep(LOOK_SECONDS)
         return found
+
+    def check(self) -> None:
+        """Raise ConfigurationError where a process has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise ConfigurationError(f"{name} has ended: {self._last_words(name)}")
 
     def stop(self) -> None:
         """Have all of them end, first by asking."""

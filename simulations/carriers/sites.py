@@ -170,8 +170,8 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
     folder.mkdir(parents=True)
     create_site(
         folder,
-        policy=_toml(order.policy),
-        schema=_toml(order.steward),
+        policy=as_toml(order.policy),
+        schema=as_toml(order.steward),
         records=order.private,
         note=order.note,
     )
@@ -230,7 +230,7 @@ def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> Ch
         return check(store, facts.identity)
 
 
-def _toml(file: msgspec.Struct) -> str:
+def as_toml(file: msgspec.Struct) -> str:
     """As a steward writes it: what is not said is left out."""
     return msgspec.toml.encode(_said(msgspec.to_builtins(file))).decode()
 

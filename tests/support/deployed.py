@@ -140,9 +140,15 @@ class Daemon:
         finally:
             connection.close()
 
+    @property
     def identity(self):
-        """The curator's public key and label, as `started` says."""
+        """The curator's public key."""
         return bytes.fromhex(next(each for each in self.events if each["event"] == "started")["curator"])
+
+    @property
+    def node(self):
+        """Flower's number of it."""
+        return next(each for each in reversed(self.events) if each["event"] == "connected")["node"]
 
     def memory(self):
         """Most resident memory so far, in MiB."""
@@ -175,7 +181,6 @@ class Run:
             SuperExecAuthHttpInterceptor,
         )
         from flwr.supercore.runtime import RuntimeHttpClient
-        from flwr.supercore.task_identity import TaskIdentity
         from flwr.superlink.grid.http_grid import HttpGrid
 
         ca = link.ca.read_bytes()
@@ -201,10 +206,17 @@ class Run:
         given = self.client.PullTaskInput(PullTaskInputRequest())
         self.context, run = context_from_proto(given.context), run_from_proto(given.run)
         assert run.run_id == self.number
-        TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, run.run_id
-        TaskIdentity.node_id = self.context.node_id
+        self.task = given.task_id
+        self._identify()
         self.grid = HttpGrid(link.address, False, ca, token=token)
         self.grid.set_run(run)
+
+    def _identify(self):
+        """Flower keeps one run's numbers for the whole process; a test may have several runs."""
+        from flwr.supercore.task_identity import TaskIdentity
+
+        TaskIdentity.task_id, TaskIdentity.run_id = self.task, self.number
+        TaskIdentity.node_id = self.context.node_id
 
     def nodes(self, count=1):
         """Numbers of the nodes that are there."""
@@ -212,6 +224,7 @@ class Run:
 
     def push(self, node, content, kind=MESSAGE_TYPE, ttl=120.0):
         """Send a message; Flower's number of it."""
+        self._identify()
         return next(iter(self.grid.push_messages([Message(content, node, kind, ttl=ttl)])))
 
     def pull(self, message, seconds=120.0):
@@ -223,17 +236,23 @@ class Run:
         return self.pull(self.push(node, RecordDict({RECORD: ConfigRecord({FIELD: data})})))
 
     def close(self):
+        import httpx
         from flwr.common.constant import SubStatus
         from flwr.common.serde import context_to_proto
         from flwr.proto.runtime_pb2 import PushTaskOutputRequest
 
-        self.heart.stop()
+        if self.heart.is_running:
+            self.heart.stop()
         output = PushTaskOutputRequest(
             context=context_to_proto(self.context), sub_status=SubStatus.COMPLETED, details=""
         )
-        self.client.PushTaskOutput(output)
-        self.grid.close()
-        self.client.close()
+        try:
+            self.client.PushTaskOutput(output)
+        except httpx.HTTPError:
+            pass  # the SuperLink was restarted, and has forgotten the run
+        finally:
+            self.grid.close()
+            self.client.close()
 
     def __enter__(self):
         return self

@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from curator_node.daemon import log
+from curator_node.daemon.health import Status
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from curator_node.steward import StewardFile, read_steward_file
@@ -38,6 +40,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
 ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
+DAEMON = (DOCS / "daemon.md").read_text(encoding="utf-8")
 LEARNER = (DOCS / "learner.md").read_text(encoding="utf-8")
 REQUIRED, NESTED = "required", "its defaults"
 
@@ -167,6 +170,16 @@ def test_every_key_is_in_an_example(page):
         if other is page:
             missing = {field.encode_name for field in msgspec.structs.fields(struct)} - shown
             assert not missing, f"{title}: no example of {missing}"
+
+
+def test_every_event_and_every_field_of_the_health_page_is_told():
+    def words(title):
+        return set(re.findall(r"`(\w+)`", section(DAEMON, title)))
+
+    for event in log.Event.__subclasses__():
+        fields = {field.name for field in msgspec.structs.fields(event)} - {"time"}
+        assert fields | {event.__struct_config__.tag} <= words("Log")
+    assert {field.name for field in msgspec.structs.fields(Status)} <= words("Health")
 
 
 def whole(page, *keys):

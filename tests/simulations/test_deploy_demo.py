@@ -1,0 +1,65 @@
+"""The demonstration of a deployment: from the first command to the last word, and nothing is left running."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 900.0
+"""Seconds that it may take on a machine that is busy."""
+
+
+def started(out):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "simulations.deploy_demo", "--out", str(out)]
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def running_in(folder):
+    """Processes whose command or working directory names a folder; all of them are this test's."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (place / "cmdline").read_bytes() + bytes((place / "cwd").readlink())
+        except OSError:
+            continue
+        if str(folder).encode() in told and int(place.name) != os.getpid():
+            found.append(int(place.name))
+    return found
+
+
+@pytest.mark.slow
+def test_the_demonstration_runs_from_end_to_end_and_leaves_no_process(tmp_path):
+    with started(tmp_path) as process:
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    for expected in ("all of them are connected", "ada   | result", "grace | validated AUC", "3 transcripts: 3 proven"):
+        assert expected in told
+    assert "6 transcripts: 6 proven" in told, "grace asked twice"
+    for name in ("cleveland", "hungary", "long-beach"):
+        assert f"{name} epsilon 1 spent" in told
+    assert running_in(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demonstration_that_is_ended_early_takes_everything_with_it(tmp_path, how):
+    with started(tmp_path) as process:
+        try:
+            for line in process.stdout:
+                if "Two learners" in line:
+                    break
+            assert running_in(tmp_path)
+            process.send_signal(how)
+            process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode != 0
+    wait_until(lambda: not running_in(tmp_path), PATIENCE)

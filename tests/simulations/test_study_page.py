@@ -1,0 +1,70 @@
+"""The page of a deployed study: what curators wrote is shown as text, and nothing is loaded."""
+
+import re
+
+import pytest
+
+from simulations.report.study.page import build_study_page
+
+HOSTILE = "<script>alert(1)</script>"
+EXPECTED = {"accuracy": 0.93, "low": 0.83, "high": 0.98, "majority": 0.66, "majority_low": 0.55, "majority_high": 0.76}
+EXPECTED |= {"p_value": 0.01, "auc": 0.97, "auc_low": 0.9, "auc_high": 1.0, "ranking_p_value": 0.0, "method": "m"}
+VALIDATION = {
+    "epsilon": "1/2",
+    "records": [206.0, 190.0, 220.0],
+    "prevalence": [0.3, 0.2, 0.4],
+    "auc": [0.97, 0.9, 1.0],
+    "points": [{"rule": HOSTILE, "threshold": 0.5}],
+    "calibration": [{"predicted": 0.1, "observed": [0.1, 0.0, 0.2], "records": [0.5, 0.4, 0.6]}],
+}
+VALIDATION["points"][0] |= {name: [0.5, 0.4, 0.6] for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
+
+
+def told(**changes):
+    one = {"key": "ab" * 32, "spent": "1", "at_most": "3/2", "newest_receipt": "cd" * 32}
+    one["fit"] = {"spent": "1", "at_most": "3/2", "state": "closed"}
+    return {
+        "title": HOSTILE,
+        "purpose": HOSTILE,
+        "learner": HOSTILE,
+        "expril": "0.2.0",
+        "finished": "2026-11-22T12:00:00+00:00",
+        "strategy": "cells",
+        "pooling": "sum",
+        "label": HOSTILE,
+        "positive": HOSTILE,
+        "population": "",
+        "source_records": 100,
+        "private_records": 206,
+        "expected": EXPECTED | {"beats_majority": True, "ranks": True},
+        "validation": VALIDATION,
+        "validation_text": "",
+        "validation_failure": "",
+        "left_out": {HOSTILE: f"its words: {HOSTILE}"},
+        "answered_late": {HOSTILE: 1},
+        "not_private": [HOSTILE],
+        "cost": {"learner": "ef" * 32, "claimed": {"fit": "1"}, "curators": {HOSTILE: one}},
+    } | changes
+
+
+def test_nothing_that_a_curator_wrote_is_markup():
+    page = build_study_page(told())
+    assert HOSTILE not in page
+    assert page.count("&lt;script&gt;") > 8
+    assert "default-src 'none'" in page
+    assert not re.findall(r"(?:src|href)=", page)
+    assert page == build_study_page(told())
+
+
+def test_what_is_not_known_is_not_shown():
+    page = build_study_page(told(expected=None, validation=None, left_out={}, not_private=[], answered_late={}))
+    assert "do not tell how good the model is" in page
+    assert "every curator that was asked answered" in page
+    assert "Validated by the curators" not in page
+    assert "Not private" not in page
+
+
+@pytest.mark.parametrize(("beats", "words"), [(True, "better than always"), (False, "not shown to be better than")])
+def test_the_verdict_is_said_first(beats, words):
+    page = build_study_page(told(expected=EXPECTED | {"beats_majority": beats, "ranks": True}))
+    assert words in page[: page.index("What the model is worth")]
