@@ -105,7 +105,7 @@ def summary(
     return [
         ("who", _who(proposal, policy)),
         ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
-        ("asks", f"{sum(turns.values())} questions: {asked}"),
+        ("asks", f"{sum(turns.values())} question{'s' if sum(turns.values()) > 1 else ''}: {asked}"),
         ("about", about),
         ("costs", f"at most {_told(cost)} of epsilon, set aside for {_days(policy.reservation_seconds)} once accepted"),
         ("leaves", leaves),
