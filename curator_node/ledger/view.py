@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -198,14 +199,12 @@ def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: 
     if bool(learner) != bool(restored):
         raise ConfigurationError("--learner and --restored go together")
     amount = parse_rational(restored) if restored else Fraction(0)
-    ledger = Ledger(_open(where), key=key, mark=MemoryMark())  # the serving process moves its own mark
-    try:
+    with closing(_open(where)) as store:
+        ledger = Ledger(store, key=key, mark=MemoryMark())  # the serving process moves its own mark
         if not ledger.account.halted:
             raise ConfigurationError(f"{told_place(where)} is not halted")
         owner = public_key(learner, "--learner") if learner else NOBODY
         found = ledger.resume(int(time.time()), learner=owner, restored=amount, note=note)
-    finally:
-        ledger.close()
     lines = [_restored(item) for item in found]
     if restored:
         lines.append(f"entered as spent by {learner[:16]}: {amount}")
