@@ -1,6 +1,6 @@
 # make demo    install into .venv, run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
-# make deploy-demo   install, show a deployment on this machine from end to end
+# make deploy-demo   install, show a deployment on this machine from end to end; JOIN=1 waits for a fourth hospital
 # The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
@@ -24,7 +24,7 @@ demo: $(STAMP)
 
 # A SuperLink, three curators' daemons and two learners on loopback; a minute or two, and nothing is left running.
 deploy-demo: $(STAMP)
-	$(BIN)/python -m simulations.deploy_demo
+	$(BIN)/python -m simulations.deploy_demo $(if $(JOIN),--join)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"

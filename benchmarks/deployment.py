@@ -3,7 +3,9 @@
 Ours: a SuperLink with TLS and node authentication, `expril curator serve` for each curator, a learner who asks one
 question a round of all three: signatures, counting, OpenDP's noise and a ledger on disk included. Stock: the same kind
 of SuperLink, `flower-supernode` for each node, and a ServerApp that sends each node as many bytes and gets as many back
-by `send_and_receive`, which its ClientApp does at once. Both run at the same time, so a noisy neighbour hits both.
+by `send_and_receive`, which its ClientApp does at once. They run one after the other, stock Flower first: at the same
+time it would take our processors, since it starts a process for each message. Then the same questions over the other
+two carriers with processes of their own.
 """
 
 import json
@@ -12,7 +14,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,13 +30,14 @@ from protocol.hypotheses import Constant
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.rationals import Rational
+from simulations.carriers import Serve, folder, ray_engine
 from simulations.carriers.deploy import Deployment
 from simulations.carriers.sites import Simulated, SiteOrder, make_folder
 from simulations.guarded import guarded
 from simulations.superlink import SuperLink, free_port
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 10_000, 22, 10
-ROUNDS, STOCK_ROUNDS = 60, 8
+ROUNDS, STOCK_ROUNDS, OTHER_ROUNDS = 60, 8, 20
 BYTES = 4096
 PATIENCE = 300.0
 
@@ -66,7 +68,8 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 @client.query("echo")
 def echo(message, context):
@@ -88,8 +91,8 @@ def main(grid, context):
 """
 
 
-def our_rounds(folder: Path) -> list[float]:
-    """Seconds of each question that all three answered."""
+def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[float]]:
+    """Seconds until the curators were served, and of each question that all three answered."""
     key = SigningKey.generate()
     rng = np.random.default_rng(0)
     folders = {}
@@ -99,25 +102,27 @@ def our_rounds(folder: Path) -> list[float]:
         learner = LearnerPolicy(name="learner", key=key.public.hex(), cap="100000")
         policy = Policy(name=f"site{number}", cap="1000000", learners=(learner,))
         order = SiteOrder(frame, steward_of(schema_of(ATTRIBUTES), RECORDS), policy, Simulated(), "a benchmark")
-        folders[make_folder(order, folder / policy.name).identity] = folder / policy.name
+        folders[make_folder(order, place / policy.name).identity] = place / policy.name
     taken: list[float] = []
+    began: list[float] = []
 
     def work(carrier: Carrier) -> None:
         names = {f"site{number}": identity for number, identity in enumerate(folders)}
         study = Study(Federation(names, key, carrier, lambda: int(time.time()), os.urandom))
         planned = PlannedCounts(release="signed_error", partitions=ATTRIBUTES, scale=Rational.of(10))
         body = CountsBody(partitions=bins_of(ATTRIBUTES, BINS), hypothesis=Constant(predicted=1))
-        study.propose(Plan.of([planned] * ROUNDS), "benchmark", list(study.read_cards()))
-        for _ in range(ROUNDS):
+        study.propose(Plan.of([planned] * rounds), "benchmark", list(study.read_cards()))
+        began.append(time.perf_counter())
+        for _ in range(rounds):
             start = time.perf_counter()
             study.ask(dict.fromkeys(study.survivors, body))
             taken.append(time.perf_counter() - start)
         study.close()
         assert len(study.survivors) == CURATORS
 
-    with Deployment(folder) as deployment:
-        deployment.serve(folders, work)
-    return taken
+    start = time.perf_counter()
+    serve(folders, work)
+    return began[0] - start, taken
 
 
 def stock_rounds(folder: Path) -> list[float]:
@@ -180,17 +185,25 @@ def stock_rounds(folder: Path) -> list[float]:
 
 def run() -> list[Result]:
     """See the module."""
-    stock: list[float] = []
     with tempfile.TemporaryDirectory() as place:
-        for name in ("ours", "stock"):
+        for name in ("ours", "stock", "folder", "ray"):
             (Path(place) / name).mkdir()
-        thread = threading.Thread(target=lambda: stock.extend(stock_rounds(Path(place) / "stock")))
-        thread.start()
-        ours = our_rounds(Path(place) / "ours")
-        thread.join()
+        stock = stock_rounds(Path(place) / "stock")
+        with Deployment(Path(place) / "ours") as deployment:
+            starting, ours = our_rounds(deployment.serve, Path(place) / "ours", ROUNDS)
+        others = {
+            "files in a folder": our_rounds(folder.serve, Path(place) / "folder", OTHER_ROUNDS),
+            "Flower's simulation engine (Ray)": our_rounds(ray_engine.serve, Path(place) / "ray", OTHER_ROUNDS),
+        }
     size = f"{CURATORS} curators x {RECORDS} records x {ATTRIBUTES} attributes x {BINS} bins, TLS, loopback"
     return [
         at_most("a round, ours", median(ours), 0.35, "s", spread=spread(ours), note=size),
         Result("a round, stock Flower", median(stock), "s", spread=spread(stock), note=f"an echo of {BYTES} bytes"),
         Result("stock Flower over ours", median(stock) / median(ours), "times", note="in the same run"),
+        Result("three daemons ready, and a plan accepted", starting, "s"),
+        *(
+            Result(f"{what}, {name}", value, "s", note=size.replace("TLS, ", ""))
+            for name, (began, taken) in others.items()
+            for what, value in (("a round", median(taken)), ("three curators ready, and a plan accepted", began))
+        ),
     ]

@@ -126,6 +126,11 @@ class Curator:
         """The curator's public key."""
         return self._identities.current
 
+    @property
+    def identities(self) -> tuple[bytes, ...]:
+        """Every public key to which requests are answered now, its own in front."""
+        return self._identities.served(self._clock())
+
     def adopt(self, policy: Policy) -> None:
         """Go on under another policy, from the next request on; one that is wrong changes nothing.
 

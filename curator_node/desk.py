@@ -9,10 +9,9 @@ from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_setting
 from curator_node.enrolment import read_policy_of
 from curator_node.keyring import LEDGER, read_keys
 from curator_node.ledger import Ledger
-from curator_node.ledger.files import places
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.places import ledger_place
-from curator_node.ledger.store import DatabaseStore
+from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.policy import Policy
 
 
@@ -59,8 +58,8 @@ def open_desk(folder: Path, ledger: str = "") -> Iterator[Desk]:
         LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
     """
     policy, keys = read_policy_of(folder, kinds=None), read_keys(folder)
-    where, mark = places_of(folder, ledger)
-    store = DatabaseStore(places(where, mark or folder / "unused")[0])
+    where, _ = places_of(folder, ledger)
+    store = DatabaseStore(sqlite_url(where) if isinstance(where, Path) else where)
     try:
         yield Desk(folder, policy, Ledger(store, key=keys.current, mark=MemoryMark()))
     finally:

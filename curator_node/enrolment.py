@@ -117,6 +117,10 @@ def plan_enrolment(
         )
     if before is None:
         before = _namesake(policy, chosen, add=add)
+    if before is not None and before.name not in {path.stem for path in _files(folder)}:
+        raise ConfigurationError(
+            f"{before.name!r} is in {POLICY}; move its entry to {LEARNERS}/{before.name}.toml first"
+        )
     if before is None and cap == "":
         raise ConfigurationError("say how much it may ever spend here: --cap")
     parse_rational(cap or 1)

@@ -45,7 +45,7 @@ class Handled:
 
 
 def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
-    """Answer every request that has no reply yet, or only a refusal that may pass.
+    """Answer every request that has no reply yet, or only a refusal that may pass; those to former keys, too, in time.
 
     Args:
         folder: of the carrier; only the part of this curator is looked at.
@@ -57,14 +57,16 @@ def answer_folder(folder: Path, site: Site) -> Iterator[Handled]:
     Raises:
         ConfigurationError: no such folder, or nothing for this curator in it, or a reply cannot be written.
     """
-    with _open_folders(folder, site.identity) as (requests, replies):
-        for name in sorted(os.listdir(requests)):  # noqa: PTH208 - a handle, no path
-            found = _handled(requests, replies, name, site)
-            if found is not None:
-                yield found
+    there = [each for each in site.curator.identities if (folder / each.hex()).is_dir()]
+    for identity in there or [site.identity]:
+        with _open_folders(folder, identity) as (requests, replies):
+            for name in sorted(os.listdir(requests)):  # noqa: PTH208 - a handle, no path
+                found = _handled(requests, replies, name, site, identity)
+                if found is not None:
+                    yield found
 
 
-def _handled(requests: int, replies: int, name: str, site: Site) -> Handled | None:
+def _handled(requests: int, replies: int, name: str, site: Site, identity: bytes) -> Handled | None:
     if not _NAME.match(name):
         return Handled(name, IGNORED, "not the name of a request")
     most = site.policy.limits.message_bytes
@@ -74,7 +76,7 @@ def _handled(requests: int, replies: int, name: str, site: Site) -> Handled | No
     if hashlib.sha256(request).hexdigest() != name.removesuffix(SUFFIX):
         return Handled(name, IGNORED, "its name is not its digest: it was changed on its way, or is not whole yet")
     kept = _read(replies, name, MOST_ENVELOPE_BYTES)
-    if isinstance(kept, bytes) and _settled(kept, site.identity):
+    if isinstance(kept, bytes) and _settled(kept, identity):
         return None
     reply = site.handle(request)
     _write(replies, name, reply)

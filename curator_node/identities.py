@@ -73,6 +73,10 @@ class Identities:
         """Whether requests to a public key are answered at a time."""
         return identity == self.current or now < self._until.get(identity, 0)
 
+    def served(self, now: int) -> tuple[bytes, ...]:
+        """Every public key to which requests are answered at a time, the current one in front."""
+        return tuple(key for key in self._keys if self.serves(key, now))
+
     def header(self, data: bytes, message: Message | None, expires_at: int) -> dict[str, Any]:
         """What every reply to a request says; `message` is None where the request's sender is not verified.
 

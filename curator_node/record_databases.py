@@ -10,7 +10,7 @@ import re
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -29,7 +29,8 @@ from protocol.strict_toml import read_toml
 SOURCE = "source.toml"
 _MOST_WHOLE = 2**53
 """Whole numbers up to this are floats, too."""
-_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_ASIDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""Texts, quoted names and comments of SQL, as far as they hold no backslash and no dollar."""
 _ONE_SELECT = "write one SELECT (or WITH ... SELECT), without a semicolon inside"
 _SECRETS = ("password", "sslpassword", "passwd")
 _TEMPORAL = (pl.Date, pl.Datetime, pl.Time)
@@ -98,9 +99,11 @@ def _query(source: Source, path: Path) -> str:
         file = path.parent / source.query_file
         text, where = read_text_file(file, "query file"), str(file)
     text = text.strip().removesuffix(";").rstrip()
-    if not text or ";" in text:
+    plain = _ASIDE.sub(" ", text)
+    # One statement, for a second could leave the transaction in which nothing can be written.
+    if not text or ";" in plain or (";" in text and re.search(r"[\\$]", text)):
         raise ConfigurationError(f"{where} is empty, or holds a semicolon; {_ONE_SELECT}")
-    if re.match(r"[\s(]*(select|with)\b", _COMMENTS.sub(" ", text), re.IGNORECASE) is None:
+    if re.match(r"[\s(]*(select|with)\b", plain, re.IGNORECASE) is None:
         raise ConfigurationError(f"{where} begins with another word; {_ONE_SELECT}")
     return text
 
@@ -147,7 +150,11 @@ def _session(engine: sa.Engine, url: sa.URL) -> Iterator[sa.Connection]:
 def _fetch(connection: sa.Connection, query: str, size: int, path: Path) -> pl.DataFrame:
     # A cursor of the server, where it has them: only a query can be declared as one.
     options = {"no_parameters": True, "stream_results": True, "max_row_buffer": size}
-    result = connection.exec_driver_sql(query, execution_options=options)
+    with closing(connection.exec_driver_sql(query, execution_options=options)) as result:
+        return _frame(result, size, path)
+
+
+def _frame(result: sa.CursorResult[Any], size: int, path: Path) -> pl.DataFrame:
     names = list(result.keys())
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

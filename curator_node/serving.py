@@ -30,7 +30,8 @@ def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
         BoundElsewhereError: one is bound to another name.
     """
     for key, learner in policy.keys.items():
-        if key in ledger.account.ordinals or ledger.account.name_of(key):
+        known = ledger.account.name_of(key)
+        if known != learner.name and (known or key in ledger.account.ordinals):
             ledger.enrol(key, learner.name, now)
 
 

@@ -12,6 +12,9 @@ from expril.terminal import Json, plain_errors, print_json
 def curator_answer(
     folder: Annotated[Path, typer.Argument(help="The folder that requests came in.")],
     site: Annotated[Path, typer.Option(help="The site's folder.")],
+    mark: Annotated[
+        Path | None, typer.Option(help="This command's own mark, where a daemon serves from the same ledger.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Answer every request in a folder that has no reply yet; replies lie beside the requests, to be brought back.
@@ -22,10 +25,14 @@ def curator_answer(
     with plain_errors(kept="the ledger and the folder hold what was answered; the same command goes on"):
         from dataclasses import asdict
 
+        from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
         from curator_node.folder import answer_folder
         from curator_node.site import open_site
 
-        with open_site(site) as opened:
+        settings = read_settings(site) if (site / DAEMON).is_file() else None
+        ledger = None if settings is None else ledger_of(settings)
+        mark = mark or (None if settings is None else inside(site, settings.mark))
+        with open_site(site, ledger=ledger, mark=mark) as opened:
             told = []
             for each in answer_folder(folder, opened):
                 told.append(asdict(each))

@@ -6,7 +6,7 @@ that the curator did not sign.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -32,6 +32,8 @@ PROBE_SECONDS = 5.0
 TRY_AGAIN_SECONDS = 0.5
 """After a node's failure, or before a SuperLink that is away is tried again."""
 PROBE_LIFETIME = 600
+MOST_RUNS = 20
+"""That are started for one exchange."""
 
 
 @dataclass
@@ -45,11 +47,20 @@ class _Wanted:
 
 @dataclass
 class _Nodes:
-    """Which nodes are there, and whose they are."""
+    """Which nodes are there, and whose they are.
+
+    Attributes:
+        of: curator -> its nodes, the one to try first in front.
+        whose: the other way round.
+        asked: node -> when it was asked whose it is.
+        strangers: node that named another curator -> the curators that it was asked by name.
+        looked: when the nodes were listed.
+    """
 
     of: dict[bytes, list[int]] = field(default_factory=dict)
     whose: dict[int, bytes] = field(default_factory=dict)
     asked: dict[int, float] = field(default_factory=dict)
+    strangers: dict[int, set[bytes]] = field(default_factory=dict)
     looked: float = float("-inf")
 
     def found(self, node: int, curator: bytes) -> None:
@@ -63,6 +74,7 @@ class _Nodes:
         if curator is not None:
             self.of[curator].remove(node)
         self.asked.pop(node, None)
+        self.strangers.pop(node, None)
         self.looked = float("-inf")
 
     def later(self, curator: bytes) -> None:
@@ -121,16 +133,22 @@ class SuperLinkCarrier:
         replies: dict[bytes, bytes] = {}
         end = time.monotonic() + self._timeout
         away_since: float | None = None
+        anew = 0
         while True:
             try:
                 run = self._reach()
                 if away_since is not None:
                     end, away_since = time.monotonic() + self._timeout, None
-                if self._work(run, wanted, replies, end):
-                    return replies
+                self._work(run, wanted, replies, end)
             except RunLostError:
-                self._told("the SuperLink was started anew; so is this study's run there")
+                anew += 1
+                if anew > MOST_RUNS:
+                    raise SuperLinkError(
+                        f"the SuperLink {self._link.address} gives up every run that is started; read its log"
+                    ) from None
+                self._told("the SuperLink no longer knows this study's run; another is started")
                 self._forget()
+                time.sleep(TRY_AGAIN_SECONDS)
             except AwayError:
                 now = time.monotonic()
                 if away_since is None:
@@ -142,6 +160,8 @@ class SuperLinkCarrier:
                         "is right"
                     ) from None
                 time.sleep(TRY_AGAIN_SECONDS)
+            else:
+                return replies
 
     def close(self) -> None:
         """End the run."""
@@ -172,7 +192,7 @@ class SuperLinkCarrier:
         self._probes.clear()
         self._sent.clear()
 
-    def _work(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes], end: float) -> bool:
+    def _work(self, run: LearnerRun, wanted: Mapping[bytes, _Wanted], replies: dict[bytes, bytes], end: float) -> None:
         """Send what waits and take what comes, until all has come or the time is up."""
         for each in wanted.values():
             each.sent_to = 0
@@ -180,42 +200,50 @@ class SuperLinkCarrier:
         while True:
             missing = {key: each for key, each in wanted.items() if key not in replies}
             if not missing:
-                return True
+                return
             if run.lost:
                 raise RunLostError
             now = time.monotonic()
             if now > end:
                 for key in missing:
                     self._nodes.later(key)
-                return True
-            if any(not self._nodes.of.get(key) for key in missing) and now - self._nodes.looked > LOOK_SECONDS:
-                self._look(run, now)
+                return
+            unplaced = [key for key in missing if not self._nodes.of.get(key)]
+            if unplaced and now - self._nodes.looked > LOOK_SECONDS:
+                self._look(run, now, unplaced)
             self._send(run, missing, now)
             came = self._take(run, wanted, replies)
             pause = SHORTEST if came else min(pause * GROWTH, LONGEST)
             if not came:
                 time.sleep(pause)
 
-    def _look(self, run: LearnerRun, now: float) -> None:
-        """Ask every node that is there, and has not said so yet, whose it is."""
-        self._nodes.looked = now
+    def _look(self, run: LearnerRun, now: float, unplaced: Sequence[bytes]) -> None:
+        """Ask every node that is there, and has not said so yet, whose it is.
+
+        A curator with a new key names that one, unless it is asked by the key that the learner knows.
+        """
         there = run.nodes()
-        for node in self._nodes.whose.keys() - there:
+        known = self._nodes.whose.keys() | self._nodes.strangers.keys()
+        for node in known - there:
             self._nodes.failed(node)
         self._nodes.looked = now
-        strange = sorted(there - self._nodes.whose.keys())
-        silent = [node for node in strange if now - self._nodes.asked.get(node, float("-inf")) > PROBE_SECONDS]
-        probes = [(node, self._probe()) for node in silent]
+        silent = [
+            node for node in sorted(there - known) if now - self._nodes.asked.get(node, -PROBE_SECONDS) >= PROBE_SECONDS
+        ]
+        probes = [(node, self._probe(NOBODY)) for node in silent]
+        for node in there & self._nodes.strangers.keys():
+            probes += [(node, self._probe(key)) for key in unplaced if key not in self._nodes.strangers[node]]
+            self._nodes.strangers[node].update(unplaced)
         for probe, name in zip(probes, run.push(probes, ttl=self._timeout), strict=True):
             self._nodes.asked[probe[0]] = now
             if name:
                 self._probes[name] = probe
 
-    def _probe(self) -> bytes:
+    def _probe(self, recipient: bytes) -> bytes:
         request = CardRequest(
             study=NO_STUDY,
             sender=self._key.public,
-            recipient=NOBODY,
+            recipient=recipient,
             sequence=0,
             answers=NO_DIGEST,
             expires_at=self._clock() + PROBE_LIFETIME,
@@ -266,5 +294,10 @@ class SuperLinkCarrier:
             verify(envelope, message.sender, label=label)
         except RemoteProtocolError:
             return
-        if node not in self._nodes.whose:
+        if node in self._nodes.whose:
+            return
+        if message.sender in self._curators:
             self._nodes.found(node, message.sender)
+        else:
+            self._nodes.strangers.setdefault(node, set())
+        self._nodes.looked = float("-inf")

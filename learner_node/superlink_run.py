@@ -256,7 +256,13 @@ def start_run(link: SuperLinkAddress) -> LearnerRun:
     name = hashlib.sha256(bundle).hexdigest()
     with flower.ControlHttpClient.from_server_address(link.address, False, link.ca, ()) as control:
         request = flower.StartRunRequest(fab=flower.Fab(hash_str=name, content=bundle))
-        run_id = int(_call(lambda: control.StartRun(request)).run_id)
+        try:
+            run_id = int(_call(lambda: control.StartRun(request)).run_id)
+        except RunLostError:
+            raise SuperLinkError(
+                f"the SuperLink {link.address} starts runs for its own accounts only; ask who keeps it for one without "
+                "(curators know a learner by its signature)"
+            ) from None
     if not run_id:
         raise SuperLinkError(f"the SuperLink {link.address} starts no run; ask who keeps it")
     token = _take(link, run_id, name)

@@ -187,7 +187,8 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         release: SHA-256 of the release body; zero where nothing was released.
         charged: epsilon charged by this request.
         spent_by_study: total after it.
-        spent_by_learner: total after it; rounded up to 2^-64 where its denominator exceeds 2^1024.
+        spent_by_learner: total after it, over all keys of the learner that the curator knew by then; rounded up to
+            2^-64 where its denominator exceeds 2^1024.
         ledger_head: head of the ledger's chain at the entry that this request made. A secret nonce in each entry makes
             it unpredictable, so that it tells nothing of other learners.
         position: that entry's place in the chain and what was spent over all learners, encrypted for the curator alone

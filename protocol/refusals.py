@@ -46,7 +46,7 @@ class RefusalCode(StrEnum):
 EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.MALFORMED: "the bytes are not a message of this protocol",
     RefusalCode.TOO_LARGE: "the message is larger than this curator reads",
-    RefusalCode.UNKNOWN_SENDER: "the sender's key is not in this curator's policy; ask its steward to add it",
+    RefusalCode.UNKNOWN_SENDER: "the sender's key may not ask here, or no longer; ask the curator's steward",
     RefusalCode.BAD_SIGNATURE: "the signature does not fit the content",
     RefusalCode.WRONG_RECIPIENT: "the message names another recipient",
     RefusalCode.EXPIRED: "the message's expiry has passed; check the clock and sign anew",

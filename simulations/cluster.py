@@ -7,6 +7,7 @@ signed envelopes, but neither records nor keys; and no deployed curator or learn
 import logging
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ import ray  # noqa: E402 - as above
 
 OBJECT_BYTES = 80 * 2**20
 """Of the store that Ray's processes share; little is ever in it."""
+CLIENT = "ray://"
+CONNECT_SECONDS = 10.0
 LONGEST_BASE = 40
 """Characters of the folder of a cluster's sockets, whose names may have about a hundred in all."""
 
@@ -121,11 +124,17 @@ def cluster(address: str = "", *, cpus: int | None = None) -> Iterator[Cluster]:
 
 def _connect(where: str, options: dict[str, Any]) -> None:
     try:
+        if where.startswith(CLIENT):
+            host, _, port = where.removeprefix(CLIENT).rpartition(":")
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()  # Ray itself tries for a minute
         ray.init(**({"address": where} | options))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
         what = f"no Ray cluster answers at {where}" if where else "no Ray cluster can be started here"
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigurationError(f"{what} ({reason}); start one by: ray start --head") from None
+        remedy = (
+            "see that it runs, and that the port is its Ray client server's" if where else "ray start --head says why"
+        )
+        raise ConfigurationError(f"{what} ({reason}); {remedy}") from None
 
 
 class _Keeper:

@@ -36,10 +36,13 @@ from simulations.scenario import load_scenario
 from simulations.scoring import Answers, labelled, references, score
 from simulations.superlink import SuperLink
 
-SCENARIO, HOSPITALS = "heart", ("cleveland", "hungary", "long-beach")
+SCENARIO, HOSPITALS, NEWCOMER = "heart", ("cleveland", "hungary", "long-beach"), "switzerland"
 CAP, TEMPLATE_CAP = "cap = 2\n", "cap = 1\n"
 STUDY_SECONDS = 900.0
 """Both studies take a minute; a machine that is busy longer."""
+JOINING = "joining"
+JOIN_SECONDS = 6 * 3600.0
+"""How long a fourth hospital may take to join."""
 PURPOSE = "Predict coronary disease from an examination without angiography."
 
 
@@ -61,6 +64,8 @@ LEARNERS = (
     Learner("ada", Fraction(1)),
     Learner("grace", Fraction(1, 2), 'validate = "1/4"\n'),
 )
+KIM = Learner("kim", Fraction(1))
+"""Asks the hospital that joins."""
 STUDY = """title = "{name}'s study"
 purpose = "{purpose}"
 learner = "{name}"
@@ -82,15 +87,18 @@ class Demo:
     Args:
         folder: of everything that it leaves; it is there, and empty.
         say: is told each line.
+        join: whether it then waits for a fourth hospital, which a person sets up.
     """
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None], *, join: bool = False) -> None:
         self._folder = folder
         self._say = say
+        self._join = join
         self._began = time.monotonic()
         scenario, _, base = load_scenario(SCENARIO)
         parts = split_records(scenario, load_records(scenario, base), 0)
         self._sites: dict[str, SiteRecords] = {name: parts[name] for name in HOSPITALS}
+        self._newcomer = parts[NEWCOMER]
 
     def run(self) -> None:
         """From the first command to the last word; everything that was started is stopped, whatever happens.
@@ -105,7 +113,11 @@ class Demo:
             nodes = {self._prepare_site(name, link) for name in HOSPITALS}
             self._head("Two learners: each makes a key, and sends its card; stewards compare fingerprints by telephone")
             for learner in LEARNERS:
-                self._prepare_learner(learner, link)
+                fingerprint = self._prepare_learner(learner, link, {name: f"../../{name}.card" for name in HOSPITALS})
+                for name in HOSPITALS:
+                    how = ("--cap", "1", "--fingerprint", fingerprint)
+                    self._expril("curator", "enrol", f"curators/{name}", f"{learner.name}.card", *how)
+                self._say(f"{learner.name}: enrolled by all three")
             self._head("Three daemons start, and connect to the SuperLink")
             for name in HOSPITALS:
                 self._show("curator", "serve", f"curators/{name}")
@@ -113,9 +125,11 @@ class Demo:
             daemons.wait(lambda: online(link) >= nodes, "to start the daemons")
             self._say("all of them are connected; what they log is in curator-*.log")
             self._head("Both studies at once; this is all that the learners can know")
-            self._study(daemons)
+            self._study(daemons, LEARNERS)
             self._head("What stewards see: who may ask, what is spent and left")
             self._say(self._expril("curator", "learners", f"curators/{HOSPITALS[0]}"))
+            if self._join:
+                self._let_join(link, daemons)
         self._head("The SuperLink and the daemons are stopped. What each learner holds proves what it cost")
         for learner in LEARNERS:
             told = self._expril("verify", f"learners/{learner.name}/result")
@@ -140,15 +154,13 @@ class Demo:
         self._say(f"{name}: {POLICY} ({CAP.strip()}), {SCHEMA}, records.parquet; the SuperLink lets its node in")
         return node
 
-    def _prepare_learner(self, learner: Learner, link: SuperLink) -> None:
+    def _prepare_learner(self, learner: Learner, link: SuperLink, cards: Mapping[str, str]) -> str:
+        """Its key's fingerprint."""
         folder = self._folder / "learners" / learner.name
         self._expril("learner", "init", f"learners/{learner.name}")
         card = ("--name", learner.name, "--out", f"{learner.name}.card")
         told = self._expril("learner", "card", f"learners/{learner.name}/learner.pem", *card)
         fingerprint = told.split("fingerprint", 1)[1].split("\n\n")[0].strip()
-        for name in HOSPITALS:
-            how = ("--cap", "1", "--fingerprint", fingerprint)
-            self._expril("curator", "enrol", f"curators/{name}", f"{learner.name}.card", *how)
         label = self._sites[HOSPITALS[0]].steward.label
         source = pl.concat([site.source for site in self._sites.values()]).drop(label)
         source.write_csv(folder / "source.csv")
@@ -158,18 +170,51 @@ class Demo:
                 purpose=PURPOSE,
                 epsilon=learner.epsilon,
                 more=learner.more,
-                curators="".join(f'{name} = "../../{name}.card"\n' for name in HOSPITALS),
+                curators="".join(f'{name} = "{card}"\n' for name, card in cards.items()),
                 address=link.address,
                 ca="../../superlink/ca.crt",
                 secret=f"../../superlink/{link.secret.name}",
             ),
             encoding="utf-8",
         )
-        self._say(f"{learner.name}: key, card, {source.height} unlabelled records, STUDY.toml; enrolled by all three")
+        self._say(f"{learner.name}: key, card, {source.height} unlabelled records, STUDY.toml")
+        return fingerprint
 
-    def _study(self, daemons: Processes) -> None:
-        """Run both learners' processes, and say what they say."""
-        running = {learner.name: self._start_learner(learner) for learner in LEARNERS}
+    def _let_join(self, link: SuperLink, daemons: Processes) -> None:
+        """Wait for the files of a fourth hospital, let its node in, and have a learner ask it."""
+        folder = self._folder / JOINING
+        folder.mkdir()
+        public, card = folder / "node.pub", folder / "curator.card"
+        self._head(f"A fourth hospital may join, as docs/administration.md tells its administrator; see {folder}")
+        (folder / "schema.toml").write_text(as_toml(self._newcomer.steward), encoding="utf-8")
+        self._newcomer.private.write_csv(folder / "records.csv")
+        (folder / link.ca.name).write_bytes(link.ca.read_bytes())
+        fingerprint = self._prepare_learner(KIM, link, {NEWCOMER: f"../../{JOINING}/{card.name}"})
+        (folder / f"{KIM.name}.card").write_bytes((self._folder / f"{KIM.name}.card").read_bytes())
+        self._say(
+            f"the SuperLink is {link.address}; {KIM.name}, who wants to ask, reads {fingerprint} to its steward\n"
+            f"it finds schema.toml, records.csv, {link.ca.name} and {KIM.name}.card there; it puts {public.name} and "
+            f"{card.name} there, and serves; Ctrl-C ends this"
+        )
+        self._await(public.is_file, daemons)
+        node = link.register(public)
+        self._say(f"{public.name} is there: the SuperLink lets the node in")
+        self._await(card.is_file, daemons)
+        self._await(lambda: node in online(link), daemons)
+        self._say(f"{card.name} is there, and the daemon is connected")
+        self._study(daemons, (KIM,))
+
+    def _await(self, condition: Callable[[], bool], daemons: Processes) -> None:
+        end = time.monotonic() + JOIN_SECONDS
+        while not condition():
+            daemons.check()
+            if time.monotonic() > end:
+                raise ConfigurationError(f"nobody joined within {JOIN_SECONDS:.0f} s")
+            time.sleep(0.5)
+
+    def _study(self, daemons: Processes, learners: Sequence[Learner]) -> None:
+        """Run the learners' processes, and say what they say."""
+        running = {learner.name: self._start_learner(learner) for learner in learners}
         try:
             end = time.monotonic() + STUDY_SECONDS
             while any(process.poll() is None for process in running.values()):
@@ -269,6 +314,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run it; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m simulations.deploy_demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs"), help="where its folder is made")
+    parser.add_argument("--join", action="store_true", help="then wait for a fourth hospital, which you set up")
     chosen = parser.parse_args(arguments)
     lock = threading.Lock()
 
@@ -278,7 +324,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
 
     try:
-        Demo(claim_folder(chosen.out.resolve(), "{}", stamped("deploy-demo")), say).run()
+        Demo(claim_folder(chosen.out.resolve(), "{}", stamped("deploy-demo")), say, join=chosen.join).run()
     except ExprilError as error:
         say(f"error {error}")
         return 2

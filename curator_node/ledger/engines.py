@@ -60,7 +60,7 @@ _CONNECTION_REASONS = {
 
 
 def read_url(text: str | sa.URL, what: str) -> sa.URL:
-    """A database's URL; ConfigurationError names `what` has it, and repeats nothing of it."""
+    """The URL of a PostgreSQL or SQLite database; ConfigurationError names `what` has it, and repeats nothing of it."""
     try:
         url = sa.make_url(text)
         url.get_dialect()
@@ -69,6 +69,10 @@ def read_url(text: str | sa.URL, what: str) -> sa.URL:
             f"{what} is no URL of a database that is known here, such as postgresql+psycopg://user@host/name or "
             "sqlite:////folder/file"
         ) from None
+    if url.get_backend_name() not in ("postgresql", "sqlite"):
+        raise ConfigurationError(
+            f"{what} is a {url.get_backend_name()} database; PostgreSQL and SQLite are spoken here"
+        )
     if url.drivername == "postgresql":  # SQLAlchemy's own default is a driver that we do not install
         url = url.set(drivername="postgresql+psycopg")
     return url

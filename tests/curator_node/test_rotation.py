@@ -23,6 +23,7 @@ from curator_fakes import (
 )
 from curator_fakes import policy as policy_for
 from curator_node import keyring
+from curator_node.folder import answer_folder
 from curator_node.ledger import HandedOverError, Ledger, create_ledger
 from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import check, load
@@ -31,7 +32,8 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.storing import Row
 from curator_node.site import create_site, open_site
-from protocol.envelopes import SigningKey, open_envelope, open_receipt, verify
+from protocol.carriage import REQUESTS, SUFFIX
+from protocol.envelopes import SigningKey, digest, open_envelope, open_receipt, verify
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard, read_identity, write_identity
 from protocol.messages import Card, Refusal, Release
@@ -118,6 +120,23 @@ def test_requests_to_the_old_key_are_answered_under_it_until_the_overlap_ends(fo
             verify(open_envelope(reply)[0], new)
             assert message_of(reply).code == RefusalCode.WRONG_RECIPIENT
         assert isinstance(Learner(site, clock=clock).card(), Card)
+
+
+def test_requests_that_came_as_files_for_the_old_key_are_answered_too(folder, tmp_path):
+    clock, old = Clock(), identity(folder)
+    rotate(folder, now=clock(), days=7)
+    post = tmp_path / "post"
+    with open_site(folder, clock=clock) as site:
+        assert site.curator.identities == (site.identity, old)
+        for pinned in site.curator.identities:
+            data = Learner(OldPin(site, pinned), clock=clock).session.request_card(clock())
+            place = post / pinned.hex() / REQUESTS
+            place.mkdir(parents=True)
+            (place / f"{digest(data).hex()}{SUFFIX}").write_bytes(data)
+        assert [each.why for each in answer_folder(post, site)] == ["card", "card"]
+        assert list(answer_folder(post, site)) == []
+        clock.advance(7 * DAY)
+        assert site.curator.identities == (site.identity,)
 
 
 def test_a_ledger_is_verified_through_every_key(folder):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ PATIENCE = 300.0
 """Seconds that a command may take on a machine that is busy."""
 
 
-def expril(*arguments):
+def expril(*arguments, status=0):
     done = subprocess.run(
         [sys.executable, "-m", "expril", *map(str, arguments)],
         cwd=ROOT,
@@ -31,7 +32,7 @@ def expril(*arguments):
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done
 
 
@@ -49,6 +50,15 @@ def test_workers_on_the_command_line():
     for text in ("rays", "ssh://cluster", "10.0.0.1:6379"):
         with pytest.raises(ConfigurationError, match="--workers is ray"):
             ray_address(text)
+
+
+def test_a_cluster_that_is_not_there_is_named(tmp_path):
+    order = ("reproduce", "table2", "--datasets", "C", "--runs", 1, "--out", tmp_path)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        where = f"ray://127.0.0.1:{sock.getsockname()[1]}"
+        done = expril(*order, "--workers", where, status=2)
+    assert f"error no Ray cluster answers at {where} (" in done.stderr
 
 
 @pytest.mark.slow

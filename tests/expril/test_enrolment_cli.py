@@ -173,6 +173,16 @@ def test_a_learner_in_the_policy_moves_to_a_file_under_the_same_name(ward, tmp_p
         assert asker(site, tmp_path, "ann2").propose(plan_of(5)).remaining == "2/15"
 
 
+def test_a_learner_with_several_keys_in_the_policy_is_moved_by_hand_first(ward, tmp_path):
+    path = made_card(tmp_path)
+    entry = f'[[enrolled]]\nname = "ann"\ncap = 1\n[[enrolled.keys]]\nkey = "{card(path).key.hex()}"\n'
+    (ward / "policy.toml").write_text(POLICY + entry)
+    new = tmp_path / "ann2.card"
+    run("learner", "rotate", tmp_path / "ann.pem", tmp_path / "ann2.pem", "--card", path, "--out", new)
+    assert "learners/ann.toml first" in enrol(ward, new, code=2).output
+    open_site(ward).close()
+
+
 def test_a_curator_s_next_key_has_a_card_with_the_old_one_s_word(ward, tmp_path):
     run("curator", "card", ward, "--out", tmp_path / "first.card")
     shown = run("curator", "rotate", ward, "--overlap", 7)

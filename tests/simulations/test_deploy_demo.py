@@ -26,7 +26,7 @@ def running_in(folder):
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            told = (place / "cmdline").read_bytes() + os.fsencode((place / "cwd").readlink())
+            told = (place / "cmdline").read_bytes() + bytes((place / "cwd").readlink())
         except OSError:
             continue
         if str(folder).encode() in told and int(place.name) != os.getpid():

@@ -4,6 +4,7 @@ Its programs are those of the system, or those that the development dependency p
 refuses to run as root, so root starts it as another user.
 """
 
+import ctypes
 import os
 import secrets
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 import psycopg
 
 OTHER = "nobody"
+_PDEATHSIG = 1
 PATIENCE = 120
 """Seconds that a start or a stop may take on a machine that does much else."""
 SETTINGS = {
@@ -83,6 +85,7 @@ class Postgres:
                 stderr=log,
                 cwd=self.place,
                 start_new_session=True,  # an interrupt of the tests is not one of the server
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the system, no lock
                 **_as_other(),
             )
         until = time.monotonic() + PATIENCE
@@ -173,11 +176,20 @@ def _reachable(programs: Path, place: Path) -> Path:
     try:
         subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_as_other())
     except (PermissionError, subprocess.CalledProcessError):
-        copy = place / "programs"
+        package = programs.parents[1]
+        copy = place / "copy" / package.name / programs.parent.name
         shutil.copytree(programs.parent, copy, symlinks=True)
-        place.chmod(0o755)
+        libraries = package.with_name(f"{package.name}.libs")  # a wheel keeps them beside the package
+        if libraries.is_dir():
+            shutil.copytree(libraries, copy.parents[1] / libraries.name)
         return copy / "bin"
     return programs
+
+
+def _end_with_parent() -> None:
+    """Tests that are killed leave no server behind: the system stops it at once (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGQUIT))
 
 
 def _as_other() -> dict[str, object]:

@@ -11,8 +11,12 @@ import msgspec
 import pytest
 
 from protocol.envelopes import open_envelope
+from protocol.errors import ConfigurationError
 from protocol.messages import Release
-from simulations.scenario import read_scenario
+from simulations.carriers.table import stage_of
+from simulations.federation import run_repeat
+from simulations.records import load_records
+from simulations.scenario import load_scenario, read_scenario
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 600.0
@@ -63,6 +67,34 @@ def release_bodies(run):
         bodies = [message.body for message in messages if isinstance(message, Release)]
         found[entry["learner"], entry["curator"], entry.get("study", 0)] = bodies
     return found
+
+
+def test_the_same_releases_over_a_folder_and_in_process():
+    """Quick: two sites, one question. All carriers, and faults, are below."""
+    scenario, _, folder = load_scenario("wdbc")
+    sites = msgspec.structs.replace(scenario.data.sites, fractions={"north": 0.5, "south": 0.5})
+    data = msgspec.structs.replace(scenario.data, sites=sites)
+    scenario = msgspec.structs.replace(scenario, noise_seed=7, curators=(), data=data)
+    records = load_records(scenario, folder)
+    with stage_of("folder") as stage:
+        by_folder = run_repeat(scenario, records, 0, stage=stage)
+    assert bodies_of(by_folder) == bodies_of(run_repeat(scenario, records, 0))
+    spent = {name: ledger.account.total_spent for name, ledger in by_folder.ledgers.items()}
+    assert spent == dict.fromkeys(by_folder.sites, 1)
+
+
+def bodies_of(repeat):
+    found = {}
+    for name, session in repeat.outcomes[0].study.sessions.items():
+        messages = [open_envelope(data)[1] for data in session.transcript.envelopes]
+        found[name] = [message.body for message in messages if isinstance(message, Release)]
+    assert all(found.values())
+    return found
+
+
+def test_an_unknown_carrier_is_named():
+    with pytest.raises(ConfigurationError, match=r"no carrier 'rays'.*process, ray, folder, deploy"), stage_of("rays"):
+        pass
 
 
 @pytest.mark.slow
