@@ -28,8 +28,9 @@ from curator_node.daemon.log import (
 from curator_node.daemon.policy_files import PolicyFiles
 from curator_node.daemon.settings import DaemonSettings
 from curator_node.daemon.watch import Watch, request_type
+from curator_node.ledger.storing import LedgerUnavailableError
 from curator_node.site import Site
-from protocol.errors import ConfigurationError, ExprilError
+from protocol.errors import ExprilError
 from protocol.messages import TYPE_NAMES, Query
 
 COUNTERS = 2
@@ -87,9 +88,9 @@ class Service:
         self._lock = threading.Condition()
         self._parcels: dict[int, int] = {}
         self._aside: list[_Aside] = []
-        self._looking = False
+        self._looking = self._stale = self._again = False
         self._ledger_seen = (False, True)
-        self._told = ""
+        self._told = self._refused = ""
         self._busy_until = self._beat_due = self._files_due = self._ledger_due = 0.0
         self._give_up = float("inf")
         self.connected_since = 0
@@ -109,6 +110,7 @@ class Service:
         tries = 0
         while True:
             try:
+                self._stale |= hung_up()
                 pause = self._turn()
                 tries = 0
             except Exception as error:  # noqa: BLE001 - the loop outlives whatever it meets
@@ -116,8 +118,6 @@ class Service:
                 tries += 1
             if wait(pause):
                 return
-            if hung_up():
-                self._read_files()
 
     def finish(self) -> int:
         """Let what is in hand end, as long as the settings allow, and leave the SuperLink; how much did not end."""
@@ -135,9 +135,9 @@ class Service:
     def _turn(self) -> float:
         """One look for a message and whatever else is due; seconds until the next."""
         now = time.monotonic()
-        if now >= self._files_due:
+        if now >= self._files_due or self._stale:
             self._files_due = now + FILES_SECONDS
-            if self._files.changed():
+            if self._files.changed() or self._stale or self._again:
                 self._read_files()
         if now >= self._ledger_due and not self._looking:
             self._ledger_due, self._looking = now + LEDGER_SECONDS, True
@@ -168,7 +168,7 @@ class Service:
             last = int(self._memory.read_text(encoding="ascii"))
         except (OSError, ValueError):
             last = 0
-        node = self._fleet.enter(last)
+        node = self._fleet.enter(self._fleet.node or last)
         self.connected_since = utc_now()
         self._beat_due, self._told = time.monotonic() + HEARTBEAT_SECONDS * 0.8, ""
         self._watch.tell(Connected(node=node))
@@ -192,14 +192,20 @@ class Service:
         return float(min(longest, 0.1 * 2 ** min(tries, 16)) * (0.5 + secrets.randbelow(500) / 1000))
 
     def _read_files(self) -> None:
+        """Serve what the steward's files say now; what the ledger does not take now is tried again."""
+        self._stale = False
         try:
             policy = self._files.read()
             self._site.adopt(policy)
-        except ConfigurationError as error:
-            self._watch.tell(PolicyRefused(reason=str(error)))
+        except ExprilError as error:
+            self._again = isinstance(error, LedgerUnavailableError)
+            if self._refused != str(error):
+                self._refused = str(error)
+                self._watch.tell(PolicyRefused(reason=str(error)))
             return
+        self._again, self._refused = False, ""
         self._fleet.most_bytes = policy.limits.message_bytes
-        self._watch.tell(PolicyAdopted(learners=len(policy.learners)))
+        self._watch.tell(PolicyAdopted(learners=len({learner.name for learner in policy.keys.values()})))
 
     def _look_at_ledger(self) -> None:
         """Notice, with or without requests, that the ledger was halted or resumed, or cannot be read."""

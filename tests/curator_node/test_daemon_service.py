@@ -14,6 +14,7 @@ from curator_node.daemon.fleet import Parcel
 from curator_node.daemon.log import Event
 from curator_node.daemon.service import Service
 from curator_node.daemon.settings import DaemonSettings
+from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.errors import ConfigurationError
 from superlink import wait_for
 
@@ -337,6 +338,16 @@ def test_changed_files_are_adopted_and_wrong_ones_are_told(tmp_path, quick):
         wait_for(lambda: len(serving.told.of("policy_adopted")) == 2)
 
 
+def test_files_that_the_ledger_does_not_take_now_are_adopted_once_it_is_back(tmp_path, quick):
+    with Serving(tmp_path) as serving:
+        kept, serving.site.adopt = serving.site.adopt, _unavailable
+        serving.hung.set()
+        wait_for(lambda: serving.told.of("policy_refused"))
+        serving.site.adopt = kept
+        wait_for(lambda: serving.told.of("policy_adopted"))
+        assert len(serving.told.of("policy_refused")) == 1
+
+
 def test_a_ledger_that_halts_goes_or_comes_back_is_told_without_a_request(tmp_path, quick):
     with Serving(tmp_path) as serving:
         with serving.site.curator.lock:
@@ -358,6 +369,10 @@ def test_what_takes_too_long_is_left_when_told_to_stop(tmp_path, monkeypatch):
     assert serving.unfinished == 1
     assert serving.fleet.left
     free.set()
+
+
+def _unavailable(rules):
+    raise LedgerUnavailableError("the disk is full")
 
 
 def _away():

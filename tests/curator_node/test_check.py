@@ -1,0 +1,134 @@
+"""The steward's dry run: it says what would stop a curator, and changes nothing."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from curator_fakes import ROWS, frame_of, policy, steward_file
+from curator_node.check import check_site
+from curator_node.daemon.settings import DAEMON
+from curator_node.new_site import init_site
+from curator_node.site import KEY, LEDGER, POLICY, SCHEMA, open_site
+from protocol.errors import ConfigurationError
+from simulations.superlink import make_certificates
+
+
+def toml(value):
+    told = msgspec.to_builtins(value)
+    return msgspec.toml.encode({name: each for name, each in told.items() if each is not None}).decode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A site that would serve."""
+    made = tmp_path / "ward"
+    (tmp_path / "link").mkdir()
+    init_site(made, "basel", superlink="127.0.0.1:9", ca=make_certificates(tmp_path / "link"))
+    (made / POLICY).write_text(toml(policy(learner_cap="1/2")))
+    (made / SCHEMA).write_text(toml(steward_file(unit=True, round_size=5)))
+    frame_of(ROWS).write_parquet(made / "records.parquet")
+    return made
+
+
+def contents(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
+
+
+def said(folder, level, **options):
+    return {(each.about, each.text) for each in check_site(folder, **options).findings if each.level == level}
+
+
+def test_a_site_that_would_serve_is_checked_without_a_trace(folder):
+    before = contents(folder)
+    found = check_site(folder, lambda settings: "")
+    assert contents(folder) == before
+    assert not found.stopped
+    texts = " ".join(each.text for each in found.findings)
+    assert "5 records of 4 units of 'patient'; at most 1 of a unit count, so 4 are kept and 1 (20.0%) are not" in texts
+    assert "2 may ask; their caps add up to 1" in texts
+    assert found.standing.learners["ann"].left == "1/2"
+    assert {each.release for each in found.questions} == {"error_correct"}
+    assert not any(each.refused for each in found.questions)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "about", "text"),
+    [
+        (POLICY, "cap = ", "policy", "not valid TOML"),
+        (SCHEMA, "label = 'sick'", "schema", "attributes"),
+        (KEY, "x", "keys", "PEM"),
+        ("node.pem", "x", "keys", "OpenSSH"),
+        (DAEMON, 'superlink = "x"', "superlink", "host:port"),
+        (LEDGER, "x", "ledger", "not a SQLite ledger"),
+        ("curator.mark", "x", "ledger", "missing or damaged"),
+        ("records.parquet", "x", "records", "cannot be read"),
+    ],
+)
+def test_each_file_that_is_wrong_stops_it_and_is_named(folder, name, content, about, text):
+    (folder / name).write_text(content)
+    stops = said(folder, "stop")
+    assert any(where == about and text in told for where, told in stops), stops
+
+
+def test_a_ledger_that_was_rolled_back_is_found(folder):
+    old = (folder / LEDGER).read_bytes()
+    open_site(folder).close()
+    (folder / LEDGER).write_bytes(old)
+    for left in folder.glob(f"{LEDGER}-*"):
+        left.unlink()
+    assert any("rolled back" in text for _, text in said(folder, "stop"))
+
+
+def test_a_halted_ledger_and_another_unit_are_found(folder):
+    with open_site(folder) as site:
+        site.halt("by hand")
+    (folder / SCHEMA).write_text(toml(steward_file(round_size=5)))
+    stops = " ".join(text for _, text in said(folder, "stop"))
+    assert "is halted" in stops
+    assert "was kept for other terms" in stops
+
+
+def test_what_to_look_at_is_said(folder):
+    (folder / KEY).chmod(0o644)
+    limits = {"multiply_adds": 1, "message_bytes": 100}
+    lavish = msgspec.convert({**msgspec.to_builtins(policy(cap=200)), "limits": limits}, type(policy()))
+    (folder / POLICY).write_text(toml(lavish))
+    looks = " ".join(text for _, text in said(folder, "look", probe=lambda settings: "nobody answers"))
+    for part in ("others on this machine may read", "protects nothing", "first come, first served", "nobody answers"):
+        assert part in looks
+    assert "every question of the default strategy would be refused" in looks
+
+
+def test_a_new_site_s_template_stops_it_until_it_is_written(tmp_path):
+    init_site(tmp_path / "new", "basel")
+    found = check_site(tmp_path / "new")
+    assert found.stopped
+    assert {each.about for each in found.findings if each.level == "stop"} == {"schema", "records"}
+    assert any("nobody may ask" in each.text for each in found.findings)
+
+
+def test_init_overwrites_nothing_and_makes_all_or_nothing(folder, tmp_path):
+    before = contents(folder)
+    with pytest.raises(ConfigurationError, match="there already"):
+        init_site(folder, "basel")
+    assert contents(folder) == before
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for wrong in ({"superlink": "no port"}, {"schema": tmp_path / "none"}, {"ca": tmp_path / "none"}):
+        with pytest.raises(ConfigurationError):
+            init_site(tmp_path / "other", "basel", **wrong)
+        assert not (tmp_path / "other").exists() or not list((tmp_path / "other").iterdir())
+
+
+def test_the_command_says_it_and_exits_with_1_where_something_would_stop_it(folder):
+    command = [sys.executable, "-m", "expril", "curator", "check", str(folder), "--json"]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert not told["stopped"]
+    assert any("nobody answers" in each["text"] for each in told["findings"])
+    (folder / "curator.mark").unlink()
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
