@@ -145,7 +145,7 @@ def _policy(found: SiteCheck, policy: Policy) -> None:
         found.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
     names = {learner.name for learner in policy.keys.values()}
     if not names:
-        found.say("look", "policy", f"nobody may ask: name a learner in {POLICY}")
+        found.say("look", "policy", "nobody may ask: let a learner in by its card, with expril curator enrol")
         return
     caps = sum(({learner.name: policy.cap_of(key) for key, learner in policy.keys.items()}).values(), Fraction(0))
     shared = "" if caps <= policy.total_cap else ": first come, first served, and a study may be cut off midway"
