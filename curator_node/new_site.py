@@ -97,7 +97,8 @@ def _todo(folder: Path, *, superlink: str, ca: Path | None, schema: Path | None)
         steps.append(f"put the certificate of the SuperLink's authority there: {folder / CA}")
     steps += [
         f"send {folder / NODE_PUBLIC} to who keeps the SuperLink, who lets it in by: flwr supernode register node.pub",
-        f"set the cap over all in {folder / POLICY}, and let learners in by their cards: expril curator enrol {folder} CARD",
+        f"set the cap over all in {folder / POLICY}",
+        f"let each learner in by its card: expril curator enrol {folder} CARD --cap 1",
         f"look at what would happen: expril curator check {folder}",
         f"serve: expril curator serve {folder}",
     ]
