@@ -43,7 +43,7 @@ def test_the_demonstration_runs_from_end_to_end_and_leaves_no_process(tmp_path):
         assert expected in told
     assert "6 transcripts: 6 proven" in told, "grace asked twice"
     for name in ("cleveland", "hungary", "long-beach"):
-        assert f"{name} epsilon 1 spent" in told
+        assert f"ada   | {name:<9} epsilon 1 spent" in told
     assert running_in(tmp_path) == []
 
 
