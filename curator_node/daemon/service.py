@@ -150,6 +150,7 @@ class Service:
         self._resume(now)
         if self._full():
             return self._settings.busy_seconds
+        asked = time.monotonic()
         try:
             parcel = self._fleet.pull()
         except TooLargeError as error:
@@ -160,7 +161,8 @@ class Service:
             self._start(parcel, _Aside(parcel, 0.0, now + ASIDE_SECONDS, self._settings.busy_seconds))
             return 0.0
         if self._parcels or self._aside or now < self._busy_until:
-            return self._settings.busy_seconds
+            # A SuperLink that is slow to say "nothing" has much to do: looks must not take all its time.
+            return max(self._settings.busy_seconds, min(time.monotonic() - asked, self._settings.idle_seconds))
         return self._settings.idle_seconds
 
     def _enter(self) -> None:

@@ -48,7 +48,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str | None = None
     ledger_env: str | None = None
     mark: str | None = None
-    busy_seconds: Wait = 0.02
+    busy_seconds: Wait = 0.05
     idle_seconds: Wait = 0.25
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     stop_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 20.0

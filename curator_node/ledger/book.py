@@ -208,7 +208,8 @@ class Ledger(StewardedChain):
         Raises:
             AnswerGoneError: it was answered, and the reply is gone.
         """
-        self.refresh(now)
+        if request not in self.account.owed:
+            self.refresh(now)
         owed = self.account.owed.get(request)
         if owed is None:
             return self.reply(request)
