@@ -32,7 +32,7 @@ from curator_node.ledger.places import read_store, told_place
 from curator_node.ledger.terms import ledger_terms
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
-from curator_node.site import KEY, LEDGER, hold_records, policy_of, records_of, steward_of
+from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of, steward_of
 from curator_node.steward import StewardFile
 from curator_node.typical import Typical, typical_questions
 from protocol.envelopes import LABEL
@@ -143,23 +143,24 @@ def _policy(found: SiteCheck, policy: Policy) -> None:
         found.say("look", "policy", doubt)
     if policy.simulation:
         found.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
-    names = {learner.name for learner in policy.keys.values()}
-    if not names:
+    today = now()
+    caps_of = {each.name: policy.cap_of(key) for key, each in policy.keys.items() if policy.admits(key, today)}
+    if not caps_of:
         found.say("look", "policy", "nobody may ask: let a learner in by its card, with expril curator enrol")
         return
-    caps = sum(({learner.name: policy.cap_of(key) for key, learner in policy.keys.items()}).values(), Fraction(0))
+    caps = sum(caps_of.values(), Fraction(0))
     shared = "" if caps <= policy.total_cap else ": first come, first served, and a study may be cut off midway"
     found.say(
         "look" if shared else "fine",
         "policy",
-        f"{len(names)} may ask; their caps add up to {caps}, and the cap over all is {policy.total_cap}{shared}",
+        f"{len(caps_of)} may ask; their caps add up to {caps}, and the cap over all is {policy.total_cap}{shared}",
     )
 
 
 def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy, keys: Keys) -> None:
     frame = read_records(path)
     dataset = hold_records(frame, steward, policy, keys.first)
-    read = len(frame)
+    read = kept = len(frame)
     if steward.unit is None:
         found.say("fine", "records", f"{path}: {read} records; each is a privacy unit by itself")
     else:
@@ -173,6 +174,9 @@ def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy,
             f"{path}: {read} records of {units} units of {steward.unit!r}; at most {bound} of a unit count, so {kept} "
             f"are kept and {lost} ({lost / read:.1%}) are not",
         )
+    if steward.round_size == kept and kept % 10:
+        text = "round_size is the exact number of records that count, and every learner reads it; round it"
+        found.say("look", "records", text)
     for warning in dataset.warnings:
         found.say("look", "records", warning)
 

@@ -36,15 +36,23 @@ def new_file(path: Path, *, rule: str) -> Iterator[Path]:
             left.unlink(missing_ok=True)
 
 
-def write_new(path: Path, content: bytes, *, rule: str) -> None:
-    """Durably write a file that only its owner may read.
+@contextmanager
+def private_draft(path: Path, *, rule: str) -> Iterator[Path]:
+    """As `new_file`, of a file that is there from the beginning, empty, and that only its owner may read."""
+    with new_file(path, rule=rule) as draft:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield draft
+
+
+def write_new(path: Path, content: bytes, *, rule: str, public: bool = False) -> None:
+    """Durably write a file that only its owner may read; or, where it is `public`, everybody.
 
     Raises:
         ConfigurationError: as `new_file`, or it cannot be written.
     """
     try:
         with new_file(path, rule=rule) as draft:
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644 if public else 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()

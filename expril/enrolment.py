@@ -329,7 +329,7 @@ def _hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
     else:
         from curator_node.new_files import write_new
 
-        write_new(out, text.encode(), rule="a card is never overwritten")
+        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
     err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)
 
 

@@ -9,7 +9,7 @@ from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.marks import FileMark
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.ledger.storing import LedgerUnavailableError
-from curator_node.new_files import new_file
+from curator_node.new_files import new_file, private_draft
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 
@@ -39,7 +39,7 @@ def create_ledger_file(
     url, where = places(path, mark)
     with ExitStack() as drafts:
         if isinstance(path, Path):
-            url = sqlite_url(drafts.enter_context(new_file(path, rule=NEVER_ANEW)))
+            url = sqlite_url(drafts.enter_context(private_draft(path, rule=NEVER_ANEW)))
         draft = drafts.enter_context(new_file(where, rule=NEVER_ANEW))
         try:
             with ExitStack() as opened:

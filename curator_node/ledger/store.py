@@ -28,7 +28,7 @@ from curator_node.ledger.tables import (
     make_tables,
     version_of,
 )
-from curator_node.new_files import new_file
+from curator_node.new_files import private_draft
 from protocol.errors import ConfigurationError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -351,7 +351,7 @@ def backup(path: Path, copy: Path) -> None:
     where = str(path) if served else f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
         with (
-            new_file(copy, rule="a backup is never overwritten") as draft,
+            private_draft(copy, rule="a backup is never overwritten") as draft,
             closing(sqlite3.connect(where, uri=not served)) as source,
             closing(sqlite3.connect(draft)) as target,
         ):

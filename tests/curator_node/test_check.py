@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from curator_fakes import ROWS, frame_of, policy, steward_file
+from curator_fakes import key as curator_key
 from curator_node.check import check_site
 from curator_node.daemon.settings import DAEMON
+from curator_node.enrolment import LEARNERS
 from curator_node.new_site import init_site
 from curator_node.site import KEY, LEDGER, POLICY, SCHEMA, open_site
 from protocol.errors import ConfigurationError
@@ -53,6 +55,24 @@ def test_a_site_that_would_serve_is_checked_without_a_trace(folder):
     assert found.standing.learners["ann"].left == "1/2"
     assert {each.release for each in found.questions} == {"error_correct"}
     assert not any(each.refused for each in found.questions)
+
+
+def test_a_learner_whose_keys_were_taken_back_is_not_counted_among_those_who_may_ask(folder):
+    key = f'[[keys]]\nkey = "{curator_key("eve").public.hex()}"\n'
+    (folder / LEARNERS).mkdir()
+    file = folder / LEARNERS / "eve.toml"
+    file.write_text(f'name = "eve"\ncap = "1/4"\n{key}')
+    assert any(text.startswith("3 may ask; their caps add up to 5/4") for _, text in said(folder, "look"))
+    file.write_text(f'name = "eve"\ncap = "1/4"\n{key}revoked = 2026-11-01T00:00:00Z\n')
+    assert any(text.startswith("2 may ask; their caps add up to 1,") for _, text in said(folder, "fine"))
+
+
+def test_an_exact_number_of_records_is_not_published_unseen(folder):
+    steward = steward_file(round_size=5)
+    (folder / SCHEMA).write_text(toml(steward))
+    assert any("round_size is the exact number" in text for _, text in said(folder, "look"))
+    (folder / SCHEMA).write_text(toml(msgspec.structs.replace(steward, round_size=6)))
+    assert not any("round_size is the exact number" in text for _, text in said(folder, "look"))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ def test_json_has_the_documented_shape(finished):
         "records",
         "seeded_noise",
         "notes",
+        "carrier",
     }
+    assert finished["carrier"] == "process"
     assert (finished["measure"], finished["further"]) == ("accuracy", "")
     assert finished["seeded_noise"] is False
     assert any("east dropped out at question 2" in note for note in finished["notes"])

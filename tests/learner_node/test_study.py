@@ -455,7 +455,7 @@ def test_an_unknown_learner_is_told_to_ask_for_its_key_to_be_added():
         clock=lambda: NOW,
         entropy=bytes,
     )
-    with pytest.raises(NoCuratorError, match="ask its steward to add it"):
+    with pytest.raises(NoCuratorError, match=r"ask the curator's steward"):
         Study(stranger).read_cards()
 
 
