@@ -12,7 +12,7 @@ UNFINISHED = frozenset({"unfinished", "network"})
 """Kinds of what is no mistake, but a matter of waiting."""
 PARTS = {
     "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
-    "simulations": frozenset({"fastexcel", "pooch", "tomli_w"}),
+    "simulations": frozenset({"fastexcel", "pooch", "tomli_w", "uvloop"}),
     "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""

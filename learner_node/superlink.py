@@ -23,7 +23,7 @@ from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest, ope
 from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest
 
-SHORTEST, LONGEST, GROWTH = 0.05, 0.2, 1.2
+SHORTEST, LONGEST, GROWTH = 0.1, 0.2, 1.1
 """Seconds between two looks for replies, at first and in the end, and how they grow."""
 LOOK_SECONDS = 1.0
 """Between two looks for new nodes, while a curator's is not known."""

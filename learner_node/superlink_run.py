@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ HEARTBEAT_SECONDS = 10.0
 TAKEN_SECONDS = 20.0
 """How long a task may stay away from its learner before somebody else must have taken it."""
 SECOND = 1.0
+PULLING = {"initial_backoff": 0.02, "backoff_cap": 0.2}
+"""Seconds between two tries to fetch what a sender has not sent yet; Flower's own first wait is a second."""
 _DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -120,6 +123,7 @@ class LearnerRun:
         self._task_id = task_id
         self._node_id = node_id
         self._node = flower.Node(node_id=flower.SUPERLINK_NODE_ID)
+        self._unconfirmed: list[str] = []
         self._done = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="superlink heartbeat", daemon=True)
         self._beats.start()
@@ -161,6 +165,7 @@ class LearnerRun:
         try:
             output = flower.PushTaskOutputRequest(sub_status=flower.SubStatus.COMPLETED, details="")
             if not self.lost:
+                _call(self._confirm)
                 _call(lambda: self._client.PushTaskOutput(output))
         except (AwayError, RunLostError, SuperLinkError):
             pass
@@ -214,22 +219,33 @@ class LearnerRun:
         fetch = flower.make_pull_object_fn_protobuf(
             pull_object_protobuf=self._client.PullObject, node=self._node, run_id=self.run_id
         )
+        if not found.messages_list:
+            self._confirm()  # while there is nothing better to do
+            return []
+        trees = [[part.object_id for part in flower.iterate_object_tree(tree)] for tree in found.message_object_trees]
+        parts: dict[str, bytes] = {}
+        with suppress(flower.ObjectPullError):  # one sender died before it had sent all; the others are asked for apart
+            parts = flower.pull_objects([name for names in trees for name in names], fetch, **PULLING)
         arrived = []
-        for proto, tree in zip(found.messages_list, found.message_object_trees, strict=True):
-            names = [part.object_id for part in flower.iterate_object_tree(tree)]
+        for proto, names in zip(found.messages_list, trees, strict=True):
             asked = str(proto.metadata.reply_to_message_id)
             try:
-                parts = flower.pull_objects(names, fetch, initial_backoff=0.02, backoff_cap=0.2)
-                message = flower.inflate_object_from_contents(proto.metadata.message_id, parts)
-            except flower.ObjectPullError:  # the sender died before it had sent all
+                own = {name: parts[name] for name in names} if parts else flower.pull_objects(names, fetch, **PULLING)
+            except flower.ObjectPullError:
                 arrived.append(Arrival(asked, None))
                 continue
-            done = flower.ConfirmMessageReceivedRequest(
-                node=self._node, run_id=self.run_id, message_object_id=proto.metadata.message_id
-            )
-            self._client.ConfirmMessageReceived(done)
+            message = flower.inflate_object_from_contents(proto.metadata.message_id, own)
+            self._unconfirmed.append(proto.metadata.message_id)
             arrived.append(Arrival(asked, _envelope(message)))
         return arrived
+
+    def _confirm(self) -> None:
+        """Let the SuperLink drop what has arrived."""
+        while self._unconfirmed:
+            done = flower.ConfirmMessageReceivedRequest(
+                node=self._node, run_id=self.run_id, message_object_id=self._unconfirmed.pop()
+            )
+            self._client.ConfirmMessageReceived(done)
 
     def _beat(self) -> None:
         while not self._done.wait(HEARTBEAT_SECONDS):

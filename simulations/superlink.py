@@ -127,7 +127,12 @@ class SuperLink:
             *("--disable-runtime-dependency-installation", "--host", LOOPBACK, "--port", str(self._port)),
             *(("--database", str(self.database)) if self._durable else ()),
         )
-        quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(self._folder)}
+        quiet = {
+            "FLWR_HOME": str(self._folder),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_LOG_LEVEL": "WARNING",  # a line for each call takes more time than many of them
+        }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own arguments
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **quiet}
