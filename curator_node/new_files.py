@@ -38,9 +38,16 @@ def new_file(path: Path, *, rule: str) -> Iterator[Path]:
 
 @contextmanager
 def private_draft(path: Path, *, rule: str) -> Iterator[Path]:
-    """As `new_file`, of a file that is there from the beginning, empty, and that only its owner may read."""
+    """As `new_file`, of a file that is there from the beginning, empty, and that only its owner may read.
+
+    Raises:
+        ConfigurationError: as `new_file`, or it cannot be written.
+    """
     with new_file(path, rule=rule) as draft:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {path}: {error.strerror}; nothing of it was kept") from None
         yield draft
 
 
