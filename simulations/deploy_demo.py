@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -196,21 +197,14 @@ class Demo:
             f"it finds schema.toml, records.csv, {link.ca.name} and {KIM.name}.card there; it puts {public.name} and "
             f"{card.name} there, and serves; Ctrl-C ends this"
         )
-        self._await(public.is_file, daemons)
+        join = partial(daemons.wait, what="to join", seconds=JOIN_SECONDS, every=0.5)
+        join(public.is_file)
         node = link.register(public)
         self._say(f"{public.name} is there: the SuperLink lets the node in")
-        self._await(card.is_file, daemons)
-        self._await(lambda: node in online(link), daemons)
+        join(card.is_file)
+        join(lambda: node in online(link))
         self._say(f"{card.name} is there, and the daemon is connected")
         self._study(daemons, (KIM,))
-
-    def _await(self, condition: Callable[[], bool], daemons: Processes) -> None:
-        end = time.monotonic() + JOIN_SECONDS
-        while not condition():
-            daemons.check()
-            if time.monotonic() > end:
-                raise ConfigurationError(f"nobody joined within {JOIN_SECONDS:.0f} s")
-            time.sleep(0.5)
 
     def _study(self, daemons: Processes, learners: Sequence[Learner]) -> None:
         """Run the learners' processes, and say what they say."""

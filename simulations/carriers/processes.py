@@ -54,18 +54,26 @@ class Processes:
         """What a process writes."""
         return self._logs / f"{name}.log"
 
-    def wait(self, condition: Callable[[], Found], what: str) -> Found:
+    def wait(
+        self, condition: Callable[[], Found], what: str, *, seconds: float = START_SECONDS, every: float = LOOK_SECONDS
+    ) -> Found:
         """What a condition gives once it is true.
+
+        Args:
+            condition: is asked again until then.
+            what: is waited for, for the error.
+            seconds: that it may take.
+            every: seconds between two looks.
 
         Raises:
             ConfigurationError: a process has ended, or it takes too long.
         """
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + seconds
         while not (found := condition()):
             self.check()
             if time.monotonic() > end:
-                raise ConfigurationError(f"{what} took longer than {START_SECONDS:.0f} s")
-            time.sleep(LOOK_SECONDS)
+                raise ConfigurationError(f"{what} took longer than {seconds:.0f} s")
+            time.sleep(every)
         return found
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ from curator_node.daemon.service import Service
 from curator_node.daemon.settings import DaemonSettings
 from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.errors import ConfigurationError
-from superlink import wait_for
+from waiting import wait_for
 
 SETTINGS = DaemonSettings(
     superlink="127.0.0.1:1", insecure=True, busy_seconds=0.001, idle_seconds=0.001, workers=2, stop_seconds=20

@@ -15,7 +15,7 @@ from experiments.campaign.store import read_cells
 from experiments.campaign.workers import ray_address
 from protocol.errors import ConfigurationError
 from spread_tasks import KILLED, TASKS, Number
-from waiting import wait_until
+from waiting import wait_for
 
 pytest.importorskip("ray")
 ROOT = Path(__file__).parents[2]
@@ -110,13 +110,13 @@ def test_an_interrupt_or_a_kill_keeps_finished_cells_and_leaves_no_process(tmp_p
     marker = f"EXPRIL_TEST_GO={tmp_path / 'go'}"
     process = started(tmp_path, "compute_or_wait")
     try:
-        wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") == 3, PATIENCE)
+        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") == 3, PATIENCE)
         process.send_signal(how)
         assert process.wait(PATIENCE) != 0
     finally:
         process.kill()
         process.communicate()
-    wait_until(lambda: not processes_with(marker), PATIENCE)
+    wait_for(lambda: not processes_with(marker), PATIENCE)
     assert sorted(cell.seed for cell in read_cells(path, Number)) == [0, 1]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import wait_until
+from waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 900.0
@@ -62,4 +62,4 @@ def test_a_demonstration_that_is_ended_early_takes_everything_with_it(tmp_path, 
         finally:
             process.kill()
     assert process.returncode != 0
-    wait_until(lambda: not running_in(tmp_path), PATIENCE)
+    wait_for(lambda: not running_in(tmp_path), PATIENCE)

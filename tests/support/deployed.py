@@ -22,7 +22,7 @@ from curator_node.new_site import init_site
 from curator_node.site import POLICY, SCHEMA, open_site
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from simulations.superlink import free_port
-from superlink import wait_for
+from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = """

@@ -19,7 +19,8 @@ from deployed import Daemon, Remote, Run, app_bundle, ledger_of, make_site, now,
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed
 from simulations.superlink import SuperLink
-from superlink import superlink, wait_for  # noqa: F401
+from superlink import superlink  # noqa: F401
+from waiting import wait_for
 
 CANARY = "canary-7f3a-0b1c"
 GENTLE = policy(cap=10)

@@ -15,7 +15,7 @@ from protocol.flower_internals import Fab, StartRunRequest
 from simulations.superlink import SuperLink
 from simulations.verification import verify_run
 from studies import LearnerFolder, make_hospitals
-from superlink import wait_for
+from waiting import wait_for
 
 pytestmark = pytest.mark.slow
 THREE_HALVES = Fraction(3, 2)
