@@ -32,7 +32,6 @@ from curator_node.ledger import (
     StudyKey,
     TooManyStudiesError,
 )
-from curator_node.ledger.terms import ledger_terms
 from curator_node.mechanisms import NoiseSource, Stamp
 from curator_node.meters import Meter
 from curator_node.policy import Policy
@@ -49,6 +48,7 @@ from protocol.envelopes import (
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from protocol.kinds import Kinds, Past, Turn
+from protocol.ledger.terms import ledger_terms
 from protocol.messages import (
     Card,
     CardRequest,

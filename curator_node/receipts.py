@@ -4,10 +4,10 @@ import math
 
 from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed, StudyKey
 from curator_node.ledger.branches import holds
-from curator_node.ledger.entries import Suspect
 from curator_node.ledger.sealing import Sealer
 from protocol.envelopes import SigningKey, open_envelope, open_receipt, seal_receipt
 from protocol.errors import RemoteProtocolError
+from protocol.ledger.entries import Suspect
 from protocol.messages import NO_DIGEST, Receipt
 from protocol.rationals import amount, parse_amount, shorten
 from protocol.refusals import RefusalCode

@@ -39,7 +39,6 @@ from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
-from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
@@ -50,6 +49,7 @@ from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
+from protocol.ledger.entries import LedgerCorruptError
 
 POLICY, SCHEMA, KEY, LEDGER = enrolment.POLICY, "schema.toml", keyring.KEY, keyring.LEDGER
 DATA = "curator.data"

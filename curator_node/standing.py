@@ -8,7 +8,6 @@ from pathlib import Path
 
 from curator_node.ledger import Account, StudyKey
 from curator_node.ledger.checks import check_evidence
-from curator_node.ledger.entries import Entry
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.files import NEVER_ANEW, open_mark
 from curator_node.ledger.marks import read_mark
@@ -18,6 +17,7 @@ from curator_node.new_files import new_file, write_new
 from curator_node.receipts import Receipts
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, open_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.ledger.entries import Entry
 from protocol.messages import NO_STUDY, Receipt
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from expril import enrolment  # noqa: F401 - its commands register themselves
+from expril.audit import audit_app
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
 from expril.folder import curator_answer
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
     app.command()(command)
+app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 curator_app.command("answer")(curator_answer)
 app.add_typer(curator_app, name="curator")

@@ -16,7 +16,7 @@ PARTS = {
     "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
-APART = {"ray": "ray"}
+APART = {"ray": "ray", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
 """Module -> an extra beside these."""
 _FULL = {
     errno.ENOSPC: "the disk is full",

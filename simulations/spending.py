@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.studies import StudyKey
+from protocol.ledger.entries import Entry, EntryKind
 from protocol.rationals import parse_amount
 from simulations.report.model import BudgetPoint
 

@@ -1,13 +1,14 @@
 """The ledger of a curator: a durable, hash-chained, signed list of what was charged and answered.
 
-* `entries`: what an entry is; the hash chain
+What everybody must know to read one (entries, signed heads, terms) is in `protocol/ledger`.
+
 * `studies`: what is known of one study, request or answer
 * `learners`: what entries add up to by learner, over all keys of an enrolled one
 * `account`: what entries add up to
 * `branches`: what receipts and marks prove about entries that were lost
 * `restoring`: the same of the sum of a chain
 * `marks`: a process's own forward-only mark, outside the database
-* `sealing`: what the curator's key does: signatures over heads, encrypted positions
+* `sealing`: encrypted positions in receipts
 * `storing`, `tables`, `store`: where entries and replies live
 * `checks`: reading a chain, and checking it entry by entry
 * `errors`: why a ledger says no
@@ -15,7 +16,6 @@
 * `acts`: what a steward does: enrol, approve, resume, hand over to another key
 * `book`: the ledger itself: here it is decided whether a reservation or a charge fits; answer, close, expire, resume
 * `files`: a ledger in a file or a database, with its mark
-* `terms`: what the charges mean
 * `view`: a ledger for its steward's eyes
 """
 

@@ -5,17 +5,6 @@ from fractions import Fraction
 from typing import cast
 
 from curator_node.ledger.branches import STUB, holds, position_at, precedes
-from curator_node.ledger.entries import (
-    DATA_VERSION,
-    GENESIS,
-    Entry,
-    EntryKind,
-    LedgerCorruptError,
-    Position,
-    StatefulEntry,
-    Suspect,
-    entry_hash,
-)
 from curator_node.ledger.learners import Learners
 from curator_node.ledger.restoring import restored
 from curator_node.ledger.studies import (
@@ -30,6 +19,17 @@ from curator_node.ledger.studies import (
     state_key,
 )
 from protocol.errors import LocalProtocolError
+from protocol.ledger.entries import (
+    DATA_VERSION,
+    GENESIS,
+    Entry,
+    EntryKind,
+    LedgerCorruptError,
+    Position,
+    StatefulEntry,
+    Suspect,
+    entry_hash,
+)
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.rationals import parse_amount

@@ -5,13 +5,13 @@ from fractions import Fraction
 from curator_node.ledger.account import Account
 from curator_node.ledger.chain import Chain
 from curator_node.ledger.checks import load
-from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.errors import BoundElsewhereError
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.storing import LedgerStore
 from curator_node.ledger.studies import ZERO, Restored, StudyKey
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NOBODY
 from protocol.rationals import amount
 

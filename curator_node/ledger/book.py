@@ -12,10 +12,6 @@ from typing import Any
 from curator_node.ledger.account import Account
 from curator_node.ledger.acts import StewardedChain
 from curator_node.ledger.chain import create_ledger
-from curator_node.ledger.entries import (
-    Entry,
-    EntryKind,
-)
 from curator_node.ledger.errors import (
     AnswerGoneError,
     HaltedError,
@@ -30,6 +26,10 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.ledger.studies import ZERO, Owed, StudyAccount, StudyKey, state_key
 from protocol.envelopes import SigningKey, digest
 from protocol.errors import LocalProtocolError
+from protocol.ledger.entries import (
+    Entry,
+    EntryKind,
+)
 from protocol.plans import Plan
 from protocol.rationals import amount
 from protocol.transitions import State

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from curator_node.ledger.entries import Position
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
+from protocol.ledger.entries import Position
 from protocol.messages import SEALED_BYTES
 from protocol.rationals import amount
 from protocol.refusals import RefusalCode

@@ -10,7 +10,13 @@ from typing import Any
 
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import load
-from curator_node.ledger.entries import (
+from curator_node.ledger.errors import HandedOverError
+from curator_node.ledger.marks import Mark
+from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
+from curator_node.ledger.studies import StudyKey
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.ledger.entries import (
     Entry,
     EntryKind,
     LedgerCorruptError,
@@ -21,13 +27,7 @@ from curator_node.ledger.entries import (
     encode_entry,
     entry_hash,
 )
-from curator_node.ledger.errors import HandedOverError
-from curator_node.ledger.marks import Mark
-from curator_node.ledger.sealing import head_is_signed, sign_head
-from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
-from curator_node.ledger.studies import StudyKey
-from protocol.envelopes import SigningKey
-from protocol.errors import ConfigurationError
+from protocol.ledger.heads import head_is_signed, sign_head
 
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""

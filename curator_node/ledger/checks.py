@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
-from curator_node.ledger.sealing import head_is_signed
 from curator_node.ledger.storing import LedgerStore, Row
 from curator_node.ledger.studies import state_key
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, ExprilError
+from protocol.ledger.entries import Entry, LedgerCorruptError, decode_entry, entry_hash
+from protocol.ledger.heads import head_is_signed
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.storing import LedgerStore, Row
 from protocol.codec import decode, encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.ledger.entries import LedgerCorruptError
 from protocol.messages import Digest
 
 _START = b"\x83\xa6format\xb6expril ledger export 1"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from curator_node.ledger.branches import POSITION_BYTES, pack, unpack
-from curator_node.ledger.entries import Position
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.ledger.entries import Position
 
 SLOT = 4096
 """Two slots, written in turn, each in a block of its own: a torn write leaves the other whole."""

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from curator_node.ledger.branches import last_common, lost_amounts, precedes
-from curator_node.ledger.entries import Position, Suspect
 from curator_node.ledger.studies import ZERO, Restored
+from protocol.ledger.entries import Position, Suspect
 from protocol.rationals import parse_amount
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a curator's key does for its ledger: signs heads, encrypts positions in receipts, authenticates its mark."""
+"""What a curator's key does for its ledger beside signing heads: it encrypts positions in receipts."""
 
 from collections.abc import Callable
 
@@ -6,22 +6,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curator_node.ledger.branches import pack, unpack
-from curator_node.ledger.entries import Position
-from protocol.envelopes import SigningKey, is_signed
+from protocol.envelopes import SigningKey
 from protocol.errors import RemoteProtocolError
+from protocol.ledger.entries import Position
 from protocol.refusals import RefusalCode
 
 _NONCE = 12
-
-
-def sign_head(key: SigningKey, index: int, head: bytes) -> bytes:
-    """Signature over an entry's place and hash; 64 bytes."""
-    return key.sign(_head(index, head))
-
-
-def head_is_signed(curator: bytes, signature: bytes, index: int, head: bytes) -> bool:
-    """Whether a curator's public key signed this head."""
-    return is_signed(curator, signature, _head(index, head))
 
 
 class Sealer:
@@ -51,7 +41,3 @@ class Sealer:
             return unpack(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context))
         except InvalidTag:
             raise RemoteProtocolError(RefusalCode.MALFORMED, "receipt.position") from None
-
-
-def _head(index: int, head: bytes) -> bytes:
-    return b"expril/2 ledger head" + index.to_bytes(8, "big") + head

@@ -16,7 +16,6 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from curator_node.ledger.engines import open_engine, read_url, reason_of
-from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.storing import AppendConflictError, Held, LedgerUnavailableError, Replies, Row
 from curator_node.ledger.tables import (
     ENTRIES,
@@ -30,6 +29,7 @@ from curator_node.ledger.tables import (
 )
 from curator_node.new_files import private_draft
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import LedgerCorruptError
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from curator_node.ledger.entries import Suspect
 from protocol.envelopes import digest
+from protocol.ledger.entries import Suspect
 from protocol.plans import Plan
 from protocol.transitions import State
 

@@ -16,7 +16,6 @@ from rich.table import Table
 from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
 from curator_node.ledger.checks import Finding, check_evidence
-from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.places import Place, read_evidence, told_place
@@ -26,6 +25,7 @@ from curator_node.policy import Policy, read_policy
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
+from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NO_STUDY, NOBODY
 from protocol.rationals import parse_rational, shorten
 

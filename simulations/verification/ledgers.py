@@ -7,12 +7,12 @@ from pathlib import Path
 
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger, check, load
-from curator_node.ledger.entries import Entry, EntryKind
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.storing import LedgerStore
 from curator_node.ledger.studies import StudyKey
-from curator_node.ledger.terms import ledger_terms
 from protocol.errors import ExprilError, printable
+from protocol.ledger.entries import Entry, EntryKind
+from protocol.ledger.terms import ledger_terms
 from protocol.messages import NOBODY, Message, StudyProposal
 from protocol.rationals import parse_amount, shorten
 from simulations.run_index import LEDGERS, Index, LedgerEntry

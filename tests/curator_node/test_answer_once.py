@@ -24,9 +24,9 @@ from curator_fakes import (
     policy,
 )
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from protocol.envelopes import request_digest, seal
+from protocol.ledger.entries import decode_entry
 from protocol.messages import Card, CardRequest, Refusal, Release, StudyAccepted, StudyClose, StudyClosed
 from protocol.refusals import RETRIABLE, RefusalCode
 

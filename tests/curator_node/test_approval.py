@@ -22,10 +22,10 @@ from curator_node import proposals
 from curator_node.approval import find, summary, waiting
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.entries import EntryKind, LedgerCorruptError
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.storing import Held
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import EntryKind, LedgerCorruptError
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.queries import QUERY_KINDS
 from protocol.refusals import RefusalCode

@@ -17,9 +17,9 @@ from test_site import DECLARED, RULES, toml
 from curator_fakes import ROWS, Clock, Learner, dataset, frame_of, hold, key, plan_of, steward_file
 from curator_node.data_versions import version_of_data
 from curator_node.ledger.checks import check
-from curator_node.ledger.entries import DATA_VERSION
 from curator_node.site import create_site, open_site
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import DATA_VERSION
 from protocol.messages import Release
 
 KEY = b"k" * 32

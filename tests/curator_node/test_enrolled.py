@@ -27,11 +27,11 @@ from curator_fakes import (
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger import BoundElsewhereError, Caps, Reservation, StudyKey
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.entries import EntryKind, LedgerCorruptError, decode_entry
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import LearnerPolicy
 from protocol.envelopes import open_envelope, open_receipt
 from protocol.errors import ConfigurationError, LocalProtocolError
+from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry
 from protocol.messages import NOBODY, Card, Refusal, Release, StudyAccepted
 from protocol.refusals import RefusalCode
 from simulations.seeded_noise import SeededNoise

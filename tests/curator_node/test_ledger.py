@@ -31,9 +31,7 @@ from curator_node.ledger import (
     create_ledger,
 )
 from curator_node.ledger.checks import load
-from curator_node.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.sealing import sign_head
 from curator_node.ledger.store import (
     AppendConflictError,
     DatabaseStore,
@@ -43,6 +41,8 @@ from curator_node.ledger.store import (
     sqlite_url,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError
+from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
+from protocol.ledger.heads import sign_head
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.refusals import RefusalCode
 

@@ -30,13 +30,13 @@ from curator_fakes import key
 from curator_node.ledger import Account, Ledger, create_ledger
 from curator_node.ledger.branches import POSITION_BYTES, last_common, pack, position_at, precedes, unpack
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.entries import Entry, EntryKind, LedgerCorruptError, Suspect, decode_entry, encode_entry
 from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file, open_mark
 from curator_node.ledger.marks import SLOT, MemoryMark
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, read_only_url, sqlite_url
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
+from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, Suspect, decode_entry, encode_entry
 from protocol.messages import SEALED_BYTES
 
 TERMS = "each record"

@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import curator_node.enrolled
 import curator_node.mechanisms
 from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of, policy
-from curator_node.ledger.sealing import head_is_signed
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, Envelope, is_signed, open_envelope, open_receipt, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.ledger.heads import head_is_signed
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest, Refusal, Release
 from protocol.refusals import RefusalCode
 

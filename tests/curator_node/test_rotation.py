@@ -27,7 +27,6 @@ from curator_node.folder import answer_folder
 from curator_node.ledger import HandedOverError, Ledger, create_ledger
 from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import check, load
-from curator_node.ledger.entries import EntryKind, LedgerCorruptError
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.storing import Row
@@ -36,6 +35,7 @@ from protocol.carriage import REQUESTS, SUFFIX
 from protocol.envelopes import SigningKey, digest, open_envelope, open_receipt, verify
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard, read_identity, write_identity
+from protocol.ledger.entries import EntryKind, LedgerCorruptError
 from protocol.messages import Card, Refusal, Release
 from protocol.refusals import RefusalCode
 

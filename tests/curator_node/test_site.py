@@ -10,7 +10,6 @@ import pytest
 from curator_fakes import ROWS, Clock, Learner, ZeroNoise, frame_of, key, opened, plan_of, policy, steward_file
 from curator_node.key_files import write_key
 from curator_node.ledger import memory_ledger
-from curator_node.ledger.entries import LedgerCorruptError
 from curator_node.ledger.files import create_ledger_file
 from curator_node.record_files import read_records
 from curator_node.site import (
@@ -27,6 +26,7 @@ from curator_node.site import (
 )
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import LedgerCorruptError
 from protocol.messages import Card, Release
 from simulations.seeded_noise import SeededNoise
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from curator_node.ledger import Caps, Reservation
 from curator_node.ledger.checks import check
-from curator_node.ledger.entries import EntryKind
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.command import app
 from protocol.envelopes import SigningKey, digest
+from protocol.ledger.entries import EntryKind
 from protocol.rationals import parse_amount
 from run_forger import Forger, make_run
 from simulations.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS

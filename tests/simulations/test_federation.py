@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger, StudyKey, create_ledger
 from curator_node.ledger.checks import load
-from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import LearnerPolicy, Policy
@@ -24,6 +23,7 @@ from learner_node.session import Session
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.hypotheses import Constant
+from protocol.ledger.entries import decode_entry
 from protocol.messages import Card, Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan

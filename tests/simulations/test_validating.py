@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curator_node.ledger.entries import EntryKind
 from expril.command import app
 from protocol.errors import ConfigurationError
+from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
 from simulations.records import load_records
 from simulations.report.model import decode_report, encode_report

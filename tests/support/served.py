@@ -13,13 +13,13 @@ import msgspec
 from curator_fakes import NOW, Clock, CountingEntropy, FlakyStore, hold, key
 from curator_node.answerers import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
-from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import assemble_site
 from limits_told import limits_with
 from protocol.envelopes import digest, open_envelope, seal
+from protocol.ledger.entries import decode_entry
 from protocol.messages import (
     NO_DIGEST,
     CardRequest,

@@ -42,7 +42,6 @@ from curator_fakes import (
 )
 from curator_node.ledger import Ledger
 from curator_node.ledger.checks import load
-from curator_node.ledger.entries import decode_entry
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
 from curator_node.mechanisms import OpenDPNoise
 from curator_node.refusing import caps_of
@@ -53,6 +52,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import Turn
+from protocol.ledger.entries import decode_entry
 from protocol.messages import (
     MESSAGE_TYPES,
     NO_DIGEST,

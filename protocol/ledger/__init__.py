@@ -1,0 +1,9 @@
+"""What a ledger is to everybody who reads one: entries and their hash chain, signed heads, terms, exports.
+
+* `entries`: what an entry is; the hash chain
+* `heads`: what the curator's key signs of each
+* `terms`: what the charges mean
+* `exports`: a ledger as one portable file
+
+Nothing is stored or decided here; that is `curator_node/ledger`.
+"""

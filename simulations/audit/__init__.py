@@ -1,0 +1,4 @@
+"""An auditor's tools: nothing here believes what is claimed.
+
+* `results`: what each part found, as one form for tables, JSON and page
+"""

@@ -1,0 +1,182 @@
+"""What the parts of an audit found, in one form for tables, JSON and the page. No computation here."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a mechanism put out on two neighbouring inputs, on one axis.
+
+    Attributes:
+        axis: what the numbers are, in words.
+        values: places on the axis, rising: values, or centres of bins.
+        first, second: share of the draws at each place, for either input; each adds up to at most 1.
+        event: (lowest, highest) place that counts as the event; None where it is no interval.
+    """
+
+    axis: str
+    values: tuple[float, ...]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    event: tuple[float, float] | None = None
+
+
+class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the distinguishing game found against one mechanism.
+
+    Attributes:
+        claimed: epsilon, exact, as text: a whole number, a fraction or a decimal.
+        lower_bound: epsilon that the draws prove at least; 0 where they prove none.
+        error_rate: chance that `lower_bound` is above the true epsilon, at most.
+        draws: from each of the two inputs.
+        neighbours: the two inputs, in words.
+        event: that tells them apart, in words.
+        shares: of draws in the event, of the half on which it was not chosen: (where more, where fewer).
+        spread: both distributions; None where they are not on one axis.
+    """
+
+    claimed: str
+    lower_bound: float
+    error_rate: float
+    draws: int
+    neighbours: str
+    event: str
+    shares: tuple[float, float]
+    spread: Spread | None = None
+
+
+class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A shipped mechanism.
+
+    Attributes:
+        kind: query kind and what it releases, such as "counts/mass".
+        attack: the strongest found.
+        exact: worst-case loss of the found neighbours by enumeration; None where the kind cannot be enumerated.
+        searched: how many pairs of neighbours were tried.
+        violation: whether a bound, or the exact loss, is above the claim.
+        verdict: one sentence.
+    """
+
+    kind: str
+    attack: Attack
+    exact: float | None
+    searched: int
+    violation: bool
+    verdict: str
+
+
+class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A mechanism that is broken on purpose: an audit that does not catch it is worth nothing.
+
+    Attributes:
+        name: short, with underscores.
+        fault: what is wrong with it, one sentence.
+        truth: its true epsilon, as text: "infinite", or a number.
+        attack: the strongest found.
+        caught: whether the lower bound is above the claim.
+    """
+
+    name: str
+    fault: str
+    truth: str
+    attack: Attack
+    caught: bool
+
+
+class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A test that passes or not: calibration of the noise, the one-run audit, what else has no two neighbours.
+
+    Attributes:
+        name: short, with underscores.
+        question: what is asked, one sentence.
+        found: what was measured, one sentence, with numbers.
+        false_alarm: chance that a correct mechanism fails it.
+        power: (what would be noticed, with which chance), in words.
+        passed: whether all is in order.
+    """
+
+    name: str
+    question: str
+    found: str
+    false_alarm: float
+    power: str
+    passed: bool
+
+
+class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An attack on whole studies.
+
+    Attributes:
+        attack: short, with underscores.
+        target: what is attacked: "ExPriL", or the other service.
+        epsilon: that protects a unit over the whole attack, as text; "none" where nothing does.
+        trials: games played, half with the unit and half without.
+        gain: true positive rate less false positive rate, measured on trials in which nothing was tuned; -1 to 1.
+        interval: in which the gain lies, at 95 %.
+        bound: the most that the gain may be, (e^epsilon - 1) / (e^epsilon + 1); 1 where nothing protects.
+        holds: whether the interval's lower end is at most the bound.
+        verdict: one sentence.
+    """
+
+    attack: str
+    target: str
+    epsilon: str
+    trials: int
+    gain: float
+    interval: tuple[float, float]
+    bound: float
+    holds: bool
+    verdict: str
+
+
+class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one.
+
+    Attributes:
+        epsilons: rising.
+        rounds: games at each.
+        gaps: mean of the one side less the other's, over 1/100, at each epsilon, measured.
+        above: at each epsilon, share of rounds above 1/200: (zeros, with the one), measured.
+        expected_above: the same by the law.
+        lower_bounds: epsilon that those rounds prove, at each.
+        spreads: the two distributions without noise, with too little and with enough, as the post draws them.
+    """
+
+    epsilons: tuple[float, ...]
+    rounds: int
+    gaps: tuple[float, ...]
+    above: tuple[tuple[float, float], ...]
+    expected_above: tuple[tuple[float, float], ...]
+    lower_bounds: tuple[float, ...]
+    spreads: Mapping[str, Spread]
+
+
+class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A whole audit of what is installed.
+
+    Attributes:
+        kinds, controls, checks, studies, blog: as above; `blog` is None where it was not played.
+        false_alarm: chance that an audit of correct mechanisms finds a violation anywhere, at most.
+        seconds: that it took, by the clock.
+        versions: of this software and of what draws the noise.
+    """
+
+    kinds: tuple[KindResult, ...] = ()
+    controls: tuple[ControlResult, ...] = ()
+    checks: tuple[Check, ...] = ()
+    studies: tuple[StudyAttack, ...] = ()
+    blog: BlogGame | None = None
+    false_alarm: float = 0.05
+    seconds: float = 0.0
+    versions: Mapping[str, str] = {}
+
+    @property
+    def passed(self) -> bool:
+        """No violation, every control caught, every check passed, no attack above its bound."""
+        return (
+            not any(one.violation for one in self.kinds)
+            and all(one.caught for one in self.controls)
+            and all(one.passed for one in self.checks)
+            and all(one.holds for one in self.studies)
+        )
