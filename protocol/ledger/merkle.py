@@ -1,8 +1,8 @@
 """The Merkle tree of RFC 9162 (section 2.1; the same as RFC 6962's) over a ledger's entries.
 
-The leaves are entry hashes (`entries.entry_hash`), in order. SHA-256, with 0x00 before a leaf and 0x01 before a pair, so
-that no pair passes for a leaf. A root of n leaves says which n they are; a proof of few hashes says that one tree is the
-beginning of another, or that a leaf is in one. Who checks a proof needs no leaves.
+The leaves are entry hashes (`entries.entry_hash`), in order. SHA-256, with 0x00 before a leaf and 0x01 before a pair:
+no pair passes for a leaf. A root stands for all leaves; a proof of few hashes says that one tree is the beginning
+of another, or that a leaf is in one. Who checks a proof needs no leaves.
 
 A root does not hold the number of its leaves, and the same proof may fit several numbers. So whoever signs a root signs
 the number beside it (`checkpoints`).
@@ -162,8 +162,10 @@ def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: 
     """Whether a proof shows one tree to be the beginning of another (RFC 9162, section 2.1.4.2).
 
     Args:
-        old, old_root: leaves and root of the tree that is to be the beginning.
-        size, root: of the other.
+        old: leaves of the tree that is to be the beginning.
+        old_root: its root.
+        size: leaves of the other.
+        root: its root.
         proof: untrusted; exactly as many hashes as are needed: none where both have the same size, or `old` is 0.
     """
     if not 0 <= old <= size or not _are_hashes(proof):
@@ -208,7 +210,7 @@ def _split(count: int) -> int:
 
 
 def _complete(first: int, end: int) -> list[tuple[int, int]]:
-    """(first leaf, height) of the complete subtrees that cover the leaves from `first` up to `end`, largest in front."""
+    """(first leaf, height) of the complete subtrees that cover the leaves from `first` up to `end`, in order."""
     found = []
     while first < end:
         height = (end - first).bit_length() - 1

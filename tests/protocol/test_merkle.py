@@ -158,7 +158,9 @@ def test_any_change_of_a_consistency_proof_or_root_is_refused(size, data):
     assert not check_consistency(old, before, size, after, (*proof, after))
     assert not check_consistency(old, before, size, after, (before, *proof))
     for place, node in enumerate(proof):
-        assert not check_consistency(old, before, size, after, (*proof[:place], changed(node, bit), *proof[place + 1 :]))
+        assert not check_consistency(
+            old, before, size, after, (*proof[:place], changed(node, bit), *proof[place + 1 :])
+        )
         assert not check_consistency(old, before, size, after, (*proof[:place], node[:-1], *proof[place + 1 :]))
         assert not check_consistency(old, before, size, after, proof[:place] + proof[place + 1 :])
     if proof:
@@ -179,7 +181,9 @@ def test_any_change_of_an_inclusion_proof_leaf_or_place_is_refused(size, data):
     assert not check_inclusion(leaves[index], index, size, changed(root, bit), proof)
     assert not check_inclusion(leaves[index], index, size, root, (*proof, root))
     for place, node in enumerate(proof):
-        assert not check_inclusion(leaves[index], index, size, root, (*proof[:place], changed(node, bit), *proof[place + 1 :]))
+        assert not check_inclusion(
+            leaves[index], index, size, root, (*proof[:place], changed(node, bit), *proof[place + 1 :])
+        )
         assert not check_inclusion(leaves[index], index, size, root, proof[:place] + proof[place + 1 :])
     for other in range(size):
         assert other == index or not check_inclusion(leaves[index], other, size, root, proof)
@@ -209,7 +213,9 @@ def test_no_proof_leads_from_one_branch_to_another(size, data):
     mine, theirs = leaves_of(size), leaves_of(common) + leaves_of(size + 5, b"other")[common:]
     before = Tree(mine).root(old)
     for tree in (Tree(theirs), Tree(mine), Tree(mine[:old] + theirs[old:])):
-        assert not check_consistency(old, before, size + 5, Tree(theirs).root(), tree.consistency_proof(min(old, tree.size)))
+        assert not check_consistency(
+            old, before, size + 5, Tree(theirs).root(), tree.consistency_proof(min(old, tree.size))
+        )
 
 
 def test_no_tree_is_the_beginning_of_a_smaller_one():
