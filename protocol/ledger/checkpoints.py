@@ -1,8 +1,8 @@
 """Checkpoints: how many entries a ledger has and the root over them, signed by its curator and co-signed by witnesses.
 
-The formats are C2SP's, so that witnesses and tools that exist can read ours. A checkpoint is a tlog-checkpoint, signed by
-the curator (Ed25519). A co-signature is a tlog-cosignature of version 1. What a curator hands to a witness is the body of
-tlog-witness's add-checkpoint: the older size, a consistency proof, the checkpoint. The text of a checkpoint:
+The formats are C2SP's, so that witnesses and tools that exist can read ours. A checkpoint is a tlog-checkpoint, which
+the curator signs (Ed25519). A co-signature is a tlog-cosignature of version 1. What a curator hands to a witness is the
+body of tlog-witness's add-checkpoint: the older size, a consistency proof, the checkpoint. The text of a checkpoint:
 
     expril/ledger/<the curator's first public key>       the origin: one ledger a key
     <number of entries>
@@ -44,7 +44,7 @@ _TIME = 8
 
 
 class CheckpointError(ExprilError):
-    """A checkpoint can be read, and what it says is not proven: a signature or a proof does not fit."""
+    """A checkpoint does not fit: to its signatures and proofs, to the ledger, or to an older one."""
 
     kind = "ledger"
 
