@@ -108,7 +108,7 @@ def hold(
         signed=max(sizes.values(), default=0),
         witnesses=by_witness,
         contradicted=tuple(
-            _contradiction(name, signed, tree, sizes.values(), co_signed=bool(co_signers[name]))
+            _contradiction(name, signed, tree, _common(name, sizes, co_signers), co_signed=bool(co_signers[name]))
             for name, signed in read.items()
             if name not in agreeing
         ),
@@ -131,14 +131,21 @@ def _keys_agree(signed: SignedCheckpoint, curators: Sequence[tuple[int, bytes]])
     return signed.curators == tuple(each for each in curators if each[0] < signed.checkpoint.size)
 
 
+def _common(name: str, agreeing: Mapping[str, int], co_signers: Mapping[str, Collection[bytes]]) -> Collection[int]:
+    """Sizes of the agreeing checkpoints that begin another one, by the word of a witness who co-signed both."""
+    own = set(co_signers[name])
+    return [size for other, size in agreeing.items() if own & set(co_signers[other])]
+
+
 def _contradiction(
-    name: str, signed: SignedCheckpoint, tree: Tree, agreeing: Collection[int], *, co_signed: bool
+    name: str, signed: SignedCheckpoint, tree: Tree, common: Collection[int], *, co_signed: bool
 ) -> Contradiction:
     size = signed.checkpoint.size
-    first = max((other for other in agreeing if other < size), default=0)
+    first = max((other for other in common if other < size), default=0)
     last = size - 1
     if size > tree.size:
-        first, text = tree.size, f"entries from {tree.size} to {last} are missing: rolled back, or an older export"
+        text = f"entries from {tree.size} to {last} are missing: rolled back, or an older export"
+        last = tree.size
     elif tree.root(size) == signed.checkpoint.root:
         first, text = last, f"it was signed by {signed.curator.hex()}, which was not the ledger's key at entry {last}"
     else:

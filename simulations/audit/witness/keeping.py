@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -24,6 +25,50 @@ from protocol.ledger.notes import Signature
 
 _SUFFIX = ".checkpoint"
 _DIGITS = 15
+
+
+class Kept(Protocol):
+    """What a witness needs of its state."""
+
+    def sizes(self, curator: bytes) -> list[int]:
+        """Of the checkpoints that were co-signed for a curator, rising; empty where there is none."""
+
+    def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
+        """A checkpoint that was co-signed, the line of the co-signature, and its time."""
+
+    def keep(self, signed: SignedCheckpoint) -> None:
+        """Durably keep a checkpoint, which this witness has co-signed."""
+
+    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+        """Keep two checkpoints that cannot both be of one ledger, in a file that proves it; where it is."""
+
+
+class MemoryState:
+    """For simulations: gone with the process.
+
+    Args:
+        key: the witness's public key.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._kept: dict[tuple[bytes, int], SignedCheckpoint] = {}
+
+    def sizes(self, curator: bytes) -> list[int]:
+        """See `Kept`."""
+        return sorted(size for known, size in self._kept if known == curator)
+
+    def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
+        """See `Kept`."""
+        return _co_signed(self._kept[curator, size], self._key, f"the checkpoint of {size} entries")
+
+    def keep(self, signed: SignedCheckpoint) -> None:
+        """See `Kept`."""
+        self._kept[signed.checkpoint.first, signed.checkpoint.size] = signed
+
+    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+        """See `Kept`; nothing is written."""
+        return Path(f"equivocation-{one.checkpoint.size}-{other.checkpoint.root.hex()[:16]}.json")
 
 
 class WitnessState:
@@ -39,27 +84,23 @@ class WitnessState:
         self._key = key
 
     def sizes(self, curator: bytes) -> list[int]:
-        """Of the checkpoints that were co-signed for a curator, rising; empty where there is none."""
+        """See `Kept`."""
         return sorted(int(path.name.removesuffix(_SUFFIX)) for path in self._place(curator).glob(f"*{_SUFFIX}"))
 
     def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
-        """A checkpoint that was co-signed, the line of the co-signature, and its time.
+        """See `Kept`.
 
         Raises:
             ConfigurationError: the file was changed, or another witness's key co-signed it.
         """
         path = self._file(curator, size)
         signed = read_checkpoint(read_text_file(path, "checkpoint"), where=str(path))
-        at = witnesses_of(signed).get(self._key)
-        if (signed.checkpoint.first, signed.checkpoint.size) != (curator, size) or at is None:
-            raise ConfigurationError(
-                f"{path} is not what the key {self._key.hex()} co-signed: give each key a state of its own, and never "
-                "change one"
-            )
-        return signed, next(line for line in signed.note.signatures if line.name == witness_name(self._key)), at
+        if (signed.checkpoint.first, signed.checkpoint.size) != (curator, size):
+            raise ConfigurationError(f"{path} is not the checkpoint that its name says: never change a state")
+        return _co_signed(signed, self._key, str(path))
 
     def keep(self, signed: SignedCheckpoint) -> None:
-        """Durably keep a checkpoint, which this witness has co-signed.
+        """See `Kept`.
 
         Raises:
             ConfigurationError: it cannot be written.
@@ -77,7 +118,7 @@ class WitnessState:
         )
 
     def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
-        """Keep two checkpoints that cannot both be of one ledger, in a file that proves it; where it is."""
+        """See `Kept`."""
         root = other.checkpoint.root.hex()[:16]
         path = self._place(one.checkpoint.first) / f"equivocation-{one.checkpoint.size}-{root}.json"
         if not path.exists():
@@ -117,6 +158,13 @@ def open_state(folder: Path, key: bytes) -> Iterator[WitnessState]:
         yield WitnessState(folder, key)
     finally:
         os.close(lock)
+
+
+def _co_signed(signed: SignedCheckpoint, key: bytes, where: str) -> tuple[SignedCheckpoint, Signature, int]:
+    at = witnesses_of(signed).get(key)
+    if at is None:
+        raise ConfigurationError(f"{where} was not co-signed by {key.hex()}; give each key a state of its own")
+    return signed, next(line for line in signed.note.signatures if line.name == witness_name(key)), at
 
 
 def _sync(folder: Path) -> None:

@@ -14,7 +14,7 @@ from protocol.ledger.checkpoints import (
 )
 from protocol.ledger.merkle import check_consistency
 from protocol.ledger.notes import PLAIN, key_id
-from simulations.audit.witness.keeping import WitnessState
+from simulations.audit.witness.keeping import Kept
 
 
 class EquivocationError(CheckpointError):
@@ -30,7 +30,7 @@ class EquivocationError(CheckpointError):
 
 
 def witness(
-    submission: Submission, key: SigningKey, state: WitnessState, *, now: int, trusted: bytes | None = None
+    submission: Submission, key: SigningKey, state: Kept, *, now: int, trusted: bytes | None = None
 ) -> SignedCheckpoint:
     """Co-sign a checkpoint, if it fits all that were co-signed before; it is kept before this returns.
 
@@ -77,7 +77,7 @@ def witness(
     return with_signature(signed, signature)
 
 
-def _again(signed: SignedCheckpoint, state: WitnessState) -> SignedCheckpoint:
+def _again(signed: SignedCheckpoint, state: Kept) -> SignedCheckpoint:
     """What was co-signed before of this size."""
     checkpoint = signed.checkpoint
     kept, signature, _ = state.checkpoint(checkpoint.first, checkpoint.size)
@@ -95,7 +95,7 @@ def _again(signed: SignedCheckpoint, state: WitnessState) -> SignedCheckpoint:
     return with_signature(signed, signature)
 
 
-def _check_goes_on(submission: Submission, state: WitnessState, newest: int, now: int) -> None:
+def _check_goes_on(submission: Submission, state: Kept, newest: int, now: int) -> None:
     """Raise unless a checkpoint goes on from the newest that was co-signed."""
     signed = submission.signed
     checkpoint = signed.checkpoint
