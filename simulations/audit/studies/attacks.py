@@ -110,8 +110,15 @@ def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tu
     """(name, epsilon) of each call of `attack_study` that a bench makes; no names are all of them.
 
     An attack that no epsilon bounds is played once.
+
+    Raises:
+        ConfigurationError: an unknown name, or no epsilon.
     """
     chosen = tuple(names) or tuple(ATTACKS)
+    for name in chosen:
+        check_name(name)
+    if not epsilons:
+        raise ConfigurationError("no epsilon to play at; name one, such as 1")
     return tuple((name, each) for name in chosen for each in (epsilons if ATTACKS[name].bounded else epsilons[:1]))
 
 
