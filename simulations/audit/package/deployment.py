@@ -62,8 +62,8 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
         "data_product_type": facts.product,
         "data_product_region": facts.region,
         "description": (
-            f"Learnt from differentially private counts of {count(len(curators), 'curator')}, by ExPriL. No record, gradient "
-            "or exact number left a curator."
+            f"Learnt from differentially private counts of {count(len(curators), 'curator')}, by ExPriL. No record, "
+            "gradient or exact number left a curator."
         ),
         "publication_date": facts.publication_date,
         **({"data_product_sector": facts.sector} if facts.sector else {}),
