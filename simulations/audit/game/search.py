@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.audit.game.bounds import PARTS, training_bounds
+from simulations.audit.game.bounds import PARTS, promise
 from simulations.audit.game.cells import Cells, fit_cells
 from simulations.audit.game.outcomes import Rows
-from simulations.audit.game.statistics import Function, Statistic, statistics_for
+from simulations.audit.game.statistics import Function, Statistic, hash_rows, statistics_for
 
 CAUTION = 20
 """How many times stricter the choice is than the proof: rare events are easily lucky."""
@@ -19,6 +19,7 @@ LEAST = 20
 BETTER = 0.01
 """By how much a later candidate must beat an earlier, simpler one."""
 _CUTS = 160
+_SHOWN, _SHOWN_OF = 3, 2000
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,22 @@ class Event:
             if self.cells.exact or place + 1 == len(lowest):
                 return f"{name} is at most {lowest[place]:.6g}"
             return f"{name} is below {lowest[place + 1]:.6g}"
-        inside = np.flatnonzero(self.holds(rows))
-        count = int((self.scores >= self.threshold).sum())
-        kind = f"{count} {'values' if self.cells.exact else 'intervals'}" if count > 1 else "one value"
+        inside = rows[self.holds(rows)]
         if not len(inside):
-            return f"{name} is in {kind} learned"
-        example = np.array2string(rows[inside[0]], separator=", ", max_line_width=10**6, threshold=12)
-        return f"{name} is in {kind} learned, as in {example}"
+            return f"{name} is one of those learned"
+        values = inside if self.statistic.of is hash_rows else self.statistic.of(inside)[:, None]
+        shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
+        if not self.cells.exact:
+            return f"{name} is in one of the intervals learned, as {shown[0]} is"
+        if len(shown) > _SHOWN:
+            return f"{name} is one of {int((self.scores >= self.threshold).sum())} learned, such as {shown[0]}"
+        return f"{name} is {' or '.join(shown)}"
+
+
+def _text(values: NDArray[Any]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.6g}"
+    return np.array2string(values, separator=", ", max_line_width=10**6, threshold=16)
 
 
 @dataclass
@@ -137,7 +147,7 @@ def _half_lines(
         cuts = _cuts(inside)
         if not len(cuts):
             continue
-        bounds = training_bounds(inside[cuts], outside[cuts], draws, strict)
+        bounds = promise(inside[cuts], outside[cuts], draws, strict)
         top = int(np.argmax(bounds))
         place = int(cuts[top]) if sign == -1 else len(one) - 1 - int(cuts[top])
         scores = np.append(sign * np.arange(len(one), dtype=float), -np.inf)
@@ -167,7 +177,7 @@ def _ranked(
     enough = inside >= LEAST
     if not enough.any():
         return
-    bounds = np.where(enough, training_bounds(inside, outside, draws, strict), -np.inf)
+    bounds = np.where(enough, promise(inside, outside, draws, strict), -np.inf)
     top = int(np.argmax(bounds))
     # Both parts together, halved, so that the pseudo-counts weigh as they did in each.
     learned = np.log((more.sum(1) / 2 + 1) / (fewer.sum(1) / 2 + 1))
