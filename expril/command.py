@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expril import audit_all, enrolment  # noqa: F401 - their commands register themselves
+from expril import audit_all, audit_witness, enrolment  # noqa: F401 - their commands register themselves
 from expril.audit import audit_app
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app
