@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
+from simulations.audit.controls import CONTROLS, audit_control
+from simulations.audit.kinds import audit_kind, kinds_to_audit
 from simulations.audit.results import AuditResult, BlogGame, Check, ControlResult, KindResult, StudyAttack
 from simulations.audit.workers import Task, finished
 
@@ -87,8 +89,14 @@ def tasks_of(*, draws: int, quick: bool) -> list[Task]:
     """The tasks of a whole audit, and how the false alarms are split: an equal part for all that can raise one.
 
     A control is caught or not: it raises no false alarm, and is attacked with the part of a shipped kind.
+
+    Args:
+        draws: from each of two inputs, of every mechanism.
+        quick: fewer of them.
     """
-    raise NotImplementedError
-
-
-_ = partial
+    kinds = kinds_to_audit()
+    part = FALSE_ALARMS / len(kinds)
+    each = {"draws": draws // 10 if quick else draws, "error_rate": part}
+    tasks = [Task(name, partial(audit_kind, name, **each), 15) for name in kinds]
+    tasks += [Task(name, partial(audit_control, name, **each), 3) for name in CONTROLS]
+    return tasks

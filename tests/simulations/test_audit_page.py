@@ -147,6 +147,12 @@ def test_bounds_stand_in_units_of_their_claim():
     assert figures.times_claim(attack(bound=0.0), axis).bound == axis.at(axis.low)
 
 
+def test_a_kind_that_could_not_be_audited_is_shown():
+    nothing = kind(violation=True, claimed="0", bound=0.0, exact=None, spread=None)
+    assert "Violation." in Outline(build_page(audit(kinds=(nothing,)))).text
+    assert figures.of_claim("0", 0.1) == math.inf
+
+
 # For machines
 
 

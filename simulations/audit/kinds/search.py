@@ -107,9 +107,7 @@ def _around(lower: float, upper: float) -> tuple[float, ...]:
     return (lower, upper, (lower + upper) / 2, float(np.nextafter(lower, -math.inf)), upper + span, lower - 1e6 * span)
 
 
-def _drawn(
-    example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int
-) -> Neighbours:
+def _drawn(example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int) -> Neighbours:
     """A pair at random: how many stay, whether they are all alike, and whether the unit is like them."""
     bound, count = example.most_records_per_unit, OTHERS[index % len(OTHERS)]
     alike, same_cell = bool(index & 4), bool(index & 8)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 
 from protocol.errors import ConfigurationError
@@ -140,15 +141,21 @@ SHARE_AXIS = Axis(
 
 def share_of_claim(attack: Attack, exact: float | None) -> Measured:
     """A shipped mechanism on `SHARE_AXIS`."""
-    claim = float(parse_rational(attack.claimed))
     at = SHARE_AXIS.at
-    over = attack.lower_bound > claim or (exact is not None and exact > claim * (1 + 1e-9))
-    return Measured(at(1.0), at(attack.lower_bound / claim), None if exact is None else at(exact / claim), over)
+    ratios = [of_claim(attack.claimed, value) for value in (attack.lower_bound, exact or 0.0)]
+    over = ratios[0] > 1 or ratios[1] > 1 + 1e-9
+    return Measured(at(1.0), at(ratios[0]), None if exact is None else at(ratios[1]), over)
+
+
+def of_claim(claimed: str, value: float) -> float:
+    """A loss in units of its claim; infinite where nothing is claimed and something is lost."""
+    claim = float(Fraction(claimed))
+    return value / claim if claim else math.inf if value else 0.0
 
 
 def ratio_axis(attacks: Iterable[Attack]) -> Axis:
     """A logarithmic axis (of decimal logarithms) over the bounds in units of their claims."""
-    highest = max((attack.lower_bound / float(parse_rational(attack.claimed)) for attack in attacks), default=1.0)
+    highest = max((of_claim(attack.claimed, attack.lower_bound) for attack in attacks), default=1.0)
     top = math.log10(min(_MOST_RATIO, max(10.0, highest * 1.3)))
     bare = Axis(-0.5, top)
     ticks = tuple(Tick(f"{10**power:g} ×", bare.at(power)) for power in range(math.floor(top) + 1))
@@ -157,7 +164,7 @@ def ratio_axis(attacks: Iterable[Attack]) -> Axis:
 
 def times_claim(attack: Attack, axis: Axis) -> Measured:
     """A mechanism that is broken on purpose, on the axis of `ratio_axis`; what proves little is at its end."""
-    ratio = attack.lower_bound / float(parse_rational(attack.claimed))
+    ratio = of_claim(attack.claimed, attack.lower_bound)
     return Measured(axis.at(0.0), axis.at(math.log10(max(ratio, 1e-9))), None, ratio > 1)
 
 

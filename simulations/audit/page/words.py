@@ -1,8 +1,9 @@
 """What an audit's page says in sentences."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
-from protocol.rationals import parse_rational
+from simulations.audit.page.figures import of_claim
 from simulations.audit.results import Attack, AuditResult, ControlResult
 from simulations.report.words import count
 
@@ -37,8 +38,8 @@ def summary(result: AuditResult) -> tuple[str, ...]:
             f"{count(len(result.kinds), 'kind')} of release answered {draws:,} times on each of two data sets that "
             "differ by one person's records, through the same code and with the same noise as in a hospital."
         )
-        share = max(one.attack.lower_bound / float(parse_rational(one.attack.claimed)) for one in result.kinds)
-        told.append(f"The strongest attack proved {100 * share:.0f} % of what its release may give away.")
+        share = max(of_claim(one.attack.claimed, one.attack.lower_bound) for one in result.kinds)
+        told.append(f"The strongest attack proved {100 * min(share, 1e6):.0f} % of what its release may give away.")
     caught = sum(one.caught for one in result.controls)
     if result.controls:
         told.append(
@@ -70,8 +71,7 @@ def bound(value: float) -> str:
 
 def claim(text: str) -> str:
     """A claim: rounded, and the exact fraction behind it where rounding lost something."""
-    value = parse_rational(text)
-    short = bound(float(value))
+    short = bound(float(Fraction(text)))
     return text if "/" not in text else f"{short} ({text})"
 
 
