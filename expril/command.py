@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from expril import audit_all, audit_witness, enrolment  # noqa: F401 - their commands register themselves
+# Commands that register themselves.
+from expril import audit_all, audit_game, audit_witness, enrolment  # noqa: F401
 from expril.audit import audit_app
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app

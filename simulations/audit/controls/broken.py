@@ -32,8 +32,8 @@ def noisy_max_half_scale(data: Data, count: int, generator: np.random.Generator)
 
 
 def raw_leak(data: Data, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Counts with noise of scale 2; one answer in a thousand forgets it."""
-    noise = integers(2, (count, len(data)), generator)
+    """Counts with noise of scale 4; one answer in a thousand forgets it."""
+    noise = integers(4, (count, len(data)), generator)
     noise[generator.random(count) < 0.001] = 0
     return np.array(data) + noise
 

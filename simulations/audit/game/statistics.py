@@ -108,9 +108,7 @@ def evidence(first: Rows, second: Rows) -> Function:
     tables: list[tuple[int, Cells, NDArray[np.float64]]] = []
     for column in range(first.shape[1]):
         cells = fit_cells(np.concatenate((first[:, column], second[:, column])))
-        size = len(cells.lowest)
-        one = np.bincount(cells.of(first[:, column]), minlength=size + 1).astype(float)
-        two = np.bincount(cells.of(second[:, column]), minlength=size + 1).astype(float)
+        one, two = (cells.count(each[:, column]).astype(float) for each in (first, second))
         seen = (one + two) > 0
         chi = float(((one - two)[seen] ** 2 / (one + two)[seen]).sum())
         freedom = int(seen.sum()) - 1
