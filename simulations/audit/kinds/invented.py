@@ -93,12 +93,8 @@ def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
     return pl.DataFrame([*columns, pl.Series(UNIT, owners[::-1], pl.String)])
 
 
-def held(
-    units: tuple[Unit, ...], example: Example, *, kind: type[PrivateDataset] = PrivateDataset
-) -> PrivateDataset:
+def held(units: tuple[Unit, ...], example: Example, *, kind: type[PrivateDataset] = PrivateDataset) -> PrivateDataset:
     """The records as a curator holds them; `kind` may be one that is broken on purpose."""
     with catch_warnings():
         simplefilter("ignore", StewardWarning)
-        return kind(
-            table_of(units, example.schema), steward_of(example), unit_key=UNIT_KEY, cache_bytes=CACHE_BYTES
-        )
+        return kind(table_of(units, example.schema), steward_of(example), unit_key=UNIT_KEY, cache_bytes=CACHE_BYTES)
