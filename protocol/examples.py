@@ -29,7 +29,7 @@ class Example:
         about: what makes it hard, in words.
         schema: of the records.
         ask: (n, 1 to `copies`) -> the question, asked n times over within one query: all numbers released in it are n
-            parts of equal length, one after the other, each with its own noise, and each at an n-th of the query's cost.
+            parts of equal length, one after the other, each with noise of its own, each at an n-th of the query's cost.
         copies: 1 where a query cannot ask the same several times over.
         most_records_per_unit: contribution bound c under which it is attacked; units are named where it is above 1.
         values: of an attribute or the label -> values worth trying beside bounds and levels: edges, ties.

@@ -77,7 +77,7 @@ class QueryKind:
         by_default: whether a policy that names no kind allows it.
         examples: of each thing that it releases as private, by name ("" where there is but one): questions to attack.
             A name without questions is not audited, and an audit says so; so is a kind without names.
-        numbers: (release bytes, body, turn, schema) -> all numbers of the release, (k,), checked for shape; an auditor's.
+        numbers: (release bytes, body, turn, schema) -> all its numbers, (k,), checked for shape; for an auditor.
     """
 
     name: str

@@ -289,7 +289,7 @@ def numbers(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> NDArra
 
 def examples() -> Mapping[str, Sequence[Example]]:
     """What an auditor asks, by release kind; those that are not private as claimed are none of them."""
-    from protocol.queries.counts_examples import examples_of  # which is made of the structs above
+    from protocol.queries.counts_examples import examples_of  # noqa: PLC0415 - made of the structs above
 
     return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
 

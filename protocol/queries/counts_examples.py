@@ -44,7 +44,7 @@ _LABELS = (
     {"classes": ("none", "some", "much")},
     {"label_bounds": (-1.0, 9.0)},
 )
-_SCHEMAS = tuple(Schema(attributes=_ATTRIBUTES, label="outcome", **label) for label in _LABELS)  # type: ignore[arg-type]
+_SCHEMAS = tuple(Schema(attributes=_ATTRIBUTES, label="outcome", **label) for label in _LABELS)
 _MAP = FeatureMap(
     (
         NumericFeature("x", offset=0.0, factor=1.0, imputation=1.0),

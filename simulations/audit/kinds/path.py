@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from protocol.kinds import Kinds, Past, Turn
 from protocol.noise import DiscreteLaplace
 from simulations.audit.kinds.invented import Neighbours, Unit, held
 
-Numbers = NDArray[np.float64] | NDArray[np.int64]
+Numbers = NDArray[np.number[Any]]
 Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
 """Makes a curator's records of invented ones."""
 

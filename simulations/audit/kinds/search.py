@@ -56,7 +56,7 @@ def search(path: Path, *, seed: int = 1, keep: int = 1) -> Found:
     ranked = [(score, pairs[-place]) for score, place in scored[:keep]]
     best, climbing = ranked[0]
     for _ in range(CLIMBED):
-        changed = _changed(climbing, path.example, values, rng)
+        changed = _changed(climbing, values, rng)
         score = score_of(path, changed)
         if score >= best:
             best, climbing = score, changed
@@ -92,11 +92,11 @@ def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
     values: dict[str, tuple[Value, ...]] = {}
     for attribute in schema.attributes:
         if isinstance(attribute, NumericAttribute):
-            own = (*_around(attribute.lower, attribute.upper), None)
+            own: tuple[Value, ...] = (*_around(attribute.lower, attribute.upper), None)
         else:
             own = (*attribute.levels, UNDECLARED, None)
         values[attribute.name] = tuple(dict.fromkeys((*own, *example.values.get(attribute.name, ()))))
-    labels = schema.classes if schema.label_bounds is None else _around(*schema.label_bounds)
+    labels: tuple[Value, ...] = schema.classes if schema.label_bounds is None else _around(*schema.label_bounds)
     values[schema.label] = tuple(dict.fromkeys((*labels, *example.values.get(schema.label, ()))))
     return values
 
@@ -129,9 +129,7 @@ def _record(values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> R
     return {name: options[int(rng.integers(len(options)))] for name, options in values.items()}
 
 
-def _changed(
-    pair: Neighbours, example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator
-) -> Neighbours:
+def _changed(pair: Neighbours, values: dict[str, tuple[Value, ...]], rng: np.random.Generator) -> Neighbours:
     """The pair with one value of one record replaced, of the unit or of another, or with one unit more or fewer."""
     if rng.random() < 1 / 4:
         if len(pair.others) > 1 and rng.random() < 1 / 2:
