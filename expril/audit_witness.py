@@ -23,6 +23,7 @@ def ledger_checkpoint(
     mark: Annotated[
         Path | None, typer.Option(help="Of a process that serves: the ledger must hold what it names. [the one beside]")
     ] = None,
+    json_: Json = False,
 ) -> None:
     """Sign how many entries a ledger has and the root over them, for a witness. Exit 1: halted, rolled back, edited."""
     with plain_errors():
@@ -31,13 +32,27 @@ def ledger_checkpoint(
         from curator_node.ledger.checkpointing import write_checkpoint
         from curator_node.ledger.places import ledger_place
         from protocol.ledger.checkpoints import CheckpointError
+        from protocol.ledger.notes import PLAIN, verifier_key
 
         where, owner = ledger_place(ledger), read_key(key)
         try:
             made, marked = write_checkpoint(where, owner, out, since=since, mark=mark, first=first_key(key))
         except CheckpointError as error:
-            _refuse(str(error))
+            _refuse({"refused": str(error)}, json_)
         checkpoint = made.signed.checkpoint
+        if json_:
+            print_json(
+                {
+                    "curator": checkpoint.first.hex(),
+                    "entries": checkpoint.size,
+                    "since": made.old,
+                    "root": checkpoint.root.hex(),
+                    "head": checkpoint.head.hex(),
+                    "verifier_key": verifier_key(checkpoint.origin, PLAIN, owner.public),
+                    "mark": marked,
+                }
+            )
+            return
         proven = f", going on from {made.old}" if made.old else ""
         sys.stdout.write(f"{out}: {checkpoint.size} entries{proven}; head {checkpoint.head.hex()[:16]}\n")
         if not marked:
@@ -66,7 +81,8 @@ def audit_witness(
         from curator_node.ledger.view import public_key
         from curator_node.new_files import replace_text
         from curator_node.text_files import read_text_file
-        from protocol.ledger.checkpoints import CheckpointError, read_submission, witnesses_of
+        from protocol.ledger.checkpoints import CheckpointError, read_submission, witness_name, witnesses_of
+        from protocol.ledger.notes import COSIGNATURE, verifier_key
         from simulations.audit.witness import EquivocationError, open_state, witness
 
         own = read_key(key)
@@ -76,12 +92,8 @@ def audit_witness(
             with open_state(state, own.public) as kept:
                 signed = witness(submission, own, kept, now=int(time.time()), trusted=trusted)
         except CheckpointError as error:
-            if json_:
-                found = error.evidence if isinstance(error, EquivocationError) else None
-                print_json(
-                    {"co_signed": False, "refused": str(error), "evidence": None if found is None else str(found)}
-                )
-            _refuse(str(error))
+            evidence = {"evidence": str(error.evidence)} if isinstance(error, EquivocationError) else {}
+            _refuse({"co_signed": False, "refused": str(error), **evidence}, json_)
         if out is not None:
             replace_text(out, str(signed.note))
         facts = signed.checkpoint
@@ -94,6 +106,7 @@ def audit_witness(
                     "root": facts.root.hex(),
                     "head": facts.head.hex(),
                     "witness": own.public.hex(),
+                    "verifier_key": verifier_key(witness_name(own.public), COSIGNATURE, own.public),
                     "at": witnesses_of(signed)[own.public],
                     "checkpoint": str(signed.note),
                 }
@@ -119,7 +132,7 @@ def audit_evidence(
         try:
             one, other = read_equivocation(read_text_file(file, "evidence").encode(), where=str(file))
         except CheckpointError as error:
-            _refuse(str(error))
+            _refuse({"proven": False, "refused": str(error)}, json_)
         facts = one.checkpoint
         if json_:
             roots = [each.checkpoint.root.hex() for each in (one, other)]
@@ -130,6 +143,8 @@ def audit_evidence(
         )
 
 
-def _refuse(text: str) -> NoReturn:
-    err.print(f"[bold red]refused[/] {escape(text)}", highlight=False, soft_wrap=True)
+def _refuse(told: dict[str, object], as_json: bool) -> NoReturn:
+    if as_json:
+        print_json(told)
+    err.print(f"[bold red]refused[/] {escape(str(told['refused']))}", highlight=False, soft_wrap=True)
     raise typer.Exit(1)

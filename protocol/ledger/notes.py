@@ -83,6 +83,11 @@ def key_id(name: str, kind: bytes, public: bytes) -> bytes:
     return digest(name.encode() + b"\n" + kind + public)[:_ID]
 
 
+def verifier_key(name: str, kind: bytes, public: bytes) -> str:
+    """A public key as tools for signed notes take it: name, short identity, type and key."""
+    return f"{name}+{key_id(name, kind, public).hex()}+{to_base64(kind + public)}"
+
+
 def from_base64(text: str) -> bytes:
     """Bytes of standard base64 in its one form; empty for anything else."""
     try:

@@ -107,7 +107,7 @@ class _Branch:
 
     def submission(self, old: int, proof_of: "_Branch") -> str:
         """What the curator hands to a witness; the proof may be of another branch."""
-        hashes, curators = self.hashes, self.curators
+        hashes, curators = self.hashes, [each for each in self.curators if each[0] < len(self.rows)]
         rows = [(row.index, row.body, row.signature) for row in (self.rows[start - 1] for start, _ in curators[1:])]
         checkpoint = make_checkpoint(Tree(hashes), hashes[-1], curators[0][1], rows)
         signed = sign_checkpoint(checkpoint, self.keys[curators[-1][1]])
@@ -134,7 +134,7 @@ class _Witness:
 
 
 def play(seed: int, lie: str) -> Outcome:
-    """One history: a ledger of 5 to 20 entries grows, its curator lies or not, witnesses and an auditor look at it.
+    """One history: a ledger of up to 25 entries grows, its curator lies or not, witnesses and an auditor look at it.
 
     Args:
         seed: of all choices; nonces of entries are the operating system's.
