@@ -72,6 +72,8 @@ class QueryKind:
         private: (limits) -> whether all that they allow is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
         by_default: whether a policy that names no kind allows it.
+        laws: (planned, most records of one privacy unit) -> what all its turns release, as far as a unit can move it: a
+            tuple of `protocol.noise.Moved`, whose losses compose to at most the query's. None: only `cost` is known.
     """
 
     name: str
@@ -89,6 +91,7 @@ class QueryKind:
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     state_bytes: int = 0
     by_default: bool = False
+    laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
 
     @property
     def looks_back(self) -> bool:

@@ -15,7 +15,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, Moved
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
@@ -178,6 +178,17 @@ def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
+    """m releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
+
+    In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells more
+    than one number moved by all of it: docs/privacy-guarantee.md.
+    """
+    if not RELEASE_KINDS[planned.release].private:
+        return None
+    return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
     """Decode and check a body against its planned query, the schema and the limits; reads no record.
 
@@ -291,4 +302,5 @@ COUNTS = QueryKind(
     read_release=read_release,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     by_default=True,
+    laws=laws,
 )
