@@ -18,11 +18,21 @@ from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.command import app
 from protocol.envelopes import SigningKey, digest
 from protocol.ledger.entries import EntryKind
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount
 from run_forger import Forger, make_run
+from simulations.audit.recompute import (
+    HELD,
+    IN_PART,
+    NO_LEDGER,
+    NOT_PROVEN,
+    PROVEN,
+    REFUSED,
+    read_pins,
+    recompute,
+)
+from simulations.audit.recompute.ledgers import read_ledger
 from simulations.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS
-from simulations.verification import HELD, IN_PART, NO_LEDGER, NOT_PROVEN, PROVEN, REFUSED, read_pins, verify_run
-from simulations.verification.ledgers import read_ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -44,12 +54,18 @@ def forger(finished, tmp_path):
     return Forger(finished[0], tmp_path / "copy")
 
 
+def proof_of(folder):
+    """What is found of one run."""
+    (proof,) = recompute(folder).runs
+    return proof
+
+
 def said(proof):
     return "\n".join(proof.wrong)
 
 
 def audit(*arguments, code):
-    result = CliRunner().invoke(app, ["verify", *map(str, arguments)])
+    result = CliRunner().invoke(app, ["audit", "run", *map(str, arguments)])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result
@@ -66,7 +82,7 @@ def snapshot(folder):
 
 
 def test_an_honest_run_is_proven_and_what_is_left_open_is_said(finished):
-    proof = verify_run(finished[0])
+    proof = proof_of(finished[0])
     assert proof.wrong == []
     verdicts = {(one.entry.repeat, one.entry.learner, one.entry.curator): one for one in proof.transcripts}
     assert len(verdicts) == 16
@@ -103,7 +119,7 @@ def test_every_file_but_the_page_is_in_the_signed_list(finished):
 
 
 def test_a_learner_keeps_its_key_and_a_curator_has_one_a_repeat(finished):
-    index = verify_run(finished[0]).index
+    index = proof_of(finished[0]).index
     keys = index.keys()
     for name in index.names("learner"):
         assert keys["learner", name, 0] == keys["learner", name, 1]
@@ -145,7 +161,7 @@ def test_a_folder_that_may_not_be_written_is_verified(forger):
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        assert verify_run(forger.folder).proven
+        assert proof_of(forger.folder).proven
     finally:
         for path in paths:
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -176,7 +192,7 @@ ODD = {
 @pytest.mark.parametrize("change", ODD.values(), ids=ODD)
 def test_an_odd_but_honest_run_is_no_false_alarm(change, tmp_path):
     folder, _ = make_run(tmp_path, repeats=2, change=change)
-    proof = verify_run(folder)
+    proof = proof_of(folder)
     assert proof.wrong == []
     charged = sum(one.spent for one in proof.ledgers)
     first = [one.proof for one in proof.transcripts if one.entry.repeat == 0]
@@ -188,7 +204,7 @@ def test_an_odd_but_honest_run_is_no_false_alarm(change, tmp_path):
 def test_a_charge_whose_answer_was_lost_is_said_to_rest_on_the_curators_word(tmp_path):
     """North answers, its answer is lost, and it never replies again."""
     folder, _ = make_run(tmp_path, repeats=1, change=ODD["nobody answers"])
-    proof = verify_run(folder)
+    proof = proof_of(folder)
     assert proof.wrong == []
     (north,) = [one for one in proof.ledgers if one.entry.curator == "north"]
     assert north.verdict == IN_PART
@@ -386,7 +402,7 @@ IDS = [attack.__name__ for attack in ATTACKS]
 def test_attack_without_touching_the_list(attack, forger):
     """The list still says what there was."""
     attack(forger)
-    assert not verify_run(forger.folder).proven
+    assert not proof_of(forger.folder).proven
     audit(forger.folder, code=1)
 
 
@@ -395,7 +411,7 @@ def test_attack_with_a_list_that_was_made_to_fit(attack, forger):
     """Every digest and head is recomputed, but nobody can sign: that is the first thing said."""
     attack(forger)
     forger.relist()
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert "signature of learner" in proof.wrong[0] or "names no learner" in proof.wrong[0]
     audit(forger.folder, code=1)
 
@@ -406,7 +422,7 @@ def test_attack_with_a_fitting_list_and_no_signatures(attack, forger):
     attack(forger)
     forger.path(SIGNATURES).unlink()
     forger.relist()
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert "vouches for" in proof.wrong[0]
     audit(forger.folder, code=1)
 
@@ -418,7 +434,7 @@ def test_attack_signed_by_all_learners(attack, complaint, forger, finished):
     attack(forger)
     there = {one["name"] for one in forger.index["participants"]}
     forger.relist({name: key for name, key in finished[1].evidence.signers.items() if name in there})
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert not any("signature" in text for text in proof.complaints)
     found = re.search(complaint, said(proof))
     assert found, said(proof)
@@ -427,7 +443,7 @@ def test_attack_signed_by_all_learners(attack, complaint, forger, finished):
 
 def test_dropped_signatures_are_named(forger):
     forger.path(SIGNATURES).unlink()
-    assert verify_run(forger.folder).wrong == [
+    assert proof_of(forger.folder).wrong == [
         f"{SIGNATURES} is missing: no learner vouches for {INDEX}; anybody may have written it"
     ]
 
@@ -436,18 +452,18 @@ def test_dropped_signatures_are_named(forger):
 def test_one_learner_that_did_not_sign_is_named(name, forger, finished):
     signers = {other: key for other, key in finished[1].evidence.signers.items() if other != name}
     forger.relist(signers)
-    assert verify_run(forger.folder).wrong == [f"{INDEX} is not signed by learner {name}"]
+    assert proof_of(forger.folder).wrong == [f"{INDEX} is not signed by learner {name}"]
 
 
 def test_signatures_by_other_keys_are_named(forger):
     strangers = {name: SigningKey.generate() for name in ("ada", "grace")}
     forger.relist(strangers)
-    assert "is not signed by learner ada" in said(verify_run(forger.folder))
+    assert "is not signed by learner ada" in said(proof_of(forger.folder))
     for one in forger.index["participants"]:
         if one["name"] in strangers:
             one["key"] = strangers[one["name"]].public.hex()
     forger.relist(strangers)
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert proof.complaints == [one for one in proof.complaints if "signature" not in one]
     assert all(one.verdict == NOT_PROVEN for one in proof.transcripts)
 
@@ -461,13 +477,13 @@ def test_a_signature_of_something_else_is_none(forger, finished):
             for name, key in finished[1].evidence.signers.items()
         ]
         forger.path(SIGNATURES).write_bytes(msgspec.json.format(msgspec.json.encode(signed), indent=1))
-        assert "does not fit" in verify_run(forger.folder).wrong[0]
+        assert "does not fit" in proof_of(forger.folder).wrong[0]
 
 
 def test_transcripts_of_another_run_with_its_own_signed_list(forger, other):
     shutil.rmtree(forger.folder / TRANSCRIPTS)
     shutil.copytree(other[0] / TRANSCRIPTS, forger.folder / TRANSCRIPTS)
-    text = said(verify_run(forger.folder))
+    text = said(proof_of(forger.folder))
     assert "report.json was changed" in text
     assert "north.ledger was changed" in text
     assert "opened by another key" in text
@@ -480,7 +496,7 @@ def test_a_transcript_of_another_run(forger, finished, other):
     (strange,) = theirs.transcripts(repeat=0, learner="ada", curator="north")
     forger.rewrite(line, theirs.envelopes(strange))
     forger.relist(finished[1].evidence.signers)
-    text = said(verify_run(forger.folder))
+    text = said(proof_of(forger.folder))
     assert "bad_signature" in text
     assert "of learner ada, of which the run has no transcript that proves it" in text
 
@@ -491,7 +507,7 @@ def test_a_run_without_ledgers_says_so_and_is_held_against_nothing(forger, finis
         path.unlink()
     forger.index["ledgers"] = []
     forger.relist(finished[1].evidence.signers)
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert proof.proven
     assert proof.ledgers == []
     assert {one.ledger for one in proof.transcripts} == {NO_LEDGER}
@@ -503,7 +519,7 @@ def test_one_damaged_ledger_fails_its_curator_only(forger):
     data = bytearray(path.read_bytes())
     data[4096 * 2 : 4096 * 4] = bytes(4096 * 2)
     path.write_bytes(bytes(data))
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert [one.entry.curator for one in proof.ledgers if one.verdict == NOT_PROVEN] == ["north"]
     assert {one.entry.curator for one in proof.transcripts if one.ledger == NOT_PROVEN} == {"north"}
     assert not [one for one in proof.transcripts if one.verdict == NOT_PROVEN]
@@ -513,14 +529,14 @@ def test_a_log_beside_a_ledger_is_named_and_not_read(forger):
     """SQLite would read it: what it says would then not be what the list's digest is of."""
     wal = forger.folder / LEDGERS / "north.ledger-wal"
     wal.write_bytes(bytes(4096))
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert proof.wrong == ["ledgers/north.ledger-wal is not in the run's list"]
     assert wal.read_bytes() == bytes(4096)
 
 
 def test_a_file_elsewhere_that_nobody_listed_is_a_remark(forger):
     (forger.folder / "notes.txt").write_text("of the auditor")
-    proof = verify_run(forger.folder)
+    proof = proof_of(forger.folder)
     assert proof.proven
     assert any("notes.txt is not in the run's list" in text for text in proof.remarks)
 
@@ -529,25 +545,25 @@ def test_a_listed_file_outside_of_the_folder_is_never_read(forger):
     forger.index["files"]["../outside"] = "0" * 64
     forger.index["transcripts"][0]["file"] = "../../outside"
     forger.save_list()
-    assert "nothing in this folder is proven" in said(verify_run(forger.folder))
+    assert "nothing in this folder is proven" in said(proof_of(forger.folder))
     (forger.folder.with_name("outside")).write_text("x")
     forger.index["transcripts"][0]["file"] = "00000.msgpack"
     forger.save_list()
-    assert "../outside is missing" in said(verify_run(forger.folder))
+    assert "../outside is missing" in said(proof_of(forger.folder))
 
 
 def test_a_link_in_place_of_a_file_is_named(forger, finished):
     path = forger.folder / LEDGERS / "north.policy.toml"
     path.unlink()
     path.symlink_to(finished[0] / LEDGERS / "north.policy.toml")
-    assert "ledgers/north.policy.toml is no plain file" in said(verify_run(forger.folder))
+    assert "ledgers/north.policy.toml is no plain file" in said(proof_of(forger.folder))
 
 
 # Pinned keys
 
 
 def pins_of(folder, path, *, leave_out=()):
-    index = verify_run(folder).index
+    index = proof_of(folder).index
     lines = []
     for role in ("curator", "learner"):
         lines.append(f"[{role}s]")
@@ -618,14 +634,14 @@ def test_a_ledger_of_the_first_version_is_refused_by_name(forger):
     connection.execute("create table ledger_entries (entry_index integer, body blob)")
     connection.commit()
     connection.close()
-    assert "protocol version 1" in said(verify_run(forger.folder))
+    assert "protocol version 1" in said(proof_of(forger.folder))
 
 
 def test_a_transcript_of_the_first_version_is_refused_by_name(forger):
     (line,) = forger.transcripts(repeat=0, learner="ada", curator="north")
     envelope = {"label": "expril/1", "type": "card_request", "payload": b"", "signature": bytes(64)}
     forger.rewrite(line, [msgspec.msgpack.encode(envelope)])
-    assert "verify runs of that time with ExPriL 0.1" in said(verify_run(forger.folder))
+    assert "verify runs of that time with ExPriL 0.1" in said(proof_of(forger.folder))
 
 
 # Damage
@@ -640,7 +656,7 @@ def test_every_deleted_file_is_named(other, tmp_path):
         copy = tmp_path / str(number)
         shutil.copytree(other[0], copy)
         (copy / path.relative_to(other[0])).unlink()
-        proof = verify_run(copy)
+        proof = proof_of(copy)
         assert path.name in said(proof)
 
 
@@ -654,9 +670,9 @@ def flip_bytes(folder, copy, paths, draws):
             changed = bytearray(kept)
             changed[position] ^= rng.choice([1, 0x20, 0x80, rng.randrange(1, 256)])
             path.write_bytes(bytes(changed))
-            assert path.name in said(verify_run(copy)), (path, position)
+            assert path.name in said(proof_of(copy)), (path, position)
         path.write_bytes(kept)
-    assert verify_run(copy).proven
+    assert proof_of(copy).proven
 
 
 def test_a_flipped_byte_of_each_kind_of_file_is_named(other, tmp_path):
@@ -692,7 +708,7 @@ def test_damage_behind_a_list_that_fits_is_never_a_traceback(other, tmp_path):
                 forger.relist(other[1].evidence.signers)
             except msgspec.DecodeError:  # the forger itself reads transcripts
                 continue
-            verify_run(forger.folder)
+            proof_of(forger.folder)
         path.write_bytes(kept)
 
 
@@ -700,7 +716,7 @@ def test_damage_behind_a_list_that_fits_is_never_a_traceback(other, tmp_path):
 def test_a_damaged_ledger_is_never_a_traceback(other, tmp_path):
     rng = random.Random(5)
     (tmp_path / LEDGERS).mkdir()
-    entry = next(one for one in verify_run(other[0]).index.ledgers if one.curator == "east")
+    entry = next(one for one in proof_of(other[0]).index.ledgers if one.curator == "east")
     kept = (other[0] / LEDGERS / entry.file).read_bytes()
     used = [position for position, byte in enumerate(kept) if byte]
     caught = 0
@@ -708,7 +724,7 @@ def test_a_damaged_ledger_is_never_a_traceback(other, tmp_path):
         changed = bytearray(kept)
         changed[rng.choice(used)] ^= rng.randrange(1, 256)
         (tmp_path / LEDGERS / entry.file).write_bytes(bytes(changed))
-        caught += read_ledger(tmp_path, entry)[0].verdict == NOT_PROVEN
+        caught += read_ledger(tmp_path, entry, kinds=QUERY_KINDS)[0].verdict == NOT_PROVEN
     assert caught > 300  # the rest hit what SQLite does not use, or refusals, of which a ledger keeps no digest
 
 
@@ -717,7 +733,7 @@ def test_a_damaged_ledger_is_never_a_traceback(other, tmp_path):
 
 def test_every_charge_of_a_ledger_has_its_receipt(finished):
     """Independently of what is tested: by the ledgers' own entries and the receipts in the transcripts."""
-    proof = verify_run(finished[0])
+    proof = proof_of(finished[0])
     for verdict in proof.ledgers:
         store = DatabaseStore(read_only_url(finished[0] / LEDGERS / verdict.entry.file))
         entries = check(store).entries

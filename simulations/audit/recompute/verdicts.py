@@ -3,10 +3,14 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.transcript import Replay
 from simulations.run_index import Index, LedgerEntry, TranscriptEntry
+
+if TYPE_CHECKING:
+    from simulations.audit.recompute.ledger import LedgerAudit
+    from simulations.audit.recompute.transcripts import Exchange
 
 PROVEN = "proven"
 IN_PART = "proven in part"
@@ -114,6 +118,8 @@ class RunProof:
         complaints: what is wrong with the run as a whole, signatures first.
         remarks: what rests on somebody's word, or is not proven by its nature.
         transcripts, ledgers: verdicts on each.
+        exchanges: the transcripts, as far as they could be read.
+        audits: file of a ledger -> what it holds, where its chain holds.
     """
 
     folder: Path
@@ -122,6 +128,8 @@ class RunProof:
     remarks: list[str] = field(default_factory=list)
     transcripts: list[TranscriptVerdict] = field(default_factory=list)
     ledgers: list[LedgerVerdict] = field(default_factory=list)
+    exchanges: "list[Exchange]" = field(default_factory=list, repr=False)
+    audits: "dict[str, LedgerAudit]" = field(default_factory=dict, repr=False)
 
     @property
     def wrong(self) -> list[str]:

@@ -1,6 +1,6 @@
 """A transcript for a person's eyes: every message, with all that it takes to redo the arithmetic by hand.
 
-Nothing is verified here; `verification` does that. What a curator or learner wrote is made printable.
+Nothing is verified here; `simulations.audit.recompute` does that. What a curator or learner wrote is made printable.
 """
 
 from datetime import UTC, datetime
@@ -28,11 +28,11 @@ from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.schema import Schema
 from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
-from simulations.verification import counts_view
+from simulations.audit.shown import counts
 
 View = dict[str, Any]
 
-SHOWN: dict[str, ModuleType] = {"counts": counts_view}
+SHOWN: dict[str, ModuleType] = {"counts": counts}
 """How the parts of each query kind are shown."""
 
 

@@ -10,22 +10,20 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.ledger.account import Account
-from curator_node.ledger.checks import CheckedLedger
-from curator_node.policy import Policy, read_policy
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import Limits
-from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
-from simulations.report.model import RELEASE, CuratorReport, LearnerReport, RunReport, decode_report, exact
+from simulations.audit.recompute.known import Charge
+from simulations.audit.recompute.policies import AuditedPolicy, read_audited_policy
+from simulations.audit.recompute.replay import Replayed
+from simulations.audit.recompute.transcripts import Exchange
+from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
 from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
-from simulations.spending import spent_by_round, spent_on
-from simulations.verification.transcripts import Exchange
 
 ZERO = Fraction(0)
-Ledgers = Mapping[str, CheckedLedger]
+Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger, where its chain holds."""
 
 
@@ -104,8 +102,8 @@ def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers)
         proof, entry = exchange.verdict.proof, exchange.verdict.entry
         if proof is None:
             continue
-        checked = ledgers.get(entry.curator) if entry.repeat == 0 else None
-        charged = None if checked is None else spent_on(checked.account, exchange.learner, exchange.study)
+        replayed = ledgers.get(entry.curator) if entry.repeat == 0 else None
+        charged = None if replayed is None else _spent_on(replayed, exchange)
         least = max(least, proof.epsilon_spent if charged is None else charged)
         most = max(most, proof.epsilon_at_most if charged is None else charged)
     if least <= exact(told) <= most:
@@ -118,8 +116,8 @@ def _check_curator(
     told: CuratorReport,
     index: Index,
     exchanges: Sequence[Exchange],
-    checked: CheckedLedger | None,
-    policy: Policy | None,
+    replayed: Replayed | None,
+    policy: AuditedPolicy | None,
 ) -> list[str]:
     wrong = []
     who = printable(told.name)
@@ -133,7 +131,7 @@ def _check_curator(
                 wrong.append(f"{who} protects {printable(told.private_unit)}, by its card {printable(unit)}")
                 break
     names = {bytes.fromhex(one.key): one.name for one in index.participants if one.role == "learner"}
-    if checked is not None and list(told.spent_by_round) != spent_by_round(checked.entries, names):
+    if replayed is not None and list(told.spent_by_round) != _spent_by_round(replayed.charges, names):
         wrong.append(f"the budget of {who} over time is not its ledger's")
     return wrong
 
@@ -170,7 +168,7 @@ def _epsilons(scenario: str, changed: str | None) -> dict[str, Fraction]:
     return found
 
 
-def _policies(folder: Path, index: Index) -> tuple[dict[str, Policy], list[str]]:
+def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], list[str]]:
     """Curator of the first repeat -> its policy, and what of them cannot be read."""
     policies, complaints = {}, []
     for name in index.names("curator"):
@@ -179,8 +177,8 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, Policy], list[str]]
             complaints.append(f"the run has no policy of {printable(name)}")
             continue
         try:
-            policies[name] = read_policy(read_plain(folder / file).decode(), where=printable(file))
-        except (OSError, UnicodeDecodeError) as error:
+            policies[name] = read_audited_policy(read_plain(folder / file), where=printable(file))
+        except OSError as error:
             complaints.append(f"{printable(file)} cannot be read ({type(error).__name__})")
         except ConfigurationError as error:
             complaints.append(printable(str(error), 400))
@@ -188,7 +186,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, Policy], list[str]]
 
 
 def _check_policies(
-    policies: Mapping[str, Policy], index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers
+    policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers
 ) -> list[str]:
     """Caps against what was spent, and what learners were told (the signed cards) against the policies."""
     complaints = []
@@ -198,7 +196,7 @@ def _check_policies(
         if policy.name != name:
             complaints.append(f"{file} is of another curator ({printable(policy.name)})")
         if name in ledgers:
-            complaints += [f"{file}: {text}" for text in _over_caps(policy, ledgers[name].account, names)]
+            complaints += [f"{file}: {text}" for text in _over_caps(policy, ledgers[name], names)]
         differing = set()
         for exchange in exchanges:
             proof, entry = exchange.verdict.proof, exchange.verdict.entry
@@ -224,19 +222,45 @@ def _limits_fit(told: Limits, written: Limits) -> bool:
         return (told.multiply_adds, told.message_bytes) == (written.multiply_adds, written.message_bytes)
 
 
-def _over_caps(policy: Policy, account: Account, names: Mapping[bytes, str]) -> list[str]:
+def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, str]) -> list[str]:
     wrong = []
-    if account.total_spent > policy.total_cap:
-        wrong.append(f"its cap is {policy.total_cap}, its ledger spent {account.total_spent}")
-    for learner in account.spent:
-        spent = account.spent_by(learner)
-        if learner != NOBODY and spent > policy.cap_of(learner):
+    if replayed.total > policy.total_cap:
+        wrong.append(f"its cap is {policy.total_cap}, its ledger spent {replayed.total}")
+    for learner in replayed.purses.spent:
+        spent = replayed.purses.by_learner(learner, len(replayed))
+        if spent > policy.cap_of(learner):
             who = printable(names.get(learner, learner.hex()))
             wrong.append(f"the cap of {who} is {policy.cap_of(learner)}, the ledger charged it {spent}")
     return wrong
 
 
-def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, Policy]) -> bool:
+def _spent_on(replayed: Replayed, exchange: Exchange) -> Fraction:
+    """What a ledger charges to the study of a transcript."""
+    study = replayed.studies.get((exchange.learner, exchange.study))
+    return ZERO if study is None else study.spent
+
+
+def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
+    """What each learner had spent after each of its queries; those of a later study are counted on from the ones before.
+
+    Args:
+        charges: of one ledger, in order.
+        names: of the learners, by public key; others are "".
+    """
+    totals: dict[str, Fraction] = {}
+    numbers: dict[str, int] = {}
+    begun: dict[tuple[bytes, bytes], int] = {}
+    points = []
+    for one in charges:
+        name = names.get(one.learner, "")
+        totals[name] = totals.get(name, ZERO) + one.amount
+        number = begun.setdefault((one.learner, one.study), numbers.get(name, 0)) + one.sequence
+        numbers[name] = max(number, numbers.get(name, 0))
+        points.append(BudgetPoint(name, number, str(totals[name])))
+    return points
+
+
+def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, AuditedPolicy]) -> bool:
     """Noise from a seed is signed as not private; what is signed so has such noise, or a policy that is not private."""
     signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
     if report.seeded_noise:

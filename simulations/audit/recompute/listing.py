@@ -7,9 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
-from protocol.strict_toml import read_toml
+from protocol.strict_toml import decode_text, read_toml
 from simulations.run_index import (
     AGAIN,
     COST,
@@ -27,7 +26,7 @@ from simulations.run_index import (
     file_digest,
     listed_files,
 )
-from simulations.verification.transcripts import Exchange
+from simulations.audit.recompute.transcripts import Exchange
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Keys = Key | list[Key]
@@ -53,7 +52,12 @@ def read_pins(path: Path) -> Pins:
     Raises:
         ConfigurationError: it cannot be read, or names no key.
     """
-    pins = read_toml(read_text_file(path, "keys file"), Pins, where=f"keys file {path.name}")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the keys file {path}: {error.strerror}") from None
+    text = decode_text(content, where=f"keys file {path}")
+    pins = read_toml(text, Pins, where=f"keys file {path.name}")
     if not pins.curators and not pins.learners:
         raise ConfigurationError(f"the keys file {path} names no key: write [curators] and [learners], name = key")
     return pins

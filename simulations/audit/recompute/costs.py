@@ -10,7 +10,7 @@ import msgspec
 
 from protocol.errors import printable
 from simulations.run_index import COST, read_plain
-from simulations.verification.verdicts import TranscriptVerdict
+from simulations.audit.recompute.verdicts import TranscriptVerdict
 
 
 class _Curator(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClo
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
 from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
-from simulations.verification.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
+from simulations.audit.recompute.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
 
 
 @dataclass(frozen=True)
