@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-from expril import enrolment  # noqa: F401 - its commands register themselves
+from expril import (
+    audit_game,  # noqa: F401
+    enrolment,  # noqa: F401 - its commands register themselves
+)
 from expril.audit import audit_app
 from expril.auditor import transcript_app, verify
 from expril.curator import curator_app

@@ -35,6 +35,20 @@ class Cells:
             return np.where((found >= 0) & (self.lowest[found] == values), found, size)
         return np.maximum(found, 0)
 
+    def count(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """(m + 1,) how many of the values are in each cell, and in none; faster than counting `of`."""
+        size = len(self.lowest)
+        if self.exact and _dense(self.lowest):
+            return np.bincount(self.of(values), minlength=size + 1)
+        ordered = np.sort(values)
+        start = np.searchsorted(ordered, self.lowest, side="left")
+        if self.exact:
+            inside = np.searchsorted(ordered, self.lowest, side="right") - start
+        else:
+            start[0] = 0  # what is below all cells is in the first
+            inside = np.diff(np.append(start, len(ordered)))
+        return np.append(inside, len(ordered) - inside.sum())
+
 
 def fit_cells(values: NDArray[Any]) -> Cells:
     """Cells for values like these, (n,)."""

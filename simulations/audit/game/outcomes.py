@@ -36,4 +36,4 @@ def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
             raise ConfigurationError(f"{name}: an outcome is not finite; give such outcomes a number of their own")
     else:
         raise ConfigurationError(f"{name}: outcomes are of type {outcomes.dtype}; give whole or floating numbers")
-    return np.ascontiguousarray(rows.reshape(count, -1))
+    return np.asfortranarray(rows.reshape(count, -1))  # it is read column by column

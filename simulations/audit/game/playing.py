@@ -9,8 +9,9 @@ import numpy as np
 
 from protocol.errors import ConfigurationError
 from simulations.audit.game.bounds import loss_bound
+from simulations.audit.game.events import Event
 from simulations.audit.game.outcomes import Mechanism, Rows, draw
-from simulations.audit.game.search import Event, choose_events
+from simulations.audit.game.search import choose_events
 from simulations.audit.game.spreads import spread_of
 from simulations.audit.game.statistics import Function
 from simulations.audit.results import Attack
@@ -76,6 +77,14 @@ def play(
 def breaks(attack: Attack) -> bool:
     """Whether the draws prove more than the claim; compared exactly."""
     return Fraction(attack.lower_bound) > Fraction(attack.claimed)
+
+
+def verdict_of(attack: Attack) -> str:
+    """One sentence: what the game says about the claim."""
+    proven = f"{attack.draws:,} draws from either input prove an epsilon of at least {attack.lower_bound:.3g}"
+    if breaks(attack):
+        return f"Broken: {proven}, and {attack.claimed} is claimed."
+    return f"Not broken by this game: {proven}, and {attack.claimed} is claimed; a lower bound never proves a claim."
 
 
 def claimed_epsilon(claimed: str | Fraction) -> str:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from simulations.audit.game.events import Event, Likelier
 from simulations.audit.game.outcomes import Rows
-from simulations.audit.game.search import Event
 from simulations.audit.results import Spread
 
 MOST_PLACES = 121
@@ -13,24 +13,21 @@ _EDGE = 0.0005
 
 def spread_of(event: Event, first: Rows, second: Rows) -> Spread:
     """Shares of the draws at each place: the number's values, or bins; of an unordered one, its learned ratio."""
-    if event.statistic.ordered:
-        axis = event.statistic.name
-        one, two = event.statistic.of(first).astype(float), event.statistic.of(second).astype(float)
-    else:
+    if isinstance(event, Likelier) and not event.statistic.ordered:
         axis = f"logarithm of the learned ratio of {event.statistic.name}"
         one, two = event.score(first), event.score(second)
+    else:
+        axis = event.statistic.name
+        one, two = event.statistic.of(first).astype(float), event.statistic.of(second).astype(float)
     return _histogram(axis, one, two, _interval(event))
 
 
 def _interval(event: Event) -> tuple[float, float] | None:
-    if event.ranked:
+    if isinstance(event, Likelier):
         return None if event.statistic.ordered else (event.threshold, np.inf)
-    place = event.sign * int(event.threshold)
-    if event.sign == 1:
-        return float(event.cells.lowest[place]), np.inf
-    if event.cells.exact or place + 1 == len(event.cells.lowest):
-        return -np.inf, float(event.cells.lowest[place])
-    return -np.inf, float(event.cells.lowest[place + 1])
+    if event.outside:
+        return None
+    return -np.inf if event.low is None else float(event.low), np.inf if event.high is None else float(event.high)
 
 
 def _histogram(

@@ -108,9 +108,7 @@ def evidence(first: Rows, second: Rows) -> Function:
     tables: list[tuple[int, Cells, NDArray[np.float64]]] = []
     for column in range(first.shape[1]):
         cells = fit_cells(np.concatenate((first[:, column], second[:, column])))
-        size = len(cells.lowest)
-        one = np.bincount(cells.of(first[:, column]), minlength=size + 1).astype(float)
-        two = np.bincount(cells.of(second[:, column]), minlength=size + 1).astype(float)
+        one, two = (cells.count(each[:, column]).astype(float) for each in (first, second))
         seen = (one + two) > 0
         chi = float(((one - two)[seen] ** 2 / (one + two)[seen]).sum())
         freedom = int(seen.sum()) - 1
@@ -148,7 +146,7 @@ def _difference(a: int, b: int) -> Function:
 def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:
     name = _name(column, columns)
     if kind == "i":
-        yield Statistic(f"{name} modulo 60", lambda rows: rows[:, column] % 60, ordered=False)
+        yield Statistic(f"{name} modulo 60", lambda rows: np.asarray(rows[:, column] % 60), ordered=False)
         return
     yield Statistic(f"the place of {name}'s last bit", lambda rows: last_bit(rows[:, column]))
     yield Statistic(f"{name}'s first and last bits' places", lambda rows: _bits(rows[:, column]), ordered=False)
@@ -167,7 +165,7 @@ def last_bit(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _bits(values: NDArray[np.float64]) -> NDArray[np.int64]:
     exponent = np.frexp(values)[1].astype(np.int64)
-    return exponent * _BITS + np.clip(exponent - last_bit(values), 0, _BITS - 1)
+    return np.asarray(exponent * _BITS + np.clip(exponent - last_bit(values), 0, _BITS - 1))
 
 
 def _finest_bit(rows: Rows) -> NDArray[np.int64]:
