@@ -2,4 +2,5 @@
 
 * `results`: what each part found, as one form for tables, JSON and page
 * `witness`: witnesses of ledgers, and entries held against what they co-signed
+* `studies`: attacks on whole studies
 """
