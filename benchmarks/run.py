@@ -25,6 +25,7 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_game",
 )
 
 

@@ -43,10 +43,16 @@ class Between:
 
     def words(self, rows: Rows) -> str:  # noqa: ARG002
         """What it is."""
-        upper = "" if self.high is None else f"{'below' if self.below else 'at most'} {self.high:.6g}"
-        lower = "" if self.low is None else f"at least {self.low:.6g}"
-        both = " and ".join(part for part in (lower, upper) if part)
-        return f"{self.statistic.name} is {'not both ' if self.outside else ''}{both}"
+        if self.low is not None and self.low == self.high:
+            return f"{self.statistic.name} is {'not ' if self.outside else ''}{self.low:.6g}"
+        under, over = ("below", "at least") if self.below else ("at most", "above")
+        if self.outside:
+            sides = [f"below {self.low:.6g}"] if self.low is not None else []
+            sides += [f"{over} {self.high:.6g}"] if self.high is not None else []
+            return f"{self.statistic.name} is {' or '.join(sides)}"
+        sides = [f"at least {self.low:.6g}"] if self.low is not None else []
+        sides += [f"{under} {self.high:.6g}"] if self.high is not None else []
+        return f"{self.statistic.name} is {' and '.join(sides)}"
 
 
 @dataclass(frozen=True)
