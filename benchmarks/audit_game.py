@@ -35,7 +35,7 @@ def flagged(seed: int) -> list[str]:
 
 
 def game_of_32(seed: int) -> float:
-    """Seconds of a processor, for a game on 100,000 outcomes of 32 numbers from either input; drawing them is not counted."""
+    """Processor seconds of a game on 100,000 outcomes of 32 numbers from either input, without drawing them."""
     generator = np.random.default_rng(seed)
     halves = [generator.laplace(0, 1, (2, DRAWS // 2, 32)) for _ in range(2)]
     halves[1][:, :, 5] += 1
