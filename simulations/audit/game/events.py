@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from simulations.audit.game.cells import Cells
 from simulations.audit.game.outcomes import Rows
-from simulations.audit.game.statistics import Statistic, hash_rows
+from simulations.audit.game.statistics import Statistic
 
 _SHOWN, _SHOWN_OF = 3, 2000
 
@@ -84,7 +84,8 @@ class Likelier:
         name, inside = self.statistic.name, rows[self.holds(rows)]
         if not len(inside):
             return f"{name} is one of those learned"
-        values = inside if self.statistic.of is hash_rows else self.statistic.of(inside)[:, None]
+        columns = list(self.statistic.columns)
+        values = inside[:, columns] if columns else self.statistic.of(inside)[:, None]
         shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
         if not self.cells.exact:
             return f"{name} is in one of the intervals learned, as {shown[0]} is"
