@@ -17,6 +17,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "audit_histories",
     "daemon",
     "throughput",
     "deployment",
@@ -26,6 +27,7 @@ NAMES = (
     "networks",
     "reproduction",
     "audit_game",
+    "audit_studies",
 )
 
 

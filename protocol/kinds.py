@@ -11,9 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.examples import Example
 from protocol.limits import Limits
 from protocol.plans import Plan, Planned
 from protocol.rationals import MOST
@@ -72,6 +75,11 @@ class QueryKind:
         private: (limits) -> whether all that they allow is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
         by_default: whether a policy that names no kind allows it.
+        examples: of each thing that it releases as private, by name ("" where there is but one): questions to attack.
+            A name without questions is not audited, and an audit says so; so is a kind without names.
+        numbers: (release bytes, body, turn, schema) -> all its numbers, (k,), checked for shape; for an auditor.
+        laws: (planned, most records of one privacy unit) -> what all its turns release, as far as a unit can move it: a
+            tuple of `protocol.noise.Moved`, whose losses compose to at most the query's. None: only `cost` is known.
     """
 
     name: str
@@ -89,6 +97,9 @@ class QueryKind:
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     state_bytes: int = 0
     by_default: bool = False
+    examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
+    numbers: Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]] | None = None
+    laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
 
     @property
     def looks_back(self) -> bool:

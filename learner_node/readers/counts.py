@@ -14,7 +14,7 @@ from protocol.kinds import Turn
 from protocol.messages import Card
 from protocol.noise import DiscreteLaplace
 from protocol.queries import QUERY_KINDS, counts
-from protocol.queries.counts import CountsBody, CountsLimits, read_release
+from protocol.queries.counts import CountsBody, CountsLimits
 from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
@@ -60,12 +60,10 @@ def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAns
     Raises:
         RemoteProtocolError: not a CountsRelease, not of the asked shape, or with a ratio that is no number.
     """
-    payload = read_release(data, body, turn, schema)
     planned = turn.planned
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
-    kind = RELEASE_KINDS[planned.release]
-    columns = kind.columns(schema)
-    values = np.frombuffer(payload, "<i8" if kind.counted else "<f8").astype(np.float64).reshape(-1, columns)
+    columns = RELEASE_KINDS[planned.release].columns(schema)
+    values = counts.numbers(data, body, turn, schema).astype(np.float64).reshape(-1, columns)
     if not np.isfinite(values).all():
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
     return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)

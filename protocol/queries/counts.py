@@ -5,17 +5,21 @@ records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism
 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from protocol.codec import decode
 from protocol.errors import RemoteProtocolError
+from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, Moved
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
@@ -178,6 +182,17 @@ def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
+    """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
+
+    In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells
+    more than one number moved by all of it: docs/privacy-guarantee.md.
+    """
+    if not RELEASE_KINDS[planned.release].private:
+        return None
+    return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
     """Decode and check a body against its planned query, the schema and the limits; reads no record.
 
@@ -277,6 +292,19 @@ def read_release(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> b
     return payload
 
 
+def numbers(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> NDArray[np.number[Any]]:
+    """All released numbers, cell by cell: int64, or float64 for `paper_ratio`; raises as `read_release`."""
+    counted = RELEASE_KINDS[turn.planned.release].counted
+    return np.frombuffer(read_release(data, body, turn, schema), "<i8" if counted else "<f8")
+
+
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks, by release kind; those that are not private as claimed are none of them."""
+    from protocol.queries.counts_examples import examples_of  # noqa: PLC0415 - made of the structs above
+
+    return {name: examples_of(name) for name, kind in RELEASE_KINDS.items() if kind.private}
+
+
 COUNTS = QueryKind(
     name="counts",
     relation="add or remove one privacy unit",
@@ -291,4 +319,7 @@ COUNTS = QueryKind(
     read_release=read_release,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     by_default=True,
+    examples=examples,
+    numbers=numbers,
+    laws=laws,
 )

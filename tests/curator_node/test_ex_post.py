@@ -22,7 +22,6 @@ from curator_node.answerers import ANSWERERS
 from curator_node.ledger.checks import load
 from curator_node.steward import StewardFile
 from generators import ATTRIBUTES, queries_of
-from noise_laws import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.hypotheses import Constant
@@ -34,6 +33,7 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from served import Served, releases_of, rules
+from simulations.audit.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
 
 PRIVATE = [name for name, kind in RELEASE_KINDS.items() if kind.private]
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})

@@ -15,7 +15,11 @@ from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
-from noise_laws import (
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
+from protocol.errors import ConfigurationError
+from protocol.noise import DiscreteLaplace
+from protocol.rationals import MOST
+from simulations.audit.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
     excess_law,
@@ -26,10 +30,6 @@ from noise_laws import (
     suspicious_pairs,
     suspicious_scale,
 )
-from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
-from protocol.errors import ConfigurationError
-from protocol.noise import DiscreteLaplace
-from protocol.rationals import MOST
 from simulations.seeded_noise import SeededNoise
 
 N = 20_000

@@ -69,6 +69,7 @@ PINNED = {
     "mbi": {"experiments/peers/graphical.py"},
     "ray": {"simulations/cluster.py"},
     "jinja2": {"simulations/report/templates.py"},
+    "dp_accounting": {"simulations/audit/recompute/losses.py"},
 }
 PATH = (
     "datasets",
@@ -152,6 +153,12 @@ def test_what_is_reported_comes_from_outside_of_curators():
     outside = ("harness", "scoring", "clinical", "expectations", "notes", "gathered", "run", "run_folder", "unfinished")
     for name in outside:
         assert not modules(ROOT / "simulations" / f"{name}.py") & inside, name
+
+
+def test_what_recomputes_imports_neither_side():
+    """An auditor runs no code of the curator that kept a ledger, and none of a learner."""
+    for path in (ROOT / "simulations" / "audit" / "recompute").rglob("*.py"):
+        assert not imports(path) & {"curator_node", "learner_node"}, path
 
 
 def test_curators_are_put_together_in_one_place():

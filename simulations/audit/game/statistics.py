@@ -150,7 +150,7 @@ def _differences(first: Rows, second: Rows, chosen: list[int]) -> Iterator[Stati
     gap = (means[:, None] - means[None, :]) ** 2
     score = gap / (np.maximum(spread, 0) + 1e-9 * (np.abs(np.diag(within)).mean() + 1e-300))
     upper = np.triu_indices(len(chosen), 1)
-    deviations = np.sqrt(np.diag(within)) + 1e-300
+    deviations = np.sqrt(np.maximum(np.diag(within), 1e-150))
     together = np.abs(each[0] - each[1]) / np.outer(deviations, deviations)
     best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (score, together)]
     for pair in dict.fromkeys(best[0] + best[1]):

@@ -1,0 +1,16 @@
+"""The attack on what is installed: every registered query kind, by the way that a curator's answer takes.
+
+* `invented`: records that are made up, and pairs of neighbouring sets of them
+* `path`: a question, its registered answerer, and all numbers that come back
+* `search`: the search for the pair that tells most
+* `exact`: worst-case loss by enumeration
+* `attack`: all of that for one kind
+* `checks`: whether a curator's `handle` releases what was attacked
+* `controls`, `broken`: curators that are broken on purpose
+"""
+
+from simulations.audit.kinds.attack import audit_kind, chosen_kinds, kinds_to_audit
+from simulations.audit.kinds.checks import path_checks
+from simulations.audit.kinds.controls import PATH_CONTROLS, audit_path_control
+
+__all__ = ["PATH_CONTROLS", "audit_kind", "audit_path_control", "chosen_kinds", "kinds_to_audit", "path_checks"]

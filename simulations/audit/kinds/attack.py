@@ -1,0 +1,178 @@
+"""The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+from curator_node.answerers import ANSWERERS
+from curator_node.answering import Answerer
+from protocol.errors import ConfigurationError
+from protocol.examples import Example
+from protocol.strict_toml import suggest
+from simulations.audit.game import breaks, play
+from simulations.audit.kinds.exact import Enumerated, enumerate_loss
+from simulations.audit.kinds.invented import Neighbours
+from simulations.audit.kinds.path import Path
+from simulations.audit.kinds.search import search
+from simulations.audit.results import Attack, KindResult
+
+ERROR_RATE = 0.001
+"""Of one kind's attack: fifty of them stay below 5 %."""
+SHORT_GAME = 400
+"""Draws from either set of records, to choose between questions."""
+CLEARLY = 1.1
+"""Another question than the first is attacked only where it tells so much more."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A question with the sets of records that a search found for it.
+
+    Attributes:
+        path: asks it as often as one call can.
+        pair: the sets of records.
+        tried: how many were searched.
+        enumerated: their exact loss.
+        tells: the larger of what the exact numbers and a short game say, in claims.
+    """
+
+    path: Path
+    pair: Neighbours
+    tried: int
+    enumerated: Enumerated
+    tells: float
+
+
+def names_of(answerer: Answerer) -> tuple[str, ...]:
+    """What an audit of a kind has to cover: "kind/thing" for each thing that it releases, or "kind"."""
+    kind = answerer.kind
+    return tuple(f"{kind.name}/{thing}" if thing else kind.name for thing in kind.examples()) or (kind.name,)
+
+
+def kinds_to_audit(answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
+    """Every name that an audit has to cover, of every registered kind, those that cannot be audited among them."""
+    return tuple(name for answerer in answerers.values() for name in names_of(answerer))
+
+
+def chosen_kinds(wanted: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
+    """The names of a kind, of one of its things, or of "all".
+
+    Raises:
+        ConfigurationError: nothing of that name is registered.
+    """
+    names = kinds_to_audit(answerers)
+    found = tuple(name for name in names if wanted in ("all", name, name.partition("/")[0]))
+    if not found:
+        known = ("all", *answerers, *names)
+        raise ConfigurationError(
+            f"unknown query kind {wanted!r}{suggest(wanted, list(known))}; known: {', '.join(dict.fromkeys(known))}"
+        )
+    return found
+
+
+def examples_of(name: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Answerer, tuple[Example, ...]]:
+    """The answerer of a name, and the questions to attack it with; raises as `chosen_kinds`."""
+    if name not in kinds_to_audit(answerers):
+        chosen_kinds(name, answerers)
+        raise ConfigurationError(f"{name!r} releases several things; audit one of them by its own name")
+    kind, _, thing = name.partition("/")
+    answerer = answerers[kind]
+    known = answerer.kind.numbers is not None
+    return answerer, tuple(answerer.kind.examples().get(thing, ())) if known else ()
+
+
+def audit_kind(
+    name: str,
+    *,
+    draws: int = 100_000,
+    error_rate: float = ERROR_RATE,
+    answerers: Mapping[str, Answerer] = ANSWERERS,
+    seed: int = 1,
+) -> KindResult:
+    """Attack one thing that a registered kind releases, and compute its exact loss on what was attacked.
+
+    Args:
+        name: of `kinds_to_audit`.
+        draws: from either set of records.
+        error_rate: chance that a private mechanism is called a violation, at most.
+        answerers: the registered ones.
+        seed: of the search's proposals; the noise has none.
+
+    Raises:
+        ConfigurationError: nothing of that name is registered.
+    """
+    answerer, examples = examples_of(name, answerers)
+    if not examples:
+        return _not_audited(name, error_rate)
+    candidates = [candidate_of(Path(answerer, example), seed=seed) for example in examples]
+    chosen = candidates[0]
+    for other in candidates[1:]:
+        chosen = other if other.tells > CLEARLY * chosen.tells else chosen
+    attack = attack_pair(chosen.path, chosen.pair, draws=draws, error_rate=error_rate)
+    above = [one for one in candidates if one.enumerated.passes(one.path.claimed)]
+    shown = (above or [chosen])[0]
+    violation = breaks(attack) or bool(above)
+    return KindResult(
+        kind=name,
+        attack=attack,
+        exact=shown.enumerated.loss,
+        searched=sum(one.tried for one in candidates),
+        violation=violation,
+        verdict=_verdict(attack, shown, broken=breaks(attack), above=bool(above)),
+    )
+
+
+def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
+    """The sets of records that tell a question apart best, and how well a short game does on them."""
+    found = search(path, seed=seed)
+    pair = found.pairs[0]
+    many = Path(path.answerer, path.example, path.example.copies, path.noise, path.hold)
+    short = attack_pair(many, pair, draws=SHORT_GAME, error_rate=0.05)
+    claimed = float(path.claimed)
+    enumerated = _enumerated(path, pair)
+    tells = max(found.score, short.lower_bound, enumerated.loss or 0.0) / claimed
+    return Candidate(many, pair, found.tried, enumerated, tells)
+
+
+def attack_pair(
+    path: Path, pair: Neighbours, *, draws: int, error_rate: float, claimed: Fraction | None = None
+) -> Attack:
+    """Play the game on two given sets of records; the claim is the query's own cost unless told."""
+    first, second = pair.both
+    width = path.width(pair)
+    return play(
+        partial(path.draws, first, width=width),
+        partial(path.draws, second, width=width),
+        claimed=path.claimed if claimed is None else claimed,
+        draws=draws,
+        error_rate=error_rate,
+        neighbours=pair.words,
+    )
+
+
+def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
+    try:
+        return enumerate_loss(path, pair)
+    except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find
+        return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
+
+
+def _not_audited(name: str, error_rate: float) -> KindResult:
+    nothing = Attack(
+        claimed="0", lower_bound=0.0, error_rate=error_rate, draws=0, neighbours="none", event="none", shares=(0.0, 0.0)
+    )
+    text = f"{name} is not audited: its kind gives no question to attack it with (`QueryKind.examples` and `numbers`)."
+    return KindResult(kind=name, attack=nothing, exact=None, searched=0, violation=True, verdict=text)
+
+
+def _verdict(attack: Attack, shown: Candidate, *, broken: bool, above: bool) -> str:
+    exact, claim = shown.enumerated, float(Fraction(attack.claimed))
+    told = f"of {claim:.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
+    if broken:
+        return f"Breaks its claim: {told}."
+    if above:
+        return f"Breaks its claim: enumeration gives {exact.loss:.12g} of {float(shown.path.claimed):.12g} claimed."
+    if exact.loss is None:
+        return f"Holds against this attack: {told}; it is not enumerated, since {exact.why_not}."
+    return f"Holds: {told}, and enumeration gives {exact.loss:.12g}."

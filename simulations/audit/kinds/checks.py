@@ -1,0 +1,239 @@
+"""Whether what was attacked is what a curator sends: `handle` calls the registered answerer and has its law."""
+
+import inspect
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from curator_node.answerers import ANSWERERS
+from curator_node.answering import Answered, Answerer, Question
+from curator_node.curator import Curator
+from curator_node.dataset import PrivateDataset
+from curator_node.ledger import memory_ledger
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.policy import LearnerPolicy, Policy
+from curator_node.site import assemble_site
+from learner_node.session import Session
+from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.examples import Asked, Example
+from protocol.kinds import Kinds, Turn
+from protocol.limits import Limits
+from protocol.messages import Refusal, Release
+from protocol.plans import Plan
+from protocol.rationals import MOST
+from simulations.audit.kinds.attack import examples_of
+from simulations.audit.kinds.invented import Neighbours, Unit, held
+from simulations.audit.kinds.path import Numbers, Path
+from simulations.audit.kinds.search import search
+from simulations.audit.results import Check
+
+FALSE_ALARM = 1e-9
+"""Of each check."""
+ASKED = 4_000
+"""Draws that are taken through `handle`, from either set of records."""
+COPIES = 100
+"""Most copies in one of them: many short queries say more of `handle` than few long ones."""
+MOST_CALLS = 200
+"""Queries that are sent for them, at most."""
+LIFETIME = 86_400
+"""Seconds for which a message is good, so that slow machines finish."""
+SENTINEL = b"the sentinel's own bytes, which no answerer releases"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A curator over invented records, and what it was made of.
+
+    Attributes:
+        identity: its public key.
+        curator: it answers.
+        dataset, noise: the very objects that it was given.
+        learner: a key that its policy admits.
+        example: what it is asked.
+        kinds: that it can answer.
+    """
+
+    identity: bytes
+    curator: Curator
+    dataset: PrivateDataset
+    noise: NoiseSource
+    learner: SigningKey
+    example: Example
+    kinds: Kinds
+
+    def releases(self, kind: str, asked: Asked, times: int) -> list[list[bytes]]:
+        """Signed, verified releases of the question, asked so many times in one study: one list of turns each time.
+
+        Raises:
+            ConfigurationError: the curator refused.
+        """
+        session = Session(
+            curator=self.identity, key=self.learner, study=b"audit".ljust(16, b"-"), kinds=self.kinds, lifetime=LIFETIME
+        )
+        now = int(time.time())
+        session.request_card(now)
+        self._send(session)
+        session.propose(Plan.of([asked.planned] * times), "an audit of the mechanism", now)
+        self._send(session)
+        found = []
+        for _ in range(times):
+            turns = []
+            for body in asked.bodies:
+                session.query(kind, body, now)
+                turns.append(self._send(session))
+            found.append(turns)
+        return found
+
+    def _send(self, session: Session) -> bytes:
+        reply = session.receive(self.curator.handle(session.pending))
+        if isinstance(reply, Refusal):
+            raise ConfigurationError(f"the audit's own curator refused {reply.field or 'a request'}: {reply.code}")
+        return reply.body if isinstance(reply, Release) else b""
+
+
+def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Served:
+    """A curator as a site opens it, with a ledger in memory, over invented records."""
+    own, learner = SigningKey.generate(), SigningKey.generate()
+    policy = Policy(
+        name="audit",
+        cap=str(MOST),
+        learners=(LearnerPolicy(name="auditor", key=learner.public.hex(), cap=str(MOST)),),
+        limits=Limits(kinds={kind: dict(example.limits)}),
+        message_seconds=LIFETIME,
+    )
+    dataset, noise = held(units, example), OpenDPNoise()
+    site = assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), noise=noise, answerers=answerers)
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    return Served(site.identity, site.curator, dataset, noise, learner, example, kinds)
+
+
+def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
+    """For a name of `kinds_to_audit`: the sentinel, and the law of what `handle` releases; none without a question.
+
+    Raises:
+        ConfigurationError: nothing of that name is registered.
+    """
+    answerer, examples = examples_of(name, answerers)
+    if not examples:
+        return ()
+    path = Path(answerer, examples[0])
+    pair = search(path).pairs[0]
+    copies = min(examples[0].copies, COPIES)
+    return sentinel(name, examples[0], pair, answerers), same_law(name, replace(path, copies=copies), pair)
+
+
+def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
+    """Whether `handle` calls the registered answerer, with the curator's own records and noise, and signs its bytes."""
+    kind = name.partition("/")[0]
+    asked, seen = example.ask(1), []
+
+    def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
+        seen.append((question.turn, dataset, noise))
+        return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
+
+    first = Asked(asked.planned, asked.bodies[:1])
+    served = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
+    ((released,),) = served.releases(kind, first, 1)
+    own = len(seen) == 1 and seen[0][1] is served.dataset and seen[0][2] is served.noise
+    turn = bool(seen) and seen[0][0] == Turn(asked.planned)
+    default = inspect.signature(assemble_site).parameters["answerers"].default is ANSWERERS
+    passed = released == SENTINEL and own and turn and default
+    facts = {
+        "its bytes were signed and sent": released == SENTINEL,
+        "it was called once, for the planned turn": len(seen) == 1 and turn,
+        "it got the curator's own records and noise": own,
+        "a site opens with the registered table": default,
+    }
+    told = "; ".join(f"{what}: {'yes' if fact else 'NO'}" for what, fact in facts.items())
+    return Check(
+        name=f"handle_calls_the_answerer_of_{kind}",
+        question=f"Does a curator's `handle` call the answerer of {kind} that is registered, and sign what it returns?",
+        found=f"With a sentinel in its place: {told}.",
+        false_alarm=0.0,
+        power="another answerer, other records, other noise or changed bytes: always",
+        passed=passed,
+    )
+
+
+def same_law(name: str, path: Path, pair: Neighbours) -> Check:
+    """Whether what `handle` releases has the law of what the answerer releases, and copies in a query are independent.
+
+    Exact tests given the margins: where two samples have one law, the number of the first sample's draws above a
+    pooled quantile is hypergeometric; where neighbours in one release are independent, so is the number of pairs of
+    which both are above it.
+    """
+    kind, asked = path.answerer.kind, path.example.ask(path.copies)
+    calls = min(-(-ASKED // path.copies), MOST_CALLS)
+    chances = []
+    total = 0
+    for units in pair.both:
+        served = serve(path.example, units, {kind.name: path.answerer}, kind.name)
+        released = served.releases(kind.name, asked, calls)
+        handled = np.concatenate([_numbers(path, turns) for turns in released])
+        total += len(handled)
+        direct = path.draws(units, len(handled), handled.shape[1])
+        chances += _differences(handled, direct)
+        if path.copies > 1:
+            chances += _dependences(handled)
+    least = min(chances, default=1.0)
+    alarm = FALSE_ALARM / max(len(chances), 1)
+    return Check(
+        name=f"handle_has_the_law_of_{name.replace('/', '_')}",
+        question=f"Do {2 * calls} signed answers of a curator to {name} have the law of its answerer's, and the copies "
+        "within one release noise of their own?",
+        found=f"{total} draws through `handle` and as many of the answerer: the least of {len(chances)} chances of "
+        f"such a difference is {least:.2g}, and {alarm:.1g} is allowed.",
+        false_alarm=FALSE_ALARM,
+        power=f"an event whose share differs by {_noticed(total // 2, alarm):.2g}: 0.999",
+        passed=least >= alarm,
+    )
+
+
+def _numbers(path: Path, released: list[bytes]) -> Numbers:
+    """The numbers of all turns, a row for each copy."""
+    reads = path.answerer.kind.numbers
+    if reads is None:
+        raise ConfigurationError(f"query kind {path.answerer.kind.name!r} does not say which numbers it releases")
+    parts = [
+        reads(release, body, turn, path.example.schema)
+        for release, (turn, body) in zip(released, path.turns, strict=True)
+    ]
+    return np.hstack([part.reshape(path.copies, -1) for part in parts])
+
+
+def _differences(one: Numbers, two: Numbers) -> list[float]:
+    """For each number and each quarter: how likely the two samples differ so much, both having one law."""
+    both = np.concatenate([one, two])
+    found = []
+    for column in range(both.shape[1]):
+        for level in np.unique(np.quantile(both[:, column], (0.25, 0.5, 0.75))):
+            above = both[:, column] >= level
+            found.append(_chance(int(above[: len(one)].sum()), len(both), int(above.sum()), len(one)))
+    return found
+
+
+def _dependences(numbers: Numbers) -> list[float]:
+    """For each number: how likely neighbours are both above the middle so often, being independent."""
+    found = []
+    for column in range(numbers.shape[1]):
+        above = numbers[:, column] >= np.median(numbers[:, column])
+        first, second = above[: len(above) // 2 * 2 : 2], above[1::2]
+        found.append(_chance(int((first & second).sum()), len(first), int(first.sum()), int(second.sum())))
+    return found
+
+
+def _chance(seen: int, total: int, marked: int, drawn: int) -> float:
+    """Two-sided chance of a hypergeometric number as far out as `seen`: twice the smaller tail, at most 1."""
+    law = stats.hypergeom(total, marked, drawn)
+    return float(min(1.0, 2 * min(law.cdf(seen), law.sf(seen - 1))))
+
+
+def _noticed(draws: int, alarm: float) -> float:
+    """Difference of shares near one half that two samples of so many draws show with a chance of 0.999."""
+    far = stats.norm.isf(alarm / 2) + stats.norm.isf(0.001)
+    return float(far * math.sqrt(1 / (2 * draws)))

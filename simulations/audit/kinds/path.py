@@ -1,0 +1,142 @@
+"""The way of an answer: the registered answerer on invented records, with the noise that a curator draws.
+
+An answer may take several turns; all their numbers together are what the game is played on. No query kind is named.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.answering import Answerer, Question
+from curator_node.dataset import PrivateDataset
+from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from protocol.errors import ConfigurationError
+from protocol.examples import Example
+from protocol.kinds import Kinds, Past, Turn
+from protocol.noise import DiscreteLaplace
+from simulations.audit.kinds.invented import Neighbours, Unit, held
+
+Numbers = NDArray[np.number[Any]]
+Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
+"""Makes a curator's records of invented ones."""
+
+FAILED = np.iinfo(np.int32).min
+"""Stands in every place of an answer that failed, or came in another length: whoever asks sees that."""
+
+
+@dataclass
+class NoNoise:
+    """A noise source that adds nothing and remembers what would have been added: for exact numbers of invented records.
+
+    Attributes:
+        drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+    """
+
+    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | None]] = field(default_factory=list)
+    seeded = False
+
+    def discrete_laplace(
+        self,
+        exact: NDArray[np.int64],
+        l1: int,  # noqa: ARG002
+        law: DiscreteLaplace,
+        stamp: Stamp,  # noqa: ARG002
+    ) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        self.drawn.append((exact.copy(), law))
+        return exact
+
+    def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.drawn.append((np.zeros(size, np.int64), None))
+        return np.zeros(size)
+
+
+@dataclass(frozen=True)
+class Path:
+    """A question and the answerer that takes it.
+
+    Attributes:
+        answerer: the registered one; in a control, a broken one.
+        example: the question.
+        copies: how often one call asks it.
+        noise: what makes its noise, for each call; a curator's own unless a control says otherwise.
+        hold: what holds its records.
+    """
+
+    answerer: Answerer
+    example: Example
+    copies: int = 1
+    noise: Callable[[], NoiseSource] = OpenDPNoise
+    hold: Hold = held
+
+    @cached_property
+    def turns(self) -> tuple[tuple[Turn, object], ...]:
+        """Each turn of the question, with its checked body.
+
+        Raises:
+            RemoteProtocolError: a curator would not take the question.
+        """
+        kind, asked = self.answerer.kind, self.example.ask(self.copies)
+        kind.check_planned(asked.planned)
+        limits = kind.limits()
+        turns = [Turn(asked.planned, 0, number) for number in range(len(asked.bodies))]
+        return tuple(
+            (turn, kind.read_body(body, turn, self.example.schema, limits))
+            for turn, body in zip(turns, asked.bodies, strict=True)
+        )
+
+    @property
+    def claimed(self) -> Fraction:
+        """Exact epsilon of one of the copies: what the whole query costs, shared among them."""
+        planned = self.turns[0][0].planned
+        return Kinds(self.answerer.kind).cost(planned, self.example.most_records_per_unit) / self.copies
+
+    def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
+        """All numbers that one call releases, over all turns: (copies, k)."""
+        kind = self.answerer.kind
+        if kind.numbers is None:
+            raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
+        past: list[Past] = []
+        state = b""
+        parts = []
+        for turn, body in self.turns:
+            seen = tuple(past) if kind.looks_back else ()
+            stamp = Stamp("auditor", 0, turn.number + 1)
+            answered = self.answerer.answer(Question(body, turn, seen, state, stamp), dataset, noise)
+            numbers = kind.numbers(answered.release, body, turn, self.example.schema)
+            parts.append(numbers.reshape(self.copies, -1))
+            past.append(Past(turn, answered.release))
+            state = state if answered.state is None else answered.state
+        return np.hstack(parts)
+
+    def exact(self, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise]:
+        """What would be released without noise, (copies, k), and where noise would have come in."""
+        noise = NoNoise()
+        return self.answer(self.hold(units, self.example), noise), noise
+
+    def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
+        """`number` draws of one copy's numbers, (number, width), with real noise.
+
+        An answer that fails, or that has another length, is a draw like any other: `FAILED` throughout.
+        """
+        dataset, noise = self.hold(units, self.example), self.noise()
+        calls = -(-number // self.copies)
+        lost = np.full((self.copies, width), FAILED, np.int64)
+        drawn = []
+        for _ in range(calls):
+            try:
+                numbers = self.answer(dataset, noise)
+            except Exception:  # noqa: BLE001 - an answerer that fails for one of the two sets of records tells them apart
+                numbers = lost
+            drawn.append(numbers if numbers.shape == lost.shape else lost)
+        return np.concatenate(drawn)[:number]
+
+    def width(self, pair: Neighbours) -> int:
+        """How many numbers one copy releases."""
+        return int(self.exact(pair.others)[0].shape[1])
