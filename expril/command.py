@@ -9,6 +9,7 @@ import typer
 
 from expril import (
     audit_game,  # noqa: F401
+    audit_mechanism,  # noqa: F401
     enrolment,  # noqa: F401 - its commands register themselves
 )
 from expril.audit import audit_app
