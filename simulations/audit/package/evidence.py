@@ -128,7 +128,9 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
         for run in epsilon_runs(path).values() or [path]:
             name = f"runs/{len(runs)}-{_plain(run.resolve().name)}"
             runs[name] = _take_run(run, base / name)
-    kept = {what: tuple(_copied(files, base, what)) for what, files in (("receipts", receipts), ("witnessed", witnessed))}
+    kept = {
+        what: tuple(_copied(files, base, what)) for what, files in (("receipts", receipts), ("witnessed", witnessed))
+    }
     inventory = Inventory(runs=runs, ledgers=tuple(ledgers), **kept)
     (base / INVENTORY).write_bytes(msgspec.json.format(msgspec.json.encode(inventory), indent=1) + b"\n")
     return inventory
@@ -189,7 +191,9 @@ def spent_by_curators(proof: Replay) -> tuple[CuratorSpent, ...]:
     worlds: dict[str, list[Any]] = {}
     for one in result.sums:
         worlds.setdefault(one.world, []).append(one)
-    totals = {world: sum((one.at_most for one in sums if _is_whole(one)), Fraction(0)) for world, sums in worlds.items()}
+    totals = {
+        world: sum((one.at_most for one in sums if _is_whole(one)), Fraction(0)) for world, sums in worlds.items()
+    }
     if not any(totals.values()):
         raise ConfigurationError("nothing was spent there: there is no claim to hand over")
     if _not_private(result):
@@ -298,5 +302,3 @@ def _write(path: Path, data: bytes) -> None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".") or "evidence"
-
-

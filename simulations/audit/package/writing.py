@@ -196,7 +196,11 @@ def spent_rows(curators: Sequence[CuratorSpent], proof: Replay) -> list[SpentRow
             claimed=str(claimed.get(one.name, "")),
             recomputed=str(one.spent),
             verdict="Every signed message and every entry adds up to this. "
-            + (f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}." if one.learners else ""),
+            + (
+                f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}."
+                if one.learners
+                else ""
+            ),
             wrong=False,
         )
         for one in curators
