@@ -13,20 +13,20 @@ from expril.terminal import Json, bars, err, plain_errors, print_json, wide_cons
 @audit_app.command("run")
 def audit_run(
     paths: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT...")
+        list[Path],
+        typer.Argument(help="Folders of runs, exports of ledgers, SQLite ledgers.", metavar="RUN_OR_EXPORT..."),
     ],
     keys: Annotated[
         Path | None, typer.Option(help="TOML with public keys from elsewhere: [curators] and [learners], name = key.")
     ] = None,
-    receipt: Annotated[
-        list[Path] | None, typer.Option(help="A receipt that a learner holds; may be repeated.")
-    ] = None,
+    receipt: Annotated[list[Path] | None, typer.Option(help="A receipt that a learner holds; may be repeated.")] = None,
     witnessed: Annotated[
         list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; may be repeated.")
     ] = None,
     delta: Annotated[float, typer.Option(help="For (epsilon, delta), of each accepted plan.")] = 1e-6,
     every_signature: Annotated[
-        bool, typer.Option("--every-signature", help="Check all signatures of ledgers of more than 50,000 entries, too.")
+        bool,
+        typer.Option("--every-signature", help="Check all signatures of ledgers of more than 50,000 entries, too."),
     ] = False,
     json_: Json = False,
 ) -> None:

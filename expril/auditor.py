@@ -37,4 +37,3 @@ def transcript_show(
 
         for line in as_lines(view):
             sys.stdout.write(f"{line}\n")
-

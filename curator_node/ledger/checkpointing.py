@@ -49,41 +49,40 @@ def write_checkpoint(
         CheckpointError: the ledger is halted, or lacks what the mark or the older checkpoint names.
         LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
     """
-    known = _marked(where, mark, (first or key).derive("ledger mark"))  # before the ledger, which may grow meanwhile
+    beside = mark_path(where) if isinstance(where, Path) else None
+    path = mark or (beside if beside is not None and beside.exists() else None)
+    # The mark is read before the ledger, which may grow meanwhile.
+    known = None if path is None else read_mark(path, (first or key).derive("ledger mark"))
     with read_store(where) as store:
         account = load(store)
-        _check(account, key, known, told_place(where))
+        _check(account, key, told_place(where))
+        if path is not None:
+            _hold_against(account, known, path, told_place(where))
         tree = Tree(account.hashes)
         old = _older(since, tree, account)
         rows = [_row(store, start - 1) for start, _ in account.curators[1:]]
     checkpoint = make_checkpoint(tree, account.head, account.curators[0][1], rows)
     made = Submission(old, tree.consistency_proof(old), sign_checkpoint(checkpoint, key))
     write_new(out, str(made).encode(), rule="a checkpoint is never overwritten", public=True)
-    return made, known is not None
+    return made, path is not None
 
 
-def _marked(where: Place, mark: Path | None, key: bytes) -> Position | None:
-    beside = mark_path(where) if isinstance(where, Path) else None
-    path = mark or (beside if beside is not None and beside.exists() else None)
-    if path is None:
-        return None
-    known = read_mark(path, key)
-    if known is None:
-        raise CheckpointError(
-            f"{path} is no mark under this key, or damaged: the ledger may have been replaced by an older one, and is "
-            "not signed for; let its process start, halt, and resume it"
-        )
-    return known
-
-
-def _check(account: Account, key: SigningKey, known: Position | None, place: str) -> None:
+def _check(account: Account, key: SigningKey, place: str) -> None:
     if account.curator != key.public:
         raise ConfigurationError(f"{place} belongs to another curator's key")
     if not account.taken_over:
         raise ConfigurationError(f"{place}: {UNFINISHED}; end it by: expril curator rotate")
     if account.halted:
         raise CheckpointError(f"{place} is halted; see what was lost, then: expril ledger resume")
-    if known is not None and not account.knows(known):
+
+
+def _hold_against(account: Account, known: Position | None, mark: Path, place: str) -> None:
+    if known is None:
+        raise CheckpointError(
+            f"{mark} is no mark under this key, or damaged: the ledger may have been replaced by an older one, and is "
+            "not signed for; let its process start, halt, and resume it"
+        )
+    if not account.knows(known):
         raise CheckpointError(
             f"{place} lacks entry {known.index}, which its mark names: it was rolled back, and is not signed for; "
             "restore the newest copy, or let its process start, halt, and resume it"

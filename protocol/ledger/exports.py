@@ -1,9 +1,9 @@
 """A ledger as one portable file: entries, signatures and the digests of stored replies.
 
-A MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries stand in
-blocks, each with its SHA-256: an entry's bytes are covered by the chain, but of many signatures a reader checks a few, and a
-changed byte in any other is found by its block. The digest of a block is no proof: who changes a signature can write
-another digest, and gains nothing, since the signatures that are checked cover all entries.
+A MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries stand
+in blocks, each with its SHA-256: an entry's bytes are covered by the chain, but of many signatures a reader checks a
+few, and a changed byte in any other is found by its block. The digest of a block is no proof: who changes a signature
+can write another digest, and gains nothing, since the signatures that are checked cover all entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.messages import Digest
 from protocol.refusals import RefusalCode
 
-FORMAT = "expril ledger export 2"
+FORMAT: Literal["expril ledger export 2"] = "expril ledger export 2"
 START = b"\x83\xa6format\xb6" + FORMAT.encode()
 """How such a file begins: a map of three, its first key and that key's value."""
 OLD_START = b"\x83\xa6format\xb6expril ledger export 1"
@@ -117,7 +117,7 @@ def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
 def _pairs(data: bytes) -> Iterator[tuple[Pair, int]]:
     """(pair, where it ends), until one is not as `encode` writes it: 0x92, then two `bin` values."""
     place, end = 0, len(data)
-    while place + 3 <= end and data[place] == 0x92:  # noqa: PLR2004 - an array of two
+    while place + 3 <= end and data[place] == 0x92:
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[place + 1], 0)
         body = place + 2 + width
         after = body + int.from_bytes(data[place + 2 : body], "big")

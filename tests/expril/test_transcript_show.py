@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from expril.command import app
 from protocol.envelopes import digest, open_envelope
 from run_forger import make_run
-from simulations.run_index import TRANSCRIPTS
 from simulations.audit.recompute import recompute
+from simulations.run_index import TRANSCRIPTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -46,7 +46,9 @@ def test_every_message_is_shown_in_order(folder):
         "study_closed",
     ]
     assert [one["from"] for one in told] == ["learner", "curator"] * 6
-    (line,) = [one for one in recompute(folder).runs[0].index.transcripts if (one.learner, one.curator) == ("grace", "south")]
+    (line,) = [
+        one for one in recompute(folder).runs[0].index.transcripts if (one.learner, one.curator) == ("grace", "south")
+    ]
     envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
     assert [one["digest"] for one in told] == [digest(data).hex() for data in envelopes]
     assert [one["sequence"] for one in told] == [open_envelope(data)[1].sequence for data in envelopes]

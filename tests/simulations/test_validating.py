@@ -12,6 +12,7 @@ from expril.command import app
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
+from simulations.audit.recompute import PROVEN, recompute
 from simulations.records import load_records
 from simulations.report.model import decode_report, encode_report
 from simulations.report.page import build_page
@@ -20,7 +21,6 @@ from simulations.run import run_scenario, summary
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
 from simulations.tables import validation_table
-from simulations.audit.recompute import PROVEN, recompute
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -1,4 +1,4 @@
-"""What was spent, recomputed from signed bytes alone: transcripts, receipts, exports of ledgers. No data, no curator's code.
+"""What was spent, recomputed from signed bytes alone: transcripts, receipts, ledgers. No data, no curator's code.
 
 * `whole`: everything given together, and its result
 * `runs`: a run's folder

@@ -1,8 +1,8 @@
 """What a query costs, computed anew from the plan; and the bound c that a lone ledger's costs imply.
 
-No entry of a ledger names c, the most records that one privacy unit contributes. A card does; without one, c is the whole
-number that makes every recomputed cost the reserved one. A curator that reserved the same share of every cost, always,
-could only be found by a card.
+No entry of a ledger names c, the most records that one privacy unit contributes. A card does; without one, c is the
+whole number that makes every recomputed cost the reserved one. A curator that reserved the same share of every cost,
+always, could only be found by a card.
 """
 
 from bisect import bisect_left
@@ -71,7 +71,7 @@ class Bounds:
 
     @cached_property
     def bound(self) -> int | None:
-        """c, once all is replayed: of the cards, or what most costs imply; None where cards differ, or nothing is implied."""
+        """c, once all is replayed: of the cards, or what most costs imply; None where cards differ, or none do."""
         if self.cards:
             known = set(self.cards.values())
             return known.pop() if len(known) == 1 else None
@@ -80,18 +80,19 @@ class Bounds:
 
     def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
         """Studies whose costs fit a whole bound by themselves, and another one than the rest of the ledger."""
-        known = set(self.cards.values()) or {self.bound}
-        told = " or ".join(str(bound) for bound in sorted(filter(None, known)))
+        known = set(self.cards.values()) or set(filter(None, [self.bound]))
+        told = " or ".join(str(bound) for bound in sorted(known))
+        whose = "on cards" if self.cards else "elsewhere in this ledger"
         for study in studies:
             bound = self.implied.get(study.index)
-            if bound is not None and bound not in known:
-                self.wrong.append(study)
-                whose = "on cards" if self.cards else "elsewhere in this ledger"
-                yield (
-                    study,
-                    f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {told} {whose}: what the one or "
-                    "the other reserved is not its cost, unless the steward changed c; a transcript's card shows it",
-                )
+            if bound is None or bound in known:
+                continue
+            self.wrong.append(study)
+            text = (
+                f"ledger entry {study.index} (reserve) counts with c = {bound}, and c is {told} {whose}: what one "
+                "of them reserves is not its cost, unless the steward changed c; a transcript's card shows it"
+            )
+            yield study, text
 
     def shortfall(self, study: Study) -> Fraction:
         """What the charged queries of a study cost beyond what was reserved for them; 0 where c is not known."""
@@ -129,7 +130,10 @@ class Bounds:
                 one = self._kinds.cost(planned, 1)
                 return _ANY, f"reserves {cost} for query {number}, which costs {one} times a whole number c"
             if _ANY not in (bound, found) and bound != found:
-                return _ANY, f"reserves {cost} for query {number}, as if c were {bound}, and before as if it were {found}"
+                return (
+                    _ANY,
+                    f"reserves {cost} for query {number}, as if c were {bound}, and before as if it were {found}",
+                )
             found = bound if found == _ANY else found
         return found, ""
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from protocol.errors import printable
-from simulations.run_index import COST, read_plain
 from simulations.audit.recompute.verdicts import TranscriptVerdict
+from simulations.run_index import COST, read_plain
 
 
 class _Curator(msgspec.Struct, frozen=True):

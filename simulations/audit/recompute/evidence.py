@@ -18,8 +18,8 @@ from simulations.audit.recompute.findings import Findings
 
 _SQLITE = b"SQLite format 3\x00"
 _FIRST_VERSION = (
-    "it is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no signatures: audit it with "
-    "ExPriL 0.1"
+    "it is a ledger of protocol version 1 (ExPriL 0.1), which kept no digests of replies and no signatures: verify it "
+    "with ExPriL 0.1"
 )
 
 
@@ -45,13 +45,21 @@ class Evidence:
 
 
 def is_ledger(path: Path) -> bool:
-    """Whether a file begins as an export or a SQLite file does."""
+    """Whether a path is a ledger's file, by its first bytes.
+
+    Raises:
+        ConfigurationError: it is a file that begins neither as an export nor as a SQLite file does.
+    """
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             start = file.read(len(START))
-    except OSError:
-        return False
-    return start in (START, OLD_START) or start.startswith(_SQLITE)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    if start not in (START, OLD_START) and not start.startswith(_SQLITE):
+        raise ConfigurationError(f"{path} is no run's folder and no ledger; make an export: expril ledger export")
+    return True
 
 
 def open_evidence(path: Path) -> Evidence:
@@ -86,7 +94,9 @@ def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, in
         last = first + len(found.pairs) - 1
         full = len(found.pairs) == BLOCK or number == len(export.blocks)
         if not (found.whole and full):
-            findings.add(first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(found.whole)}")
+            findings.add(
+                first, f"block {number} of the export (entries {first} to {last}) was changed: {_how(found.whole)}"
+            )
             damaged.append((first, last))
         yield found.pairs
         first = last + 1
@@ -105,7 +115,9 @@ def _sqlite(path: Path) -> Evidence:
                 raise UnreadableError(f"{path}: {_FIRST_VERSION}")
             if not names >= {"entries", "replies"}:
                 raise UnreadableError(f"{path} holds no ledger: its tables are not those of one")
-            rows = connection.execute("select entry_index, body, signature from entries order by entry_index").fetchall()
+            rows = connection.execute(
+                "select entry_index, body, signature from entries order by entry_index"
+            ).fetchall()
             stored = connection.execute("select request, reply from replies").fetchall()
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise UnreadableError(f"{path}: the database cannot be read ({type(error).__name__})") from None

@@ -112,13 +112,13 @@ class Charge(NamedTuple):
     """A charge, for the budget over time.
 
     Attributes:
-        index: of its entry.
+        entry: index of its entry.
         learner, study: whose.
         sequence: of the query.
         amount: exact.
     """
 
-    index: int
+    entry: int
     learner: bytes
     study: bytes
     sequence: int

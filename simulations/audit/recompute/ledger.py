@@ -108,7 +108,9 @@ def audit_ledger(
     if odd is not None:
         replayed.findings.add(len(replayed), _broken(replayed, odd, changed=len(replayed) - 1 in wrong))
     for place in wrong:
-        replayed.findings.add(place, f"ledger entry {place} is not signed by the curator: it or its signature was changed")
+        replayed.findings.add(
+            place, f"ledger entry {place} is not signed by the curator: it or its signature was changed"
+        )
     for study, text in bounds.contradictions(iter(replayed.studies.values())):
         replayed.findings.add(study.index, text)
     for study in bounds.wrong:

@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.errors import ConfigurationError, printable
 from protocol.strict_toml import decode_text, read_toml
+from simulations.audit.recompute.transcripts import Exchange
 from simulations.run_index import (
     AGAIN,
     COST,
@@ -26,7 +27,6 @@ from simulations.run_index import (
     file_digest,
     listed_files,
 )
-from simulations.audit.recompute.transcripts import Exchange
 
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Keys = Key | list[Key]

@@ -1,26 +1,30 @@
 """(epsilon, delta) of accepted plans by privacy-loss distributions (Sommer, Meiser and Mohammadi 2019).
 
-Within one accepted plan the scales were fixed before the first answer, so the losses of its queries compose, whatever was
-asked with them. It is always the whole plan that counts, also where it was closed early: when to stop was chosen by what had
-been answered. Across plans only sums are given, since a later plan's scales may depend on earlier answers.
+Within one accepted plan the scales were fixed before the first answer, so the losses of its queries compose, whatever
+was asked with them. It is always the whole plan that counts, also where it was closed early: when to stop was chosen by
+what had been answered. Across plans only sums are given, since a later plan's scales may depend on earlier answers.
 
-A query whose kind tells its law is that many discrete Laplace releases, each moved by its shift: docs/privacy-guarantee.md
-has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon, which dominates every
-mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at most 1e-5.
+A query whose kind tells its law is that many discrete Laplace releases, each moved by its shift:
+docs/privacy-guarantee.md has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon,
+which dominates every mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at
+most 1e-5.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.noise import DiscreteLaplace, Moved
 from simulations.audit.recompute.known import ZERO, Shape, Study
+from simulations.audit.recompute.sums import Loss, Sum
 
 INTERVAL = 1e-5
 """Of the grid of losses; it decides no claim, and rounds up."""
@@ -30,34 +34,8 @@ MOST_PLANS = 200
 """Different plans that are computed; the others count with their pure epsilon."""
 MOST_SHIFT = 10_000
 """Queries that a unit moves further count with their pure epsilon: the library goes through every step."""
-NO_ZCDP = (
-    "no zCDP total is given: it would hold across plans only under a bound on rho that was fixed before the first plan, "
-    "and none was"
-)
-
 Part = Moved | Fraction
 """Releases by their law, or a query by its pure epsilon alone."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """(epsilon, delta), summed over accepted plans.
-
-    Attributes:
-        epsilon: summed.
-        delta: summed: the stated delta times the number of plans that took it.
-        plans: how many were summed.
-        pure: of them, those that count with their pure epsilon.
-    """
-
-    epsilon: float
-    delta: float
-    plans: int
-    pure: int = 0
-
-    def as_object(self) -> dict[str, Any]:
-        """For machines."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
 
 
 class Losses:
@@ -67,14 +45,9 @@ class Losses:
         kinds: installed.
         delta: of each plan.
 
-    Raises:
-        ModuleNotFoundError: dp_accounting is not installed.
     """
 
     def __init__(self, kinds: Kinds, delta: float) -> None:
-        from dp_accounting.pld import common, privacy_loss_distribution
-
-        self._common, self._pld = common, privacy_loss_distribution
         self._kinds = kinds
         self._delta = delta
         self._computed = 0
@@ -127,14 +100,26 @@ class Losses:
     def _one(self, part: Part) -> Any:
         if isinstance(part, Moved):
             return discrete_laplace(part.noise, part.shift)
-        pure = self._common.DifferentialPrivacyParameters(float(part), 0.0)
-        return self._pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL, use_connect_dots=True)
+        pure = DifferentialPrivacyParameters(float(part), 0.0)
+        return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL, use_connect_dots=True)
+
+
+def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
+    """Compute (epsilon, delta) of each sum whose plans all have a known bound c.
+
+    Args:
+        sums: changed.
+        kinds: installed.
+        delta: of each accepted plan.
+    """
+    losses = Losses(kinds, delta)
+    for one in sums:
+        if one.plans and all(bound is not None for _, bound in one.members):
+            one.loss = losses.summed(one.members, one.beyond)
 
 
 def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:
     """The privacy-loss distribution of one release with this noise, which one unit moves by `shift`."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
     parameter = math.nextafter(float(1 / noise.scale), math.inf)
     return pld.from_discrete_laplace_mechanism(
         parameter, shift, value_discretization_interval=INTERVAL, use_connect_dots=True

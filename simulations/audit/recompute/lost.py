@@ -1,8 +1,8 @@
 """What a ledger that was rolled back must enter as spent: the replay's own reading of the positions in HALT entries.
 
 A position names an entry, the total up to it, the first bytes of the hashes of the entries 1, 2, 4, ... before it, and
-those of the START entries. The branch that it ends shares the ledger's entries up to some last common one; what it spent
-after that, and the ledger does not show, was lost.
+those of the START entries. The branch that it ends shares the ledger's entries up to some last common one; what it
+spent after that, and the ledger does not show, was lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,13 +84,14 @@ def last_shared(position: Position, chain: Chain) -> int | None:
     """Index of the newest entry that is known to be on both branches; None where none is.
 
     Every process writes a START before anything else. So after the newest START that both hold neither branch changed
-    hands until its next one, and the shorter is the beginning of the longer up to there, unless an ancestor says that it
-    is not.
+    hands until its next one, and the shorter is the beginning of the longer up to there, unless an ancestor says that
+    it is not.
     """
     length = len(chain.hashes)
     if position.index < length and chain.hashes[position.index] == position.head:
         return position.index
-    known = [(position.index - 2**power, stub) for power, stub in enumerate(position.ancestors)] + list(position.starts)
+    known = [(position.index - (1 << power), stub) for power, stub in enumerate(position.ancestors)]
+    known += position.starts
     here = [(index, chain.hashes[index][:_STUB] == stub) for index, stub in known if 0 <= index < length]
     shared = [index for index, same in here if same]
     if not shared:

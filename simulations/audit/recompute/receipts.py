@@ -1,8 +1,8 @@
 """What learners and witnesses hold of a ledger, held against it: receipts, and witnessed heads.
 
-A receipt names the hash of one entry, and with it all entries before. Where the ledger has no such entry, it was rolled
-back, edited, or is an older copy. Beyond the newest entry that any of them names, nothing outside of the curator's hands
-speaks of the ledger.
+A receipt names the hash of one entry, and with it all entries before. Where the ledger has no such entry, it was
+rolled back, edited, or is an older copy. Beyond the newest entry that any of them names, nothing outside of the
+curator's hands speaks of the ledger.
 """
 
 import math
@@ -56,7 +56,9 @@ def read_receipt_file(path: Path) -> HeldReceipt:
             raise ConfigurationError(f"{path} is no receipt but a {printable(envelope.type)}")
         return HeldReceipt(str(path), decode(envelope.payload, Receipt, field="receipt"), data)
     except (OSError, RemoteProtocolError):
-        raise ConfigurationError(f"{path} is no receipt, or it was changed; a learner keeps them in receipts/") from None
+        raise ConfigurationError(
+            f"{path} is no receipt, or it was changed; a learner keeps them in receipts/"
+        ) from None
 
 
 def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes, int]:
@@ -152,7 +154,7 @@ def _differences(held: HeldReceipt, index: int, replayed: Replayed) -> list[str]
     wrong = [] if parse_amount(receipt.spent_by_learner) == by_learner else ["the learner's total"]
     if receipt.study != NO_STUDY:
         key = (receipt.learner, receipt.study)
-        charges = (one for one in replayed.charges if (one.learner, one.study) == key and one.index <= index)
+        charges = (one for one in replayed.charges if (one.learner, one.study) == key and one.entry <= index)
         if parse_amount(receipt.spent_by_study) != sum((one.amount for one in charges), ZERO):
             wrong.append("the study's total")
     return wrong
@@ -170,8 +172,8 @@ def _lacks(held: HeldReceipt, replayed: Replayed) -> str:
     receipt = held.receipt
     halts = f", although it admits a rollback at entry {replayed.resumes[-1].index}" if replayed.acknowledged else ""
     return (
-        f"the ledger lacks the entry that {held.source} names (request {receipt.sequence} of study {receipt.study.hex()}, "
-        f"head {receipt.ledger_head.hex()[:16]}): it was rolled back or edited, or is an older copy{halts}"
+        f"it lacks the entry that {held.source} names (request {receipt.sequence}, study {receipt.study.hex()}, "
+        f"head {receipt.ledger_head.hex()[:16]}): the ledger was rolled back or edited, or is an older copy{halts}"
     )
 
 

@@ -1,8 +1,8 @@
 """A ledger replayed from its bytes alone, by the rules of docs/ledger.md and `protocol.ledger.entries`.
 
-Written for the auditor, and from the format: no code of the curator that kept the ledger runs here. An entry that breaks a
-rule is named; where it still says what was spent, it is counted. Where the chain itself breaks, the replay ends: what
-follows belongs to no known history.
+Written for the auditor, and from the format: no code of the curator that kept the ledger runs here. An entry that
+breaks a rule is named; where it still says what was spent, it is counted. Where the chain itself breaks, the replay
+ends: what follows belongs to no known history.
 """
 
 import json
@@ -168,7 +168,6 @@ class Replayed:
         self.signatures.append(signature)
         self.totals.append(self.total)
         return True
-
 
     def _open(self, entry: Entry) -> str:
         self.keys.append((0, entry.learner))
@@ -346,9 +345,7 @@ class Replayed:
         self._decisions[entry.request] = entry
         if before is None:
             return ""
-        lapsed = before.kind is EntryKind.APPROVE and (
-            entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at
-        )
+        lapsed = before.kind is EntryKind.APPROVE and (entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at)
         return "" if lapsed else "decides again on what was decided"
 
     def _make(self, entry: Entry, study: Study, amount: Fraction) -> None:

@@ -241,7 +241,7 @@ def _spent_on(replayed: Replayed, exchange: Exchange) -> Fraction:
 
 
 def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
-    """What each learner had spent after each of its queries; those of a later study are counted on from the ones before.
+    """What each learner had spent after each query; those of a later study are counted on from the ones before.
 
     Args:
         charges: of one ledger, in order.

@@ -133,7 +133,9 @@ def hold_run(proof: RunProof, cards: Callable[[bytes], Cards], kinds: Kinds, tic
     kept = {(entry.curator, entry.repeat) for entry in index.ledgers}
     alone = [entry for entry in index.transcripts if (entry.curator, entry.repeat) not in kept]
     if alone:
-        proof.remarks.insert(0, f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone")
+        proof.remarks.insert(
+            0, f"{len(alone)} transcripts have no ledger kept beside them: they rest on receipts alone"
+        )
     proof.remarks += [*kept_apart(folder, index), OF_A_LEARNER if is_deployed(index) else SCORES]
 
 

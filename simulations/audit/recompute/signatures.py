@@ -1,14 +1,15 @@
 """Which signatures of a ledger are checked, and what those that do not fit say.
 
-An Ed25519 verification takes longer than all else that an entry needs, so not every signature of a long ledger is checked.
-The newest signature of each key covers all entries before it: the chain under it cannot be changed. The others of an
-export are covered by the digests of its blocks.
+An Ed25519 verification takes longer than all else that an entry needs, so not every signature of a long ledger is
+checked. The newest signature of each key covers all entries before it: the chain under it cannot be changed. The others
+of an export are covered by the digests of its blocks.
 """
 
 import os
 import secrets
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 from protocol.ledger.heads import head_is_signed
 from simulations.audit.recompute.replay import Replayed
@@ -49,7 +50,7 @@ def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") 
     """
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []
-    for (start, key), (end, _) in zip(spans, spans[1:], strict=False):
+    for (start, key), (end, _) in pairwise(spans):
         own = [index for index in indices if start <= index < end]
         tasks += [(signer or key, own[place : place + _AT_A_TIME]) for place in range(0, len(own), _AT_A_TIME)]
 

@@ -1,4 +1,4 @@
-"""What was spent, in exact rationals: by curator, learner, version of the records and privacy unit, alone and together."""
+"""What was spent, in exact rationals: by curator, learner, version of the records and privacy unit."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,18 +6,41 @@ from fractions import Fraction
 from typing import Any
 
 from protocol.envelopes import LABEL
-from protocol.kinds import Kinds
 from protocol.messages import NOBODY
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.known import ZERO, Study
-from simulations.audit.recompute.losses import Loss, Losses
 from simulations.audit.recompute.replay import Replayed
-from simulations.audit.recompute.transcripts import Exchange
 
 UNNAMED = "records without a name"
 """Served before the ledger named any."""
 RESTORED = "entered after a halt"
 NOBODYS = "nobody in particular"
+
+NO_ZCDP = (
+    "no zCDP total is given: across plans it holds only under a bound on rho that was fixed before the first plan, and "
+    "none was"
+)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """(epsilon, delta), summed over accepted plans.
+
+    Attributes:
+        epsilon: summed.
+        delta: summed: the stated delta times the number of plans that took it.
+        plans: how many were summed.
+        pure: of them, those that count with their pure epsilon.
+    """
+
+    epsilon: float
+    delta: float
+    plans: int
+    pure: int = 0
+
+    def as_object(self) -> dict[str, Any]:
+        """For machines."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
 
 
 @dataclass
@@ -112,9 +135,7 @@ class UnitSum:
         }
 
 
-def ledger_sums(
-    curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]
-) -> list[Sum]:
+def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]) -> list[Sum]:
     """By learner and version, then all versions of each learner, then all learners: the last one is all that was spent.
 
     Args:
@@ -163,18 +184,6 @@ def ledger_sums(
         one.keys = tuple(keys.get(who, ()))
     of("", "")
     return sorted(made.values(), key=_order)
-
-
-def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
-    """Compute (epsilon, delta) of each sum whose plans have a known bound.
-
-    Raises:
-        ModuleNotFoundError: dp_accounting is not installed.
-    """
-    losses = Losses(kinds, delta)
-    for one in sums:
-        if one.plans and all(bound is not None for _, bound in one.members):
-            one.loss = losses.summed(one.members, one.beyond)
 
 
 def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:

@@ -53,7 +53,7 @@ def proof_tables(proof: RunProof) -> list[Table]:
 def sum_table(result: Recomputed) -> Table:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
     caption = "\n".join(
-        f"{escape(one.unit or 'a unit that nothing tells')}, over all learners: {_short(one.apart)} where each is at one "
+        f"{escape(one.unit or 'units')}, over all learners: {_short(one.apart)} where each is at one "
         f"curator, {_short(one.shared)} for one that is at all {len(one.curators)}"
         for one in result.units
         if len(one.curators) > 1

@@ -10,8 +10,8 @@ from protocol.kinds import Kinds
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
-from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
 from simulations.audit.recompute.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
+from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
 
 
 @dataclass(frozen=True)

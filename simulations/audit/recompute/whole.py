@@ -1,4 +1,4 @@
-"""Everything that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page."""
+"""All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,6 @@ from simulations.audit.recompute.evidence import UnreadableError, is_ledger
 from simulations.audit.recompute.known import Study
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.listing import Pins
-from simulations.audit.recompute.losses import NO_ZCDP
 from simulations.audit.recompute.receipts import (
     HeldReceipt,
     hold_receipts,
@@ -24,7 +23,7 @@ from simulations.audit.recompute.receipts import (
     read_receipt_file,
 )
 from simulations.audit.recompute.runs import Cards, Tick, cards_of, hold_run, read_run
-from simulations.audit.recompute.sums import Sum, UnitSum, add_losses, ledger_sums, unit_sums
+from simulations.audit.recompute.sums import NO_ZCDP, Sum, UnitSum, ledger_sums, unit_sums
 from simulations.audit.recompute.transcripts import Exchange
 from simulations.audit.recompute.verdicts import RunProof
 from simulations.run_index import epsilon_runs
@@ -211,9 +210,7 @@ def _read_all(paths: Iterable[Path], pins: Pins | None, kinds: Kinds, tick: Tick
     alone = []
     for path in paths:
         try:
-            if path.is_file():
-                if not is_ledger(path):
-                    raise ConfigurationError(f"{path} is no run's folder and no ledger; make one: expril ledger export")
+            if is_ledger(path):
                 alone.append(path)
                 continue
             for each in epsilon_runs(path).values() or [path]:
@@ -294,7 +291,7 @@ def _two_histories(one: AuditedLedger, other: AuditedLedger) -> Iterator[str]:
         return
     for index, (here, there) in enumerate(zip(first.hashes, second.hashes, strict=False)):
         if here != there:
-            yield f"{one.file} and {other.file} are of one curator and differ from entry {index} on: it keeps two ledgers"
+            yield f"{one.file} and {other.file} are of one curator and differ from entry {index} on: two ledgers"
             return
 
 
@@ -321,10 +318,12 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)
     try:
-        add_losses(result.sums, kinds, result.delta)
-        result.remarks.append(NO_ZCDP)
+        from simulations.audit.recompute.losses import add_losses  # noqa: PLC0415 - dp-accounting is an extra
     except ModuleNotFoundError:
         result.remarks.append(NO_LIBRARY)
+        return
+    add_losses(result.sums, kinds, result.delta)
+    result.remarks.append(NO_ZCDP)
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:

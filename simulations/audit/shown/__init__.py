@@ -27,8 +27,8 @@ from protocol.messages import (
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.schema import Schema
-from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
 from simulations.audit.shown import counts
+from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
 
 View = dict[str, Any]
 

@@ -37,7 +37,8 @@ STRATEGY, OPTIONS = "cells", {"cells": 4, "networks": False}
 OTHERS, SOURCE = 40, 12
 """Private records beside the victim; source records beside the one that has the victim's attributes."""
 SHADOWS = 28
-"""Studies that the adversary plays on curators of its own, half of them with the victim."""
+"""Studies that the adversary plays on curators of its own, half of them with the victim: so many at least, and at least
+half as many as those in which it guesses."""
 LEAST_CHANCE = 1e-6
 LEAST_SPREAD = 1e-3
 _SCHEMA = """
@@ -94,7 +95,7 @@ def play_membership(
         Guesses by what was released: "hypothesis" and "synthetic".
     """
     world = world_of(records)
-    shadows, inside = half_in(SHADOWS, rng), half_in(games, rng)
+    shadows, inside = half_in(max(SHADOWS, games // 2), rng), half_in(games, rng)
     known = [_released(world, epsilon, bool(there), opening) for there in shadows]
     seen = [_released(world, epsilon, bool(there), opening) for there in inside]
     found = {}
