@@ -103,9 +103,9 @@ def versions() -> dict[str, str]:
 def tasks_of(*, draws: int, quick: bool) -> list[Task]:
     """The tasks of a whole audit, and how the false alarms are split.
 
-    Three fifths go to releases, in equal parts, and two fifths to all else that can raise one, in equal parts: the canaries
-    and each attack on studies. A control is caught or not: it raises no false alarm, and is attacked as strictly as a
-    release. Checks whose own rate is 1e-9 get no part.
+    Three fifths go to releases, in equal parts, and two fifths to all else that can raise one, in equal parts: the
+    canaries and each attack on studies. A control is caught or not: it raises no false alarm, and is attacked as
+    strictly as a release. Checks whose own rate is 1e-9 get no part.
 
     Args:
         draws: from each of two inputs, of every mechanism.
@@ -114,13 +114,12 @@ def tasks_of(*, draws: int, quick: bool) -> list[Task]:
     kinds, studies = kinds_to_audit(), to_play()
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
-    strict = {"draws": draws, "error_rate": part}
     tasks = [
         Task(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 12)
         for name in kinds
     ]
-    tasks += [Task(name, partial(audit_path_control, name, **strict), 3) for name in PATH_CONTROLS]
-    tasks += [Task(name, partial(audit_control, name, **strict), 3) for name in CONTROLS]
+    tasks += [Task(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS]
+    tasks += [Task(name, partial(audit_control, name, draws=draws, error_rate=part), 3) for name in CONTROLS]
     tasks += [Task("calibration", calibrate, 4), Task("canaries", partial(one_run, error_rate=other), 4)]
     tasks += [Task(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
     for name, epsilon in studies:
