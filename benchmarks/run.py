@@ -26,6 +26,7 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_game",
     "audit_studies",
 )
 
