@@ -1,5 +1,6 @@
 # make demo    install into .venv, run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
+# make audit   install, attack every release and what is broken on purpose: audit/audit.html; exit 1 if something is wrong
 # make deploy-demo   install, show a deployment on this machine from end to end; JOIN=1 waits for a fourth hospital
 # The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -17,10 +18,14 @@ export PYTHONDONTWRITEBYTECODE = 1
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo deploy-demo test test-all test-kernels test-wheel check format bench vectors install peers clean
+.PHONY: demo deploy-demo audit test test-all test-kernels test-wheel check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
+
+# Two minutes on two cores; needs no data and no network.
+audit: $(STAMP)
+	$(BIN)/expril audit all
 
 # A SuperLink, three curators' daemons and two learners on loopback; a minute or two, and nothing is left running.
 deploy-demo: $(STAMP)

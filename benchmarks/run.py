@@ -17,6 +17,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "audit_histories",
     "daemon",
     "throughput",
     "deployment",
@@ -25,6 +26,8 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_game",
+    "audit_studies",
 )
 
 

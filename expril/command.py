@@ -7,13 +7,18 @@ from typing import Annotated
 
 import typer
 
-from expril import (
-    audit_game,  # noqa: F401
-    audit_mechanism,  # noqa: F401
-    enrolment,  # noqa: F401 - its commands register themselves
+from expril import (  # noqa: F401 - their commands register themselves
+    audit_all,
+    audit_game,
+    audit_mechanism,
+    audit_package,
+    audit_studies,
+    audit_witness,
+    enrolment,
 )
 from expril.audit import audit_app
-from expril.auditor import transcript_app, verify
+from expril.audit_run import audit_run
+from expril.auditor import transcript_app
 from expril.curator import curator_app
 from expril.folder import curator_answer
 from expril.learner import quote
@@ -29,8 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (verify, simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
+for command in (simulate, reproduce, compare, compare_synthetic, quote, scenarios, keys, report):
     app.command()(command)
+app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 curator_app.command("answer")(curator_answer)

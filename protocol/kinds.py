@@ -78,6 +78,8 @@ class QueryKind:
         examples: of each thing that it releases as private, by name ("" where there is but one): questions to attack.
             A name without questions is not audited, and an audit says so; so is a kind without names.
         numbers: (release bytes, body, turn, schema) -> all its numbers, (k,), checked for shape; for an auditor.
+        laws: (planned, most records of one privacy unit) -> what all its turns release, as far as a unit can move it: a
+            tuple of `protocol.noise.Moved`, whose losses compose to at most the query's. None: only `cost` is known.
     """
 
     name: str
@@ -97,6 +99,7 @@ class QueryKind:
     by_default: bool = False
     examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
     numbers: Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]] | None = None
+    laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
 
     @property
     def looks_back(self) -> bool:

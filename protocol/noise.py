@@ -7,6 +7,7 @@ A law is realised in two places: `curator_node/mechanisms.py` draws it exactly, 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,3 +84,17 @@ class DiscreteLaplace:
         success = -np.expm1(-1.0 / float(self.scale))
         drawn: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
         return drawn
+
+
+class Moved(NamedTuple):
+    """Equal releases, and how far one privacy unit moves each.
+
+    Attributes:
+        noise: in each released integer.
+        shift: that one unit moves the exact integer by, at most; a whole number of at least 1.
+        releases: how many, each with noise of its own.
+    """
+
+    noise: DiscreteLaplace
+    shift: int
+    releases: int

@@ -133,7 +133,7 @@ class Demo:
                 self._let_join(link, daemons)
         self._head("The SuperLink and the daemons are stopped. What each learner holds proves what it cost")
         for learner in LEARNERS:
-            told = self._expril("verify", f"learners/{learner.name}/result")
+            told = self._expril("audit", "run", f"learners/{learner.name}/result")
             self._say(next((line.strip() for line in told.splitlines() if "transcripts:" in line), told))
         self._head("What no learner can know: the models on records that were held out, by this harness")
         self._score()

@@ -1,7 +1,7 @@
 """What a deployed study leaves with its learner: model, synthetic data, cost, transcripts, and one page.
 
-All but the page, and what is in `local`, is in a list that the learner signs, as a simulation's run is: `expril verify`
-and `expril transcript show` read both. What the curators' ledgers hold is the curators' to show.
+All but the page, and what is in `local`, is in a list that the learner signs, as a simulation's run is:
+`expril audit run` and `expril transcript show` read both. What the curators' ledgers hold is the curators' to show.
 """
 
 from collections.abc import Iterator, Mapping

@@ -130,8 +130,8 @@ class Signals:
         self._hung_up = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait, or less where a signal comes; whether to stop."""
-        if select.select([self._read], [], [], max(0.0, seconds))[0]:
+        """Wait, or less where a signal comes, and not at all where one said to stop; whether to stop."""
+        if select.select([self._read], [], [], 0.0 if self.stopped_by else max(0.0, seconds))[0]:
             for number in self._read.recv(64):
                 self._hung_up |= number == signal.SIGHUP
                 if number in self._STOP:

@@ -14,6 +14,7 @@ What everybody must know to read one (entries, signed heads, terms) is in `proto
 * `errors`: why a ledger says no
 * `chain`: a stored chain, appended to
 * `acts`: what a steward does: enrol, approve, resume, hand over to another key
+* `checkpointing`: a signed checkpoint, for witnesses
 * `book`: the ledger itself: here it is decided whether a reservation or a charge fits; answer, close, expire, resume
 * `files`: a ledger in a file or a database, with its mark
 * `view`: a ledger for its steward's eyes

@@ -1,55 +1,33 @@
-"""A ledger as a portable file: entries, signatures and the digests of stored replies, and nothing of a database.
+"""A ledger's export in a file, written from a store and read as evidence. Its form is in `protocol.ledger.exports`.
 
-One MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. The same
-ledger gives the same bytes, from whatever database it comes.
+The same ledger gives the same bytes, from whatever database it comes.
 """
 
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from curator_node.ledger.storing import LedgerStore, Row
-from protocol.codec import decode, encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import LedgerCorruptError
-from protocol.messages import Digest
-
-_START = b"\x83\xa6format\xb6expril ledger export 1"
-"""How such a file begins: a map of three, its first key and that key's value."""
-_MOST = 2**36
-
-
-class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds.
-
-    Attributes:
-        format: name and version of the format.
-        entries: (encoded entry, the curator's signature over its place and hash), in order from the first.
-        replies: (digest of a request, or `state_key`; SHA-256 of what is stored under it), in rising order.
-    """
-
-    format: Literal["expril ledger export 1"]
-    entries: tuple[tuple[bytes, bytes], ...]
-    replies: tuple[tuple[Digest, Digest], ...]
+from protocol.ledger.exports import OLD_START, START, Pair, decode_export, encode_export, read_block
 
 
 class ExportedLedger:
     """A ledger that was read from such a file; see `checks.Evidence`.
 
     Args:
-        export: what the file holds.
+        pairs: encoded entries with their signatures.
+        replies: digest of a request, or `state_key` -> SHA-256 of what is stored under it.
     """
 
-    def __init__(self, export: LedgerExport) -> None:
-        self._entries = export.entries
-        self._replies = dict(export.replies)
+    def __init__(self, pairs: list[Pair], replies: dict[bytes, bytes]) -> None:
+        self._pairs = pairs
+        self._replies = replies
 
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order."""
         place = max(start, 0)
-        return [Row(place + index, *entry) for index, entry in enumerate(self._entries[place:])]
+        return [Row(place + index, *pair) for index, pair in enumerate(self._pairs[place:])]
 
     def replied(self) -> list[bytes]:
         """Digests of all requests whose replies were stored."""
@@ -73,15 +51,15 @@ def export_ledger(store: LedgerStore) -> bytes:
     rows = store.rows(-(2**62))
     if not rows or [row.index for row in rows] != list(range(len(rows))):
         raise LedgerCorruptError("entries of this ledger are missing; see expril ledger verify")
-    replies = tuple((request, digest(store.reply(request) or b"")) for request in sorted(store.replied()))
-    return encode(LedgerExport("expril ledger export 1", tuple((row.body, row.signature) for row in rows), replies))
+    replies = ((request, digest(store.reply(request) or b"")) for request in store.replied())
+    return encode_export(((row.body, row.signature) for row in rows), replies)
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does."""
+    """Whether a file begins as an export does, of this version or the one before."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_START)) == _START
+            return file.read(len(START)) in (START, OLD_START)
     except OSError:
         return False
 
@@ -93,12 +71,18 @@ def read_export(path: Path) -> ExportedLedger:
         ConfigurationError: not an export in its one form.
     """
     try:
-        export = decode(path.read_bytes(), LedgerExport, limit=_MOST)
+        data = path.read_bytes()
+        if data.startswith(OLD_START):
+            raise ConfigurationError(f"{path} is an export of format 1; make one of format 2: expril ledger export")
+        export = decode_export(data)
     except (OSError, RemoteProtocolError):
         raise ConfigurationError(
             f"{path} is no export of a ledger, or it was changed; make one: expril ledger export"
         ) from None
-    requests = [request for request, _ in export.replies]
-    if not export.entries or sorted(set(requests)) != requests:
-        raise ConfigurationError(f"{path} is an export without entries, or with replies out of order: it was changed")
-    return ExportedLedger(export)
+    blocks = [read_block(block) for block in export.blocks]
+    damaged = [number for number, block in enumerate(blocks) if not block.whole]
+    if damaged:
+        raise ConfigurationError(
+            f"{path} was changed: block {damaged[0]} of its entries has another digest; see expril audit run"
+        )
+    return ExportedLedger([pair for block in blocks for pair in block.pairs], dict(export.replies))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from protocol.envelopes import digest
+from protocol.ledger import exports
 from protocol.ledger.entries import Suspect
 from protocol.plans import Plan
 from protocol.transitions import State
@@ -157,7 +157,7 @@ class Decision:
 
 def state_key(study: StudyKey, kind: str) -> bytes:
     """Under which a study's state of a query kind is stored, among the replies."""
-    return digest(b"expril/2 state" + study.learner + study.study + kind.encode())
+    return exports.state_key(*study, kind)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 * `entries`: what an entry is; the hash chain
 * `heads`: what the curator's key signs of each
+* `merkle`: the tree over their hashes, and its proofs
+* `notes`, `checkpoints`: where a ledger stands, signed by its curator and co-signed by witnesses
 * `terms`: what the charges mean
 * `exports`: a ledger as one portable file
 

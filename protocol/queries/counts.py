@@ -19,7 +19,7 @@ from protocol.examples import Example
 from protocol.hypotheses import Hypothesis
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, Moved
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
@@ -182,6 +182,17 @@ def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
+    """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
+
+    In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells
+    more than one number moved by all of it: docs/privacy-guarantee.md.
+    """
+    if not RELEASE_KINDS[planned.release].private:
+        return None
+    return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> CountsBody:
     """Decode and check a body against its planned query, the schema and the limits; reads no record.
 
@@ -310,4 +321,5 @@ COUNTS = QueryKind(
     by_default=True,
     examples=examples,
     numbers=numbers,
+    laws=laws,
 )

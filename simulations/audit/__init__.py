@@ -1,4 +1,6 @@
 """An auditor's tools: nothing here believes what is claimed.
 
 * `results`: what each part found, as one form for tables, JSON and page
+* `witness`: witnesses of ledgers, and entries held against what they co-signed
+* `studies`: attacks on whole studies
 """

@@ -115,7 +115,10 @@ class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         gain: true positive rate less false positive rate, measured on trials in which nothing was tuned; -1 to 1.
         interval: in which the gain lies, at 95 %.
         bound: the most that the gain may be, (e^epsilon - 1) / (e^epsilon + 1); 1 where nothing protects.
-        holds: whether the interval's lower end is at most the bound.
+        holds: whether the gain is not proven to be above the bound, at the level of the whole audit (not at 95 %).
+        expected: gain that theory gives this attack; None where it gives none.
+        reaches: whether the gain is not proven to be below `expected`, at that level: an attack that falls short proves
+            nothing.
         verdict: one sentence.
     """
 
@@ -127,6 +130,8 @@ class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     interval: tuple[float, float]
     bound: float
     holds: bool
+    expected: float | None = None
+    reaches: bool = True
     verdict: str
 
 
@@ -173,10 +178,10 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def passed(self) -> bool:
-        """No violation, every control caught, every check passed, no attack above its bound."""
+        """No violation, every control caught, every check passed, no attack above its bound or short of its theory."""
         return (
             not any(one.violation for one in self.kinds)
             and all(one.caught for one in self.controls)
             and all(one.passed for one in self.checks)
-            and all(one.holds for one in self.studies)
+            and all(one.holds and one.reaches for one in self.studies)
         )

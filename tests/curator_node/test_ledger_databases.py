@@ -13,6 +13,7 @@ from test_site import DECLARED, toml
 
 from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
 from curator_node.key_files import read_key
+from curator_node.ledger.checkpointing import write_checkpoint
 from curator_node.ledger.checks import check
 from curator_node.ledger.engines import reason_of
 from curator_node.ledger.exports import export_ledger
@@ -24,6 +25,8 @@ from curator_node.site import KEY, create_site, now, open_site
 from curator_node.standing import join
 from postgres import carried_programs, postgres_server
 from protocol.errors import ConfigurationError
+from protocol.ledger.checkpoints import CheckpointError
+from protocol.ledger.merkle import check_consistency
 from protocol.messages import Refusal, Release
 from site_process import SiteProcess
 
@@ -356,6 +359,31 @@ def test_an_export_is_the_same_from_both_databases(postgres, tmp_path):
         connection.exec_driver_sql("DELETE FROM entries WHERE entry_index = 1000000")
     assert export_ledger(copy) == export_ledger(ledger.store)
     copy.close()
+    ledger.close()
+
+
+def test_a_checkpoint_of_a_ledger_that_lies_in_a_server(postgres, tmp_path):
+    url, mark, owner = postgres.new_url(), tmp_path / "mark", key("basel")
+    create_ledger_file(url, owner, now=0, mark=mark)
+    ledger = open_ledger_file(url, owner, mark=mark)
+    ledger.begin("each record", 1)
+    spend(ledger, 1)
+    ledger.settle()
+    made, marked = write_checkpoint(url, owner, tmp_path / "1", mark=mark)  # while it is served
+    assert marked
+    assert (made.signed.checkpoint.size, made.signed.checkpoint.head) == (6, ledger.account.head)
+    spend(ledger, 2)
+    again, marked = write_checkpoint(url, owner, tmp_path / "2", since=str(tmp_path / "1"))
+    assert not marked
+    roots = [each.signed.checkpoint.root for each in (made, again)]
+    assert check_consistency(6, roots[0], 10, roots[1], again.proof)
+    ledger.settle()
+    with ledger.store._engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM entries WHERE entry_index > 7")
+    with pytest.raises(CheckpointError, match="lacks entry 9"):
+        write_checkpoint(url, owner, tmp_path / "3", mark=mark)
+    with pytest.raises(CheckpointError, match="does not hold what"):
+        write_checkpoint(url, owner, tmp_path / "3", since=str(tmp_path / "2"))
     ledger.close()
 
 

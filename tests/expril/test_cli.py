@@ -110,7 +110,7 @@ def test_a_run_names_who_was_left_out_and_why_wherever_it_is_read(tmp_path):
     printed = run("simulate", tmp_path / "liars.toml", "--out", tmp_path).stdout
     assert all(note in printed for note in told)
     assert "or was left out; its answers are not in the model" in printed
-    assert "not proven" not in run("verify", found["run"]).output.lower()
+    assert "not proven" not in run("audit", "run", found["run"]).output.lower()
 
 
 def test_a_run_leaves_its_folder(finished, tmp_path):
@@ -135,30 +135,30 @@ def test_a_run_leaves_its_folder(finished, tmp_path):
     assert (folder / "report.html").read_text() == page
 
 
-def test_verify_replays_every_transcript_and_notices_a_changed_byte(finished):
+def test_audit_run_replays_every_transcript_and_notices_a_changed_byte(finished):
     folder = Path(finished["run"])
-    assert "not proven" not in run("verify", folder).output.lower()
+    assert "not proven" not in run("audit", "run", folder).output.lower()
     file = min((folder / "transcripts").glob("*.msgpack"))
     kept = file.read_bytes()
     try:
         file.write_bytes(kept[:-10] + bytes([kept[-10] ^ 1]) + kept[-9:])
-        assert "not proven" in run("verify", folder, code=1).output
+        assert "not proven" in run("audit", "run", folder, code=1).output
         file.unlink()
-        assert "missing" in run("verify", folder, code=1).output
+        assert "missing" in run("audit", "run", folder, code=1).output
     finally:
         file.write_bytes(kept)
 
 
-def test_verify_holds_receipts_against_the_ledgers_beside_them(finished):
+def test_audit_run_holds_receipts_against_the_ledgers_beside_them(finished):
     folder = Path(finished["run"])
     ledgers = folder / "ledgers"
     kept = (ledgers / "north.ledger").read_bytes()
     try:
         (ledgers / "north.ledger").write_bytes((ledgers / "south.ledger").read_bytes())
-        assert "opened by another key" in run("verify", folder, code=1).output
+        assert "opened by another key" in run("audit", "run", folder, code=1).output
     finally:
         (ledgers / "north.ledger").write_bytes(kept)
-    assert "not proven" not in run("verify", folder, folder).output.lower()
+    assert "not proven" not in run("audit", "run", folder, folder).output.lower()
 
 
 def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_page(tmp_path):
@@ -170,7 +170,7 @@ def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_p
     assert [len(one["notes"]) for one in found["epsilons"]][1] > len(found["epsilons"][0]["notes"])
     assert found["epsilons"][0]["records"] == found["epsilons"][1]["records"]
     assert {path.name for path in folder.iterdir()} == {"epsilons.json", "report.html", "epsilon-1-2", "epsilon-3"}
-    proven = json.loads(run("verify", folder, "--json").stdout)
+    proven = json.loads(run("audit", "run", folder, "--json").stdout)
     assert len(proven["runs"]) == 2
     page = (folder / "report.html").read_text()
     (folder / "report.html").unlink()  # as an interrupted command leaves it
@@ -187,7 +187,7 @@ def test_noise_from_a_seed_is_never_just_proven(tmp_path):
     (tmp_path / "seeded.toml").write_text(text)
     told = json.loads(run("simulate", tmp_path / "seeded.toml", "--out", tmp_path, "--json").stdout)
     assert told["seeded_noise"] is True
-    output = run("verify", told["run"]).output
+    output = run("audit", "run", told["run"]).output
     assert "3 proven, NOT PRIVATE" in output
     assert "3 proven\n" not in output
 
@@ -233,7 +233,7 @@ def test_keys_are_private_and_never_overwritten(tmp_path):
     [
         (["simulate", "wdbcc"], "did you mean 'wdbc'"),
         (["report", "nowhere"], "not the folder of a run"),
-        (["verify", "nowhere"], "holds no run"),
+        (["audit", "run", "nowhere"], "holds no run"),
     ],
 )
 def test_a_mistake_is_one_clear_line(arguments, message):
@@ -257,7 +257,7 @@ def test_scenarios_lists_the_built_in_ones():
 def test_an_auditor_needs_no_extra(finished):
     """No library of a learner or of a report can be imported, and all is said as before."""
     run_ = finished["run"]
-    calls = [["verify", run_], ["transcript", "show", run_], ["ledger", "show", f"{run_}/ledgers/north.ledger"]]
+    calls = [["audit", "run", run_], ["transcript", "show", run_], ["ledger", "show", f"{run_}/ledgers/north.ledger"]]
     told, loaded = in_one_process(*calls, blocked=OF_EXTRAS)
     assert not set(loaded) & set(OF_EXTRAS)
     for call, (code, out, err) in zip(calls, told, strict=True):

@@ -167,16 +167,16 @@ def test_files_of_single_records_are_for_their_owner_alone_and_in_no_list(whole)
     assert not (whole / ".progress").exists()
 
 
-def test_verify_says_what_is_local_and_stays_content_without_it(whole, tmp_path):
+def test_audit_run_says_what_is_local_and_stays_content_without_it(whole, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
-    assert "tells of single records" in run("verify", copy).output
+    assert "tells of single records" in run("audit", "run", copy).output
     shutil.rmtree(copy / "local")
-    assert "was removed, or not kept" in run("verify", copy).output
+    assert "was removed, or not kept" in run("audit", "run", copy).output
     (copy / "models/repeat-00000-0-ada.safetensors").write_bytes(b"x")
-    assert "was changed" in run("verify", copy, code=1).output
+    assert "was changed" in run("audit", "run", copy, code=1).output
 
 
 @pytest.mark.parametrize(("which", "count"), [("none", 0), ("all", 4)])
@@ -209,14 +209,14 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, whole, tmp_p
     assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
     kept = (left / "transcripts/00000.msgpack").read_bytes()
     assert "holds 2 of 3 repeats" in str(next(leftovers(tmp_path)))
-    assert "was not finished" in run("verify", left, code=2).output
+    assert "was not finished" in run("audit", "run", left, code=2).output
     told = simulate(place / "small.toml", "--out", tmp_path)
     assert f"going on after 2 repeats that are done in {left}" in told.stderr
     done = Path(json.loads(told.stdout)["run"])
     assert [path.name for path in tmp_path.iterdir()] == [done.name]
     assert (done / "transcripts/00000.msgpack").read_bytes() == kept
     same(done, whole)
-    assert "not proven" not in run("verify", done).output.lower()
+    assert "not proven" not in run("audit", "run", done).output.lower()
 
 
 @pytest.mark.slow
@@ -294,7 +294,7 @@ def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted
     (left / "local/predictions/repeat-00001.parquet").write_bytes(b"half")
     done = Path(json.loads(simulate(place / "small.toml", "--out", interrupted).stdout)["run"])
     same(done, whole)
-    assert "not proven" not in run("verify", done).output.lower()
+    assert "not proven" not in run("audit", "run", done).output.lower()
 
 
 # Again, from inside

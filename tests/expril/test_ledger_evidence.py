@@ -8,13 +8,14 @@ from test_ledger import LEARNERS, key_of, spend
 
 from curator_fakes import NOW, key
 from curator_node.key_files import read_key
-from curator_node.ledger.exports import LedgerExport, is_export, read_export
+from curator_node.ledger.exports import is_export, read_export
 from curator_node.ledger.files import open_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.receipts import Receipts
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
+from protocol.ledger.exports import decode_export, encode_export, read_block
 from protocol.messages import Receipt
 from steward_commands import made, run
 
@@ -55,28 +56,37 @@ def test_an_export_that_was_changed_is_found(tmp_path):
     path, _ = made(tmp_path, studies=2)
     file = tmp_path / "ward.export"
     run("ledger", "export", path)
-    export = decode(file.read_bytes(), LedgerExport)
-    body, signature = export.entries[4]
+    export = decode_export(file.read_bytes())
+    (block,) = export.blocks
+    pairs = read_block(block).pairs
+    body, signature = pairs[4]
     changes = {
-        "entry 4": {"entries": (*export.entries[:4], (body[:-1] + b"?", signature), *export.entries[5:])},
-        "reply of ledger entry": {"replies": export.replies[1:]},
-        "was changed": {"replies": ((export.replies[0][0], bytes(32)), *export.replies[1:])},
-        "belong to no entry": {"replies": ((bytes(32), bytes(32)), *export.replies)},
-        "ledger entry 1": {"entries": (export.entries[0], *export.entries[2:])},
+        "entry 4": ([*pairs[:4], (body[:-1] + b"?", signature), *pairs[5:]], export.replies),
+        "reply of ledger entry": (pairs, export.replies[1:]),
+        "was changed": (pairs, ((export.replies[0][0], bytes(32)), *export.replies[1:])),
+        "belong to no entry": (pairs, ((bytes(32), bytes(32)), *export.replies)),
+        "ledger entry 1": ([pairs[0], *pairs[2:]], export.replies),
     }
-    for told, change in changes.items():
-        file.write_bytes(encode(msgspec.structs.replace(export, **change)))
+    for told, (entries, replies) in changes.items():
+        file.write_bytes(encode_export(entries, replies))
         assert told in run("ledger", "verify", file, code=1).output.replace("\n", " ")
+        assert told in run("audit", "run", file, code=1).output.replace("\n", " ")
+    whole = encode_export(pairs, export.replies)
     for content in (
-        file.read_bytes() + b"x",
-        file.read_bytes()[:-1],
+        whole + b"x",
+        whole[:-1],
         encode(msgspec.structs.replace(export, replies=export.replies[::-1])),
-        encode(msgspec.structs.replace(export, entries=())),
+        encode(msgspec.structs.replace(export, blocks=())),
+        encode(msgspec.structs.replace(export, blocks=(block, msgspec.structs.replace(block, digest=bytes(32))))),
     ):
         file.write_bytes(content)
-        with pytest.raises(ConfigurationError, match=r"is (no|an) export"):
+        with pytest.raises(ConfigurationError, match="was changed"):
             read_export(file)
-        assert "export" in run("ledger", "verify", file, code=2).output
+        assert "changed" in run("ledger", "verify", file, code=2).output
+        assert "changed" in run("audit", "run", file, code=1).output
+    file.write_bytes(whole.replace(b"export 2", b"export 1"))
+    assert "format 1" in run("ledger", "verify", file, code=2).output
+    assert "format 1" in run("audit", "run", file, code=2).output
 
 
 # --- receipts ---------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from expril.command import app
 from protocol.envelopes import digest, open_envelope
 from run_forger import make_run
+from simulations.audit.recompute import recompute
 from simulations.run_index import TRANSCRIPTS
-from simulations.verification import verify_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -46,7 +46,9 @@ def test_every_message_is_shown_in_order(folder):
         "study_closed",
     ]
     assert [one["from"] for one in told] == ["learner", "curator"] * 6
-    (line,) = [one for one in verify_run(folder).index.transcripts if (one.learner, one.curator) == ("grace", "south")]
+    (line,) = [
+        one for one in recompute(folder).runs[0].index.transcripts if (one.learner, one.curator) == ("grace", "south")
+    ]
     envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
     assert [one["digest"] for one in told] == [digest(data).hex() for data in envelopes]
     assert [one["sequence"] for one in told] == [open_envelope(data)[1].sequence for data in envelopes]
@@ -114,7 +116,7 @@ def test_what_is_not_there_is_one_clear_line(folder, tmp_path):
 
 def test_what_a_peer_wrote_cannot_drive_the_terminal(folder, tmp_path):
     """A purpose, a name or a refusal's text may hold any letters; control characters are not printed."""
-    line = verify_run(folder).index.transcripts[0]
+    line = recompute(folder).runs[0].index.transcripts[0]
     envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
     parts = msgspec.msgpack.decode(envelopes[2])
     payload = msgspec.msgpack.decode(parts["payload"])
@@ -130,7 +132,7 @@ def test_what_a_peer_wrote_cannot_drive_the_terminal(folder, tmp_path):
 
 def test_limits_of_kinds_that_nobody_knows_are_shown_and_cannot_drive_the_terminal(folder, tmp_path):
     """What a card says of kinds is read by these kinds alone; here it may be of any type that MessagePack has."""
-    line = verify_run(folder).index.transcripts[0]
+    line = recompute(folder).runs[0].index.transcripts[0]
     envelopes = msgspec.msgpack.decode((folder / TRANSCRIPTS / line.file).read_bytes())
     parts = msgspec.msgpack.decode(envelopes[1])
     payload = msgspec.msgpack.decode(parts["payload"])

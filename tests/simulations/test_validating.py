@@ -12,6 +12,7 @@ from expril.command import app
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from run_forger import Forger, make_run
+from simulations.audit.recompute import PROVEN, recompute
 from simulations.records import load_records
 from simulations.report.model import decode_report, encode_report
 from simulations.report.page import build_page
@@ -20,7 +21,6 @@ from simulations.run import run_scenario, summary
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
 from simulations.tables import validation_table
-from simulations.verification import PROVEN, verify_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -67,7 +67,7 @@ def test_report_page_table_and_json_have_it(finished):
 
 def test_both_studies_are_kept_and_proven(finished):
     folder, run = finished
-    proof = verify_run(folder)
+    proof = recompute(folder).runs[0]
     assert proof.wrong == []
     of_ada = {(one.entry.curator, one.entry.study): one for one in proof.transcripts if one.entry.learner == "ada"}
     assert {study for _, study in of_ada} == {0, 1}
@@ -83,7 +83,7 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
         forger = Forger(folder, tmp_path / str(number))
         forger.report(lambda told, key=key, value=value: told["learners"][0]["validation"].update({key: value}))
         forger.relist(run.evidence.signers)
-        assert "the validation of ada" in "\n".join(verify_run(forger.folder).wrong)
+        assert "the validation of ada" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
 def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):
@@ -91,7 +91,7 @@ def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):
     forger = Forger(folder, tmp_path / "copy")
     forger.remove([line for line in forger.transcripts(learner="ada", curator="west") if line.get("study")])
     forger.relist(run.evidence.signers)
-    assert "of which the run has no transcript" in "\n".join(verify_run(forger.folder).wrong)
+    assert "of which the run has no transcript" in "\n".join(recompute(forger.folder).runs[0].wrong)
 
 
 def test_a_list_of_an_older_run_reads_as_one_of_fits(finished, tmp_path):

@@ -12,8 +12,8 @@ import pytest
 import expril
 from deployed import Daemon, app_bundle
 from protocol.flower_internals import Fab, StartRunRequest
+from simulations.audit.recompute import recompute
 from simulations.superlink import SuperLink
-from simulations.verification import verify_run
 from studies import LearnerFolder, make_hospitals
 from waiting import wait_for
 
@@ -76,7 +76,7 @@ def test_two_learners_at_once_a_foreign_app_and_a_curator_that_never_answers(dep
         for site in deployment.daemons:
             assert told[name]["cost"]["curators"][site]["spent"] == "3/2"
             assert deployment.spent(site, name) == THREE_HALVES
-        assert verify_run(learner.result).proven
+        assert recompute(learner.result).runs[0].proven
         predicted = expril.load(learner.result).predict(deployment.hospitals.test)
         assert (predicted == deployment.hospitals.test[deployment.hospitals.label].to_numpy()).mean() > 0.8
     assert status_of(deployment.link, foreign) == "pending", "nobody took the foreign app's task"
@@ -107,7 +107,7 @@ def test_a_learner_killed_again_and_again_pays_once(deployment):
     deployment.close_daemons()
     for site in deployment.daemons:
         assert deployment.spent(site, "ada") == THREE_HALVES
-    assert verify_run(ada.result).proven
+    assert recompute(ada.result).runs[0].proven
 
 
 def test_a_superlink_that_is_started_anew_in_mid_study(deployment):

@@ -8,7 +8,7 @@ import pytest
 import expril
 from curator_node.folder import answer_folder
 from curator_node.site import open_site
-from simulations.verification import verify_run
+from simulations.audit.recompute import recompute
 from studies import LearnerFolder, make_hospitals
 from studies import expril as command
 
@@ -68,13 +68,13 @@ def test_the_result_folder_has_what_it_says(done):
 @pytest.mark.slow
 def test_what_it_left_is_verified_and_shown(done):
     ada, _, _, _ = done
-    proof = verify_run(ada.result)
+    proof = recompute(ada.result).runs[0]
     assert proof.proven, proof.wrong
     assert len(proof.transcripts) == 4
     assert "study_proposal" in command("transcript", "show", ada.result)
     cost = ada.result / "cost.json"
     cost.write_text(cost.read_text().replace('"spent": "3/2"', '"spent": "1"'))
-    wrong = " ".join(verify_run(ada.result).wrong)
+    wrong = " ".join(recompute(ada.result).runs[0].wrong)
     assert "cost.json says that" in wrong
     assert "was changed" in wrong
 

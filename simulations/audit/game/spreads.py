@@ -42,15 +42,16 @@ def _histogram(
     else:
         edges = np.append(np.append(-np.inf, (values[:-1] + values[1:]) / 2), np.inf)
     shares = [np.histogram(each, edges)[0] / len(each) for each in (one, two)]
+    places = tuple(float(f"{value:.6g}") for value in values)
     if interval is not None:
-        interval = (max(interval[0], float(values[0])), min(interval[1], float(values[-1])))
-        interval = interval if interval[0] <= interval[1] else None
+        low, high = (float(f"{end:.6g}") for end in interval)
+        interval = (max(low, places[0]), min(high, places[-1]))
     return Spread(
         axis=axis,
-        values=tuple(float(f"{value:.6g}") for value in values),
+        values=places,
         first=tuple(float(share) for share in shares[0]),
         second=tuple(float(share) for share in shares[1]),
-        event=interval,
+        event=None if interval is None or interval[0] > interval[1] else interval,
     )
 
 

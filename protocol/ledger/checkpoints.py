@@ -1,0 +1,384 @@
+"""Checkpoints: how many entries a ledger has and the root over them, signed by its curator and co-signed by witnesses.
+
+The formats are C2SP's, so that witnesses and tools that exist can read ours. A checkpoint is a tlog-checkpoint, which
+the curator signs (Ed25519). A co-signature is a tlog-cosignature of version 1. What a curator hands to a witness is the
+body of tlog-witness's add-checkpoint: the older size, a consistency proof, the checkpoint. The text of a checkpoint:
+
+    expril/ledger/<the curator's first public key>       the origin: one ledger a key
+    <number of entries>
+    <root, base64>
+    head <hash of the last entry> <its inclusion proof>
+    handover <index> <entry> <signature> <its inclusion proof>        one a change of the curator's key, in order
+
+The lines after the third are extension lines. Unlike other extensions these are proven: by the root and by the keys
+before. So a checkpoint stands by itself; who knows the curator's first key needs nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from protocol.envelopes import SigningKey, check_public_key, is_signed
+from protocol.errors import ConfigurationError, ExprilError
+from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry, entry_hash
+from protocol.ledger.heads import head_is_signed
+from protocol.ledger.merkle import HASH_BYTES, MOST_PROOF, Tree, check_inclusion
+from protocol.ledger.notes import (
+    COSIGNATURE,
+    MOST_CHARACTERS,
+    PLAIN,
+    Note,
+    Signature,
+    from_base64,
+    key_id,
+    read_note,
+    to_base64,
+)
+
+ORIGIN, WITNESS = "expril/ledger/", "expril/witness/"
+"""Before a public key in hexadecimal: names of curators' ledgers and of witnesses. Nothing else that a curator's key
+signs begins like the first: a checkpoint is never a signed message, head or card, nor the other way round."""
+MOST_ENTRIES = 2**48
+MOST_TIME = 2**63 - 1
+_TIME = 8
+
+
+class CheckpointError(ExprilError):
+    """A checkpoint does not fit: to its signatures and proofs, to the ledger, or to an older one."""
+
+    kind = "ledger"
+
+
+class HandedOver(NamedTuple):
+    """A HANDOVER entry: the key that signed it names the next one.
+
+    Attributes:
+        place: index of the entry; the next key signs from the one after it on.
+        body: encoded.
+        signature: over its place and hash.
+        proof: that the entry is in the tree.
+    """
+
+    place: int
+    body: bytes
+    signature: bytes
+    proof: tuple[bytes, ...]
+
+
+class Checkpoint(NamedTuple):
+    """What a curator signs.
+
+    Attributes:
+        first: the curator's first public key.
+        size: number of entries, at least 1.
+        root: over their hashes.
+        head: hash of the last one.
+        head_proof: that it is.
+        handovers: all of those before the last entry, in order.
+    """
+
+    first: bytes
+    size: int
+    root: bytes
+    head: bytes
+    head_proof: tuple[bytes, ...]
+    handovers: tuple[HandedOver, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """Names the ledger."""
+        return ORIGIN + self.first.hex()
+
+    @property
+    def text(self) -> str:
+        """What is signed."""
+        lines = [
+            self.origin,
+            str(self.size),
+            to_base64(self.root),
+            f"head {to_base64(self.head)} {_path(self.head_proof)}",
+        ]
+        for each in self.handovers:
+            entry = f"{to_base64(each.body)} {to_base64(each.signature)}"
+            lines.append(f"handover {each.place} {entry} {_path(each.proof)}")
+        return "".join(f"{line}\n" for line in lines)
+
+
+class SignedCheckpoint(NamedTuple):
+    """A checkpoint whose signature and proofs were checked.
+
+    Attributes:
+        checkpoint: what it says.
+        curators: (index, public key) of who signs entries from there on, as far as the checkpoint goes; the last one
+            signed it.
+        note: with all signatures, also of others.
+    """
+
+    checkpoint: Checkpoint
+    curators: tuple[tuple[int, bytes], ...]
+    note: Note
+
+    @property
+    def curator(self) -> bytes:
+        """Who signed it."""
+        return self.curators[-1][1]
+
+
+class Submission(NamedTuple):
+    """What a curator hands to a witness.
+
+    Attributes:
+        old: size of the older checkpoint; 0 where there is none.
+        proof: that it begins this one.
+        signed: the checkpoint.
+    """
+
+    old: int
+    proof: tuple[bytes, ...]
+    signed: SignedCheckpoint
+
+    def __str__(self) -> str:
+        proof = "".join(f"{to_base64(node)}\n" for node in self.proof)
+        return f"old {self.old}\n{proof}\n{self.signed.note}"
+
+
+def make_checkpoint(
+    tree: Tree, head: bytes, first: bytes, handovers: Sequence[tuple[int, bytes, bytes]] = ()
+) -> Checkpoint:
+    """The checkpoint of a whole ledger.
+
+    Args:
+        tree: over its entries' hashes.
+        head: the last one.
+        first: the curator's first public key.
+        handovers: (index, encoded entry, signature) of its HANDOVER entries, in order.
+    """
+    proven = (HandedOver(*each, tree.inclusion_proof(each[0])) for each in handovers)
+    return Checkpoint(first, tree.size, tree.root(), head, tree.inclusion_proof(tree.size - 1), tuple(proven))
+
+
+def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
+    """Sign a checkpoint as its curator; what a reader would refuse is not signed.
+
+    Raises:
+        CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
+    """
+    signature = Signature(
+        checkpoint.origin, key_id(checkpoint.origin, PLAIN, key.public), key.sign(checkpoint.text.encode())
+    )
+    return check_checkpoint(Note(checkpoint.text, (signature,)), where="the new checkpoint")
+
+
+def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
+    """Read and check a checkpoint; of co-signatures see `witnesses_of`.
+
+    Args:
+        written: untrusted; a checkpoint, or a submission, of which the proof is left out.
+        where: what it is, for the error.
+
+    Raises:
+        ConfigurationError: it is not a checkpoint in its one form.
+        CheckpointError: the curator's signature, or a proof in it, does not fit.
+    """
+    if written.startswith("old "):
+        return read_submission(written, where=where).signed
+    return check_checkpoint(read_note(written, where=where), where=where)
+
+
+def read_submission(written: str, *, where: str) -> Submission:
+    """Read what a curator hands to a witness; a bare checkpoint is one without an older one. Raises as the above.
+
+    The proof is not checked: for that the older root is needed.
+    """
+    if not written.startswith("old "):
+        return Submission(0, (), read_checkpoint(written, where=where))
+    top, _, rest = written.partition("\n\n")
+    old, *lines = top.removeprefix("old ").split("\n")
+    proof = tuple(from_base64(line) for line in lines)
+    fits = len(written) <= 2 * MOST_CHARACTERS and len(proof) <= MOST_PROOF
+    if not fits or _number(old) is None or any(len(node) != HASH_BYTES for node in proof):
+        raise ConfigurationError(f"{where} does not begin with the size of an older checkpoint and a proof")
+    return Submission(int(old), proof, read_checkpoint(rest, where=where))
+
+
+def check_checkpoint(note: Note, *, where: str) -> SignedCheckpoint:
+    """Check a note as `read_checkpoint` does."""
+    checkpoint = _parsed(note.text, where)
+    curators = _check_proofs(checkpoint, where)
+    newest = curators[-1][1]
+    identity = key_id(checkpoint.origin, PLAIN, newest)
+    own = [each for each in note.signatures if (each.name, each.key) == (checkpoint.origin, identity)]
+    if not own or not all(is_signed(newest, each.content, note.text.encode()) for each in own):
+        raise CheckpointError(f"{where} is not signed by {newest.hex()}, whose ledger it is of")
+    return SignedCheckpoint(checkpoint, curators, note)
+
+
+def witness_name(key: bytes) -> str:
+    """How a witness of ours signs: its name holds its public key."""
+    return WITNESS + key.hex()
+
+
+def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
+    """A witness's word that, at a time, this is the newest checkpoint of the ledger that it knows, and fits the others.
+
+    Args:
+        signed: what the witness has checked.
+        key: of the witness.
+        at: the time, in seconds since 1970.
+    """
+    name = witness_name(key.public)
+    content = at.to_bytes(_TIME, "big") + key.sign(_cosigned(at, signed.note.text))
+    return Signature(name, key_id(name, COSIGNATURE, key.public), content)
+
+
+def with_signature(signed: SignedCheckpoint, signature: Signature) -> SignedCheckpoint:
+    """The same checkpoint with one more signature, unless it is there."""
+    if signature in signed.note.signatures:
+        return signed
+    note = signed.note._replace(signatures=(*signed.note.signatures, signature))
+    return signed._replace(note=note)
+
+
+def witnesses_of(signed: SignedCheckpoint, known: Mapping[str, bytes] | None = None) -> dict[bytes, int]:
+    """Who co-signed a checkpoint: public key -> newest time. Nobody is trusted by that: see whose keys they are.
+
+    Args:
+        signed: the checkpoint.
+        known: name -> public key of witnesses whose names do not hold it.
+
+    Raises:
+        CheckpointError: a line is a known witness's, and its signature does not fit.
+    """
+    found: dict[bytes, int] = {}
+    for line in signed.note.signatures:
+        public = (known or {}).get(line.name) or _named(line.name)
+        if public is None or line.key != key_id(line.name, COSIGNATURE, public):
+            continue
+        at = int.from_bytes(line.content[:_TIME], "big")
+        if at > MOST_TIME or not is_signed(public, line.content[_TIME:], _cosigned(at, signed.note.text)):
+            raise CheckpointError(f"the co-signature of {line.name} does not fit the checkpoint: one was changed")
+        found[public] = max(at, found.get(public, 0))
+    return found
+
+
+class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Two checkpoints of one ledger and one size, with two roots: the curator signed both. Proves itself to anybody.
+
+    Attributes:
+        format: name and version.
+        checkpoints: the two, as they are written.
+    """
+
+    checkpoints: tuple[str, str]
+    format: Literal["expril equivocation 1"] = "expril equivocation 1"
+
+
+def equivocate(one: Checkpoint, other: Checkpoint) -> bool:
+    """Whether two checkpoints of one curator cannot both be of one ledger: one size, two roots."""
+    return (one.first, one.size) == (other.first, other.size) and one.root != other.root
+
+
+def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, SignedCheckpoint]:
+    """Check evidence, believing nobody.
+
+    Raises:
+        ConfigurationError: it is no such file.
+        CheckpointError: it does not prove what it says.
+    """
+    try:
+        evidence = msgspec.json.decode(data, type=Equivocation)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ConfigurationError(f"{where} is no evidence of an equivocation; ask for the file anew") from None
+    one, other = (
+        read_checkpoint(written, where=f"checkpoint {place} of {where}")
+        for place, written in enumerate(evidence.checkpoints, start=1)
+    )
+    if not equivocate(one.checkpoint, other.checkpoint):
+        raise CheckpointError(f"{where} proves nothing: its checkpoints may be of one ledger")
+    return one, other
+
+
+def _parsed(text: str, where: str) -> Checkpoint:
+    """The checkpoint of a note's text, in its one form."""
+    lines = text.split("\n")
+    origin, size, root, head, *more = [*lines[:-1], "", "", "", ""][: max(4, len(lines) - 1)]
+    try:
+        checkpoint = Checkpoint(
+            bytes.fromhex(origin.removeprefix(ORIGIN)),
+            _number(size) or 0,
+            from_base64(root),
+            *_fields(head, "head", HASH_BYTES),
+            tuple(_handover(line) for line in more),
+        )
+        check_public_key(checkpoint.first)
+    except (ValueError, ConfigurationError):
+        checkpoint = None
+    if checkpoint is None or checkpoint.text != text or not checkpoint.size or len(checkpoint.root) != HASH_BYTES:
+        raise ConfigurationError(f"{where} is no checkpoint of a ledger of this program; ask for it anew")
+    return checkpoint
+
+
+def _handover(line: str) -> HandedOver:
+    word, index, body, signature, path = line.split(" ")
+    if word != "handover" or _number(index) is None:
+        raise ValueError(line)
+    return HandedOver(int(index), from_base64(body), from_base64(signature), _nodes(path))
+
+
+def _fields(line: str, expected: str, length: int) -> tuple[bytes, tuple[bytes, ...]]:
+    word, value, path = line.split(" ")
+    found = from_base64(value)
+    if word != expected or len(found) != length:
+        raise ValueError(line)
+    return found, _nodes(path)
+
+
+def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes], ...]:
+    """Who signed from which entry on, where head and handovers are proven."""
+    size, root = checkpoint.size, checkpoint.root
+    if not check_inclusion(checkpoint.head, size - 1, size, root, checkpoint.head_proof):
+        raise CheckpointError(f"{where} names a last entry that is not the last one of its tree")
+    curators = [(0, checkpoint.first)]
+    for each in checkpoint.handovers:
+        try:
+            entry = decode_entry(each.body)
+        except LedgerCorruptError:
+            raise CheckpointError(f"{where} holds a handover that cannot be read") from None
+        key, hashed = curators[-1][1], entry_hash(each.body)
+        fits = entry.kind is EntryKind.HANDOVER and entry.index == each.place
+        in_order = curators[-1][0] <= each.place < size - 1 and entry.learner not in {known for _, known in curators}
+        signed = head_is_signed(key, each.signature, each.place, hashed)
+        if not (fits and in_order and signed and check_inclusion(hashed, each.place, size, root, each.proof)):
+            raise CheckpointError(f"{where} holds a handover, entry {each.place}, that {key.hex()} did not sign there")
+        curators.append((each.place + 1, entry.learner))
+    return tuple(curators)
+
+
+def _cosigned(at: int, text: str) -> bytes:
+    return f"cosignature/v1\ntime {at}\n{text}".encode()
+
+
+def _named(name: str) -> bytes | None:
+    """The public key in a witness's name."""
+    text = name.removeprefix(WITNESS)
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return key if witness_name(key) == name and len(key) == HASH_BYTES else None
+
+
+def _number(text: str) -> int | None:
+    """A number of entries in its one form."""
+    plain = text.isascii() and text.isdigit() and len(text) < 16
+    return int(text) if plain and str(int(text)) == text and int(text) <= MOST_ENTRIES else None
+
+
+def _path(proof: tuple[bytes, ...]) -> str:
+    return to_base64(b"".join(proof)) or "-"
+
+
+def _nodes(path: str) -> tuple[bytes, ...]:
+    data = b"" if path == "-" else from_base64(path)
+    return tuple(data[start : start + HASH_BYTES] for start in range(0, len(data), HASH_BYTES))

@@ -1,0 +1,128 @@
+"""A ledger as one portable file: entries, signatures and the digests of stored replies.
+
+A MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries stand
+in blocks, each with its SHA-256: an entry's bytes are covered by the chain, but of many signatures a reader checks a
+few, and a changed byte in any other is found by its block. The digest of a block is no proof: who changes a signature
+can write another digest, and gains nothing, since the signatures that are checked cover all entries.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from protocol.codec import decode, encode
+from protocol.envelopes import digest
+from protocol.errors import RemoteProtocolError
+from protocol.messages import Digest
+from protocol.refusals import RefusalCode
+
+FORMAT: Literal["expril ledger export 2"] = "expril ledger export 2"
+START = b"\x83\xa6format\xb6" + FORMAT.encode()
+"""How such a file begins: a map of three, its first key and that key's value."""
+OLD_START = b"\x83\xa6format\xb6expril ledger export 1"
+BLOCK = 1024
+"""Entries of a block; the last may have fewer."""
+MOST = 2**36
+"""Bytes of a file."""
+_SIGNATURE = 64
+
+Pair = tuple[bytes, bytes]
+"""An encoded entry, and the curator's signature over its place and hash."""
+
+
+class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Up to `BLOCK` entries.
+
+    Attributes:
+        digest: SHA-256 of `pairs`.
+        pairs: encoded (entry, signature), in order, one after another.
+    """
+
+    digest: Digest
+    pairs: bytes
+
+
+class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file holds.
+
+    Attributes:
+        format: name and version of the format.
+        blocks: all entries, in order from the first.
+        replies: (digest of a request, or `state_key`; SHA-256 of what is stored under it), in rising order.
+    """
+
+    format: Literal["expril ledger export 2"]
+    blocks: Annotated[tuple[Block, ...], msgspec.Meta(min_length=1)]
+    replies: tuple[tuple[Digest, Digest], ...]
+
+
+class ReadBlock(NamedTuple):
+    """What could be read of a block.
+
+    Attributes:
+        pairs: entries with their signatures, up to the first that cannot be read.
+        whole: whether all of it could be read, and has the digest that is written beside it.
+    """
+
+    pairs: list[Pair]
+    whole: bool
+
+
+def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The bytes of an export.
+
+    Args:
+        pairs: all entries with their signatures, in order.
+        replies: (digest of a request, or `state_key`; SHA-256 of what is stored under it), in any order.
+    """
+    rest = iter(pairs)
+    blocks = []
+    while part := list(islice(rest, BLOCK)):
+        data = b"".join(encode(pair) for pair in part)
+        blocks.append(Block(digest(data), data))
+    return encode(LedgerExport(FORMAT, tuple(blocks), tuple(sorted(replies))))
+
+
+def decode_export(data: bytes) -> LedgerExport:
+    """The outer form of an export; its entries are read by `read_block`.
+
+    Raises:
+        RemoteProtocolError: MALFORMED, for anything but the one encoding of an export with replies in order.
+    """
+    export = decode(data, LedgerExport, limit=MOST, field="export")
+    requests = [request for request, _ in export.replies]
+    if sorted(set(requests)) != requests:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "export.replies", "in rising order")
+    return export
+
+
+def read_block(block: Block) -> ReadBlock:
+    """The entries of a block, as far as they can be read. An entry's own content is not looked at."""
+    pairs = []
+    length = 0
+    for pair, end in _pairs(block.pairs):
+        pairs.append(pair)
+        length = end
+    whole = length == len(block.pairs) and digest(block.pairs) == block.digest and 0 < len(pairs) <= BLOCK
+    return ReadBlock(pairs, whole)
+
+
+def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
+    """Under which what an answerer keeps of a study is stored, among the replies."""
+    return digest(b"expril/2 state" + learner + study + kind.encode())
+
+
+def _pairs(data: bytes) -> Iterator[tuple[Pair, int]]:
+    """(pair, where it ends), until one is not as `encode` writes it: 0x92, then two `bin` values."""
+    place, end = 0, len(data)
+    while place + 3 <= end and data[place] == 0x92:
+        width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[place + 1], 0)
+        body = place + 2 + width
+        after = body + int.from_bytes(data[place + 2 : body], "big")
+        signature = after + 2
+        place = signature + _SIGNATURE
+        if not width or place > end or data[after:signature] != b"\xc4\x40":
+            return
+        yield (data[body:after], data[signature:place]), place

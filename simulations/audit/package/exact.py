@@ -1,0 +1,92 @@
+"""The loss of every question that was asked, by enumerating the law of its noise: nothing is drawn, no formula is used.
+
+A question over m partitions moves one number of each by at most c S (c records of a unit, S steps of a record).
+Within one partition any move of c S in L1 loses no more than one number that moves by c S. So its loss is that of m
+independent numbers, each moved by c S.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from protocol.errors import ConfigurationError
+from protocol.plans import Plan, Planned
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import PlannedCounts
+from simulations.audit.kinds.exact import AGREEMENT, loss_of_vectors
+
+
+class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One question as it was planned.
+
+    Attributes:
+        asks: its kind and what it releases.
+        partitions, scale, steps: m, scale (exact, as text) and S; 0, "" and 0 where its kind has none.
+        records: c, the most records of a unit that count.
+        claimed: what it was charged at most, exact, as text.
+        exact: its enumerated loss; None where it has none.
+        why_not: why it has none; "" where it has.
+        holds: whether the two are one to 1e-9; None where there is nothing to compare.
+    """
+
+    asks: str
+    partitions: int
+    scale: str
+    steps: int
+    records: int
+    claimed: str
+    exact: float | None
+    why_not: str
+    holds: bool | None
+
+
+def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, ...]:
+    """The losses of all questions of some plans, each different question once.
+
+    Args:
+        plans: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
+    """
+    asked = {
+        (one, bound): None
+        for plan, bound in plans
+        if bound is not None and not QUERY_KINDS.missing(plan)
+        for one in QUERY_KINDS.queries(plan)
+    }
+    found = {_of(one, bound): None for one, bound in asked}
+    return tuple(sorted(found, key=lambda loss: (loss.asks, loss.partitions, Fraction(loss.scale or 0), loss.records)))
+
+
+def _of(planned: Planned, bound: int) -> ExactLoss:
+    name = str(planned.__struct_config__.tag)
+    claimed = QUERY_KINDS.cost(planned, bound)
+    told = ExactLoss(
+        asks=name,
+        partitions=0,
+        scale="",
+        steps=0,
+        records=bound,
+        claimed=str(claimed),
+        exact=None,
+        why_not="its kind releases more than counts with noise",
+        holds=None,
+    )
+    if not isinstance(planned, PlannedCounts):
+        return told
+    scale = planned.scale.fraction
+    told = msgspec.structs.replace(
+        told,
+        asks=f"{name}/{planned.release}",
+        partitions=planned.partitions,
+        scale=str(scale),
+        steps=planned.steps,
+        why_not="",
+    )
+    moved = np.full(planned.partitions, bound * planned.steps, dtype=np.int64)
+    try:
+        loss = loss_of_vectors(np.zeros_like(moved), moved, [scale] * planned.partitions).loss
+    except ConfigurationError as error:
+        return msgspec.structs.replace(told, why_not=str(error))
+    holds = loss is not None and abs(loss - float(claimed)) <= AGREEMENT * max(1.0, float(claimed))
+    return msgspec.structs.replace(told, exact=loss, holds=holds)

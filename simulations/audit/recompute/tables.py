@@ -1,0 +1,83 @@
+"""What an audit found, as tables for the terminal."""
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from protocol.errors import printable
+from protocol.rationals import shorten
+from simulations.audit.recompute.sums import Sum
+from simulations.audit.recompute.verdicts import RunProof
+from simulations.audit.recompute.whole import Recomputed
+
+TABLE_WIDTH = 120
+"""Columns that these tables need."""
+NAME_BYTES = 16
+"""Of the name of a snapshot of records."""
+
+
+def proof_tables(proof: RunProof) -> list[Table]:
+    """What each transcript and each ledger of a run proves, under which curator's key, and how many do."""
+    counted = Counter(item.verdict for item in proof.transcripts)
+    caption = f"{len(proof.transcripts)} transcripts: " + ", ".join(
+        f"{count} {what}" for what, count in counted.items()
+    )
+    transcripts = Table(title=escape(str(proof.folder)), box=box.SIMPLE_HEAD, caption=caption)
+    for name in ("repeat", "learner", "curator", "key", "verdict", "claimed", "spent", "releases", "study", "ledger"):
+        transcripts.add_column(name, no_wrap=True)
+    keys = {} if proof.index is None else proof.index.keys()
+    for item in proof.transcripts:
+        told = ("", "", "", "")
+        if item.proof is not None:
+            spent = str(item.proof.epsilon_spent)
+            if item.proof.epsilon_at_most != item.proof.epsilon_spent:
+                spent += f" to {item.proof.epsilon_at_most}"
+            told = (str(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
+        entry = item.entry
+        key = keys.get(("curator", entry.curator, entry.repeat))
+        names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
+        transcripts.add_row(str(entry.repeat), *names, item.verdict, *told, item.ledger)
+    ledgers = Table(box=box.SIMPLE_HEAD)
+    for name in ("ledger", "key", "verdict", "entries", "spent over all learners"):
+        ledgers.add_column(name, no_wrap=True)
+    for kept in proof.ledgers:
+        spent = "?" if kept.spent is None else str(shorten(kept.spent, math.ceil))
+        ledgers.add_row(_plain(kept.entry.file), kept.entry.key[:8], kept.verdict, str(kept.entry.entries), spent)
+    return [transcripts, ledgers] if proof.ledgers else [transcripts]
+
+
+def sum_table(result: Recomputed) -> Table:
+    """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
+    caption = "\n".join(
+        f"{escape(one.unit or 'units')}, over all learners: {_short(one.apart)} where each is at one "
+        f"curator, {_short(one.shared)} for one that is at all {len(one.curators)}"
+        for one in result.units
+        if len(one.curators) > 1
+    )
+    table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption=caption or None)
+    for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "(epsilon, delta)"):
+        table.add_column(name, no_wrap=True)
+    for one in result.sums:
+        spent = _short(one.spent) + (f" to {_short(one.at_most)}" if one.at_most != one.spent else "")
+        who = _plain(one.learner) or "all learners"
+        style = "" if one.learner or one.version else "bold"
+        records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
+        names = (_plain(one.curator), _plain(one.unit), who, records or "all")
+        table.add_row(*names, _short(one.claimed), spent, _loss(one), style=style)
+    return table
+
+
+def _loss(one: Sum) -> str:
+    return "" if one.loss is None else f"({one.loss.epsilon:.4f}, {one.loss.delta:.2g})"
+
+
+def _short(amount: Fraction) -> str:
+    return str(shorten(amount, math.ceil))
+
+
+def _plain(name: str) -> str:
+    return escape(printable(name))

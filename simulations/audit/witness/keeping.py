@@ -1,0 +1,176 @@
+"""What a witness keeps: every checkpoint that it has co-signed, by curator, in a folder.
+
+    STATE/lock                                  held by the process that works
+    STATE/<curator's first key>/                one folder a curator
+      000000000000120.checkpoint                co-signed, of 120 entries: a signed note
+      equivocation-120-<root>.json              two checkpoints of one size; proves itself
+
+A file is written whole, and on the disk, before the co-signature in it is given out; none is ever changed.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from curator_node.new_files import write_new
+from curator_node.text_files import read_text_file
+from protocol.errors import ConfigurationError
+from protocol.ledger.checkpoints import Equivocation, SignedCheckpoint, read_checkpoint, witness_name, witnesses_of
+from protocol.ledger.notes import Signature
+
+_SUFFIX = ".checkpoint"
+_DIGITS = 15
+
+
+class Kept(Protocol):
+    """What a witness needs of its state."""
+
+    def sizes(self, curator: bytes) -> list[int]:
+        """Of the checkpoints that were co-signed for a curator, rising; empty where there is none."""
+
+    def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
+        """A checkpoint that was co-signed, the line of the co-signature, and its time."""
+
+    def keep(self, signed: SignedCheckpoint) -> None:
+        """Durably keep a checkpoint, which this witness has co-signed."""
+
+    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+        """Keep two checkpoints that cannot both be of one ledger, in a file that proves it; where it is."""
+
+
+class MemoryState:
+    """For simulations: gone with the process.
+
+    Args:
+        key: the witness's public key.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._kept: dict[tuple[bytes, int], SignedCheckpoint] = {}
+
+    def sizes(self, curator: bytes) -> list[int]:
+        """See `Kept`."""
+        return sorted(size for known, size in self._kept if known == curator)
+
+    def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
+        """See `Kept`."""
+        return _co_signed(self._kept[curator, size], self._key, f"the checkpoint of {size} entries")
+
+    def keep(self, signed: SignedCheckpoint) -> None:
+        """See `Kept`."""
+        self._kept[signed.checkpoint.first, signed.checkpoint.size] = signed
+
+    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+        """See `Kept`; nothing is written."""
+        return Path(f"equivocation-{one.checkpoint.size}-{other.checkpoint.root.hex()[:16]}.json")
+
+
+class WitnessState:
+    """The folder of a witness; made by `open_state`.
+
+    Args:
+        folder: which is there, and locked.
+        key: the witness's public key; a state belongs to one.
+    """
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._folder = folder
+        self._key = key
+
+    def sizes(self, curator: bytes) -> list[int]:
+        """See `Kept`."""
+        names = [path.name.removesuffix(_SUFFIX) for path in self._place(curator).glob(f"*{_SUFFIX}")]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
+        """See `Kept`.
+
+        Raises:
+            ConfigurationError: the file was changed, or another witness's key co-signed it.
+        """
+        path = self._file(curator, size)
+        signed = read_checkpoint(read_text_file(path, "checkpoint"), where=str(path))
+        if (signed.checkpoint.first, signed.checkpoint.size) != (curator, size):
+            raise ConfigurationError(f"{path} is not the checkpoint that its name says: never change a state")
+        return _co_signed(signed, self._key, str(path))
+
+    def keep(self, signed: SignedCheckpoint) -> None:
+        """See `Kept`.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        checkpoint = signed.checkpoint
+        place = self._place(checkpoint.first)
+        if not place.exists():
+            place.mkdir(mode=0o755)
+            _sync(self._folder)
+        for left in place.glob(".*.new"):  # of a process that was killed
+            left.unlink()
+        content = str(signed.note).encode()
+        write_new(
+            self._file(checkpoint.first, checkpoint.size), content, rule="a witness signs one of a size", public=True
+        )
+
+    def accuse(self, one: SignedCheckpoint, other: SignedCheckpoint) -> Path:
+        """See `Kept`."""
+        root = other.checkpoint.root.hex()[:16]
+        path = self._place(one.checkpoint.first) / f"equivocation-{one.checkpoint.size}-{root}.json"
+        if not path.exists():
+            evidence = Equivocation((str(one.note), str(other.note)))
+            write_new(path, msgspec.json.encode(evidence), rule="evidence is never overwritten", public=True)
+        return path
+
+    def _place(self, curator: bytes) -> Path:
+        return self._folder / curator.hex()
+
+    def _file(self, curator: bytes, size: int) -> Path:
+        return self._place(curator) / f"{size:0{_DIGITS}}{_SUFFIX}"
+
+
+@contextmanager
+def open_state(folder: Path, key: bytes) -> Iterator[WitnessState]:
+    """Open the folder of a witness for one process; it is made where there is none.
+
+    Args:
+        folder: of the state. Restoring an older copy of it makes the witness contradict itself.
+        key: the witness's public key.
+
+    Raises:
+        ConfigurationError: it cannot be written, or another process works with it.
+    """
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigurationError(f"cannot use the folder {folder} as a witness's state: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(f"another process works with the state {folder}; try again") from None
+        _sync(folder.parent)
+        yield WitnessState(folder, key)
+    finally:
+        os.close(lock)
+
+
+def _co_signed(signed: SignedCheckpoint, key: bytes, where: str) -> tuple[SignedCheckpoint, Signature, int]:
+    at = witnesses_of(signed).get(key)
+    if at is None:
+        raise ConfigurationError(f"{where} was not co-signed by {key.hex()}; give each key a state of its own")
+    return signed, next(line for line in signed.note.signatures if line.name == witness_name(key)), at
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
