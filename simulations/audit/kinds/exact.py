@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,8 +118,8 @@ def loss_by_definition(scale: Fraction, shift: int) -> float:
     span = abs(shift)
     reach = _reach(scale, shift) + span
     with decimal.localcontext(DIGITS):
-        a = Decimal(scale.denominator) / Decimal(scale.numerator)
-        weights = [(-a * k).exp() for k in range(reach + 1)]
+        decay = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+        weights = list(accumulate(repeat(decay, reach), mul, initial=Decimal(1)))
         total = weights[0] + 2 * sum(weights[1:])
         # Beyond |shift| the ratio stays as it is: more places tell nothing new.
         places = range(-span - 2, span + 3)
