@@ -27,6 +27,7 @@ NAMES = (
     "networks",
     "reproduction",
     "audit_game",
+    "audit_mechanism",
     "audit_studies",
 )
 
