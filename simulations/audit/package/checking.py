@@ -1,4 +1,4 @@
-"""A claim package is checked by somebody who trusts nobody: offline, without data, from the bytes in the folder alone."""
+"""A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from simulations.audit.package.exact import ExactLoss, exact_losses
 from simulations.audit.package.manifest import check_folder
 from simulations.audit.package.writing import AUDIT, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
 from simulations.audit.recompute import Pins
+from simulations.report.words import count
 
 
 @dataclass
@@ -75,7 +76,9 @@ def check_package(
     if manifest is not None:
         found.key = manifest.key
         if not wrong:
-            found.holds.append(f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {printable(manifest.created)}")
+            found.holds.append(
+                f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {printable(manifest.created)}"
+            )
     proof = _replayed(found, pins, tick)
     if proof is not None:
         _check_claim(found, proof)
@@ -85,7 +88,9 @@ def check_package(
         found.rests.append(f"whose key {manifest.key} is: give the packager's, from elsewhere, by --key")
     if proof is not None:
         found.rests += open_points(proof)
-    found.rests.append("that records, units and declared bounds are true, and that each curator drew its noise as it should")
+    found.rests.append(
+        "that records, units and declared bounds are true, and that each curator drew its noise as it should"
+    )
     return found
 
 
@@ -98,11 +103,13 @@ def _replayed(found: Checked, pins: Pins | None, tick: Tick) -> Replay | None:
         return None
     found.wrong += [f"evidence: {text}" for text in proof.wrong]
     told = _read_json(found, LEDGER)
-    if told is not None and not _same_sums(told, proof.as_object(found.folder)):
+    if told is not None and not _same_sums(told, proof.as_object()):
         found.wrong.append(f"{LEDGER} says otherwise than the evidence")
     elif not proof.wrong:
         runs, ledgers = len(proof.result.runs), len(proof.result.ledgers)
-        found.holds.append(f"{runs} runs and {ledgers} ledgers were replayed: every entry and signed sum fits")
+        found.holds.append(
+            f"{count(runs, 'run')} and {count(ledgers, 'ledger')} were replayed: every entry and signed sum fits"
+        )
     return proof
 
 
@@ -110,7 +117,9 @@ def _same_sums(told: Any, now: dict[str, Any]) -> bool:
     """Whether sums, ledgers and units are the same; texts may be those of another version."""
 
     def facts(plain: Any) -> Any:
-        sums = [{name: one[name] for name in ("curator", "learner", "version", "spent", "at_most")} for one in plain["sums"]]
+        sums = [
+            {name: one[name] for name in ("curator", "learner", "version", "spent", "at_most")} for one in plain["sums"]
+        ]
         ledgers = [{name: one[name] for name in ("head", "entries", "spent")} for one in plain["ledgers"]]
         return sums, ledgers
 
@@ -134,7 +143,9 @@ def _check_claim(found: Checked, proof: Replay) -> None:
     now = Claim.of(curators, one_curator_each=claim.one_curator_each)
     found.epsilon = Fraction(now.epsilon)
     if now != claim:
-        found.wrong.append(f"{FACTS} claims an epsilon of {printable(claim.epsilon, 60)}, the evidence proves {now.epsilon}")
+        found.wrong.append(
+            f"{FACTS} claims an epsilon of {printable(claim.epsilon, 60)}, the evidence proves {now.epsilon}"
+        )
     try:
         entry = read_entry((found.folder / DEPLOYMENT).read_text(encoding="utf-8"))
         told = (
@@ -167,10 +178,14 @@ def _check_exact(found: Checked, proof: Replay) -> None:
         found.wrong.append(f"{EXACT} says otherwise than the enumeration here")
     for one in now:
         if one.holds is False:
-            found.wrong.append(f"{EXACT}: {printable(one.asks)} loses {one.exact:.12g}, {printable(one.claimed)} was charged")
+            found.wrong.append(
+                f"{EXACT}: {printable(one.asks)} loses {one.exact:.12g}, {printable(one.claimed)} was charged"
+            )
     if now and not found.wrong:
         counted = [one for one in now if one.holds]
-        found.holds.append(f"{len(counted)} of {len(now)} different questions were enumerated: each loses what was charged, to 1e-9")
+        found.holds.append(
+            f"{len(counted)} of {len(now)} different questions were enumerated: each loses what was charged, to 1e-9"
+        )
 
 
 def _same_loss(one: ExactLoss, other: ExactLoss) -> bool:
@@ -200,5 +215,3 @@ def _read_json(found: Checked, name: str) -> Any:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found.wrong.append(f"{name} is missing or cannot be read")
         return None
-
-
