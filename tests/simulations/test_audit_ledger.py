@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from curator_node.ledger.checks import load
 from histories import ACTS, LEARNERS, History, a_study, resigned
-from protocol.ledger.entries import EntryKind, decode_entry
+from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
 from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute import recompute
 from simulations.audit.recompute.ledger import audit_ledger
+from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, read_entry
 
 HISTORIES = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2**10)), min_size=3, max_size=40)
 QUIET = settings(
@@ -88,6 +89,33 @@ def test_sums_by_learner_version_and_unit_are_all_that_was_spent(acts, tmp_path)
         assert not versions or sum(versions) == one.spent
     (unit,) = result.units
     assert (unit.unit, unit.apart, unit.shared) == ("each record", account.total_spent, account.total_spent)
+
+
+@QUIET
+@given(data=st.data())
+def test_the_auditors_reader_takes_what_the_format_says_and_nothing_else(data, honest):
+    """Beside the protocol's own reader, on whole and on damaged entries."""
+    assert ReadEntry.__struct_fields__ == Entry.__struct_fields__
+    assert ReadStatefulEntry.__struct_fields__ == StatefulEntry.__struct_fields__
+    body = bytearray(data.draw(st.sampled_from(honest.pairs()))[0])
+    for _ in range(data.draw(st.integers(0, 2))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    read = []
+    for reader in (decode_entry, read_entry):
+        try:
+            read.append(msgspec.structs.asdict(reader(bytes(body))))
+        except LedgerCorruptError:
+            read.append(None)
+    assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("text", ["", "01", "1/0", "-1", "1/2/3", "1.5", "1/30\n", " 1", "1" * 5000])
+def test_an_amount_in_another_form_is_no_entry(text, honest):
+    for fields in ({"amount": text}, {"own": text}, {"costs": (text,)}):
+        entry = msgspec.structs.replace(decode_entry(honest.pairs()[1][0]), **fields)
+        for reader in (decode_entry, read_entry):
+            with pytest.raises(LedgerCorruptError):
+                reader(encode_entry(entry))
 
 
 # Changes that anybody can make
