@@ -27,6 +27,7 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_game",
     "audit_studies",
 )
 

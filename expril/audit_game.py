@@ -45,7 +45,7 @@ def game(
             console = wide_console()
             colour = "bold red" if broken else "green"
             verdict, colon, rest = verdict_of(attack).partition(":")
-            console.print(f"[{colour}]{verdict}[/]{colon}{escape(rest)}", highlight=False)
+            console.print(f"[{colour}]{verdict}[/]{colon}{escape(rest)}", highlight=False, soft_wrap=True)
             more, fewer = attack.shares
             rows = {
                 "inputs": attack.neighbours,

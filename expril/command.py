@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-# Commands that register themselves.
-from expril import audit_all, audit_game, audit_mechanism, audit_studies, audit_witness, enrolment  # noqa: F401
+from expril import (  # noqa: F401 - their commands register themselves
+    audit_all,
+    audit_game,
+    audit_mechanism,
+    audit_package,
+    audit_studies,
+    audit_witness,
+    enrolment,
+)
 from expril.audit import audit_app
 from expril.audit_run import audit_run
 from expril.auditor import transcript_app

@@ -2,17 +2,23 @@
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
+from simulations.audit.blog import play_blog
+from simulations.audit.calibration import calibrate
+from simulations.audit.canaries import one_run
 from simulations.audit.controls import CONTROLS, audit_control
-from simulations.audit.kinds import audit_kind, kinds_to_audit
+from simulations.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
 from simulations.audit.results import AuditResult, BlogGame, Check, ControlResult, KindResult, StudyAttack
+from simulations.audit.studies import ATTACKS, attack_study, to_play
 from simulations.audit.workers import Task, finished
 
 FALSE_ALARMS = 0.05
 """Chance that an audit of correct software finds a violation anywhere, at most."""
+OF_RELEASES = 0.6
+"""Share of it that releases get."""
 DRAWS = 100_000
 LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
 Tick = Callable[[str, float, float], None]
@@ -29,7 +35,7 @@ def audit_everything(
 
     Args:
         draws: from each of two inputs, of every mechanism.
-        quick: fewer trials of attacks on studies, and no game of the blog: for trying things out.
+        quick: a tenth of the draws on each release, and of the games on studies: to try things out.
         workers: processes.
         tick: called with (what was finished, core seconds done, core seconds in all), roughly.
     """
@@ -61,13 +67,22 @@ def run_tasks(
     return AuditResult(
         kinds=tuple(one for one in results if isinstance(one, KindResult)),
         controls=tuple(one for one in results if isinstance(one, ControlResult)),
-        checks=tuple(one for one in results if isinstance(one, Check)),
+        checks=_once(one for one in results if isinstance(one, Check)),
         studies=tuple(one for one in results if isinstance(one, StudyAttack)),
         blog=next((one for one in results if isinstance(one, BlogGame)), None),
         false_alarm=FALSE_ALARMS,
         seconds=round(time.perf_counter() - start, 1),
         versions=versions(),
     )
+
+
+def _once(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Each check by its name once; where one was made several times, the first that failed, if one did."""
+    found: dict[str, Check] = {}
+    for one in checks:
+        if one.name not in found or (found[one.name].passed and not one.passed):
+            found[one.name] = one
+    return tuple(found.values())
 
 
 def _each(result: object) -> Sequence[object]:
@@ -86,17 +101,31 @@ def versions() -> dict[str, str]:
 
 
 def tasks_of(*, draws: int, quick: bool) -> list[Task]:
-    """The tasks of a whole audit, and how the false alarms are split: an equal part for all that can raise one.
+    """The tasks of a whole audit, and how the false alarms are split.
 
-    A control is caught or not: it raises no false alarm, and is attacked with the part of a shipped kind.
+    Three fifths go to releases, in equal parts, and two fifths to all else that can raise one, in equal parts: the
+    canaries and each attack on studies. A control is caught or not: it raises no false alarm, and is attacked as
+    strictly as a release. Checks whose own rate is 1e-9 get no part.
 
     Args:
         draws: from each of two inputs, of every mechanism.
-        quick: fewer of them.
+        quick: a tenth of the draws on each release, and of the games on studies.
     """
-    kinds = kinds_to_audit()
-    part = FALSE_ALARMS / len(kinds)
-    each = {"draws": draws // 10 if quick else draws, "error_rate": part}
-    tasks = [Task(name, partial(audit_kind, name, **each), 15) for name in kinds]
-    tasks += [Task(name, partial(audit_control, name, **each), 3) for name in CONTROLS]
+    kinds, studies = kinds_to_audit(), to_play()
+    part = FALSE_ALARMS * OF_RELEASES / len(kinds)
+    other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
+    tasks = [
+        Task(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 12)
+        for name in kinds
+    ]
+    tasks += [Task(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS]
+    tasks += [Task(name, partial(audit_control, name, draws=draws, error_rate=part), 3) for name in CONTROLS]
+    tasks += [Task("calibration", calibrate, 4), Task("canaries", partial(one_run, error_rate=other), 4)]
+    tasks += [Task(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
+    for name, epsilon in studies:
+        games = max(2, ATTACKS[name].games // 10) if quick else None
+        share = other * ATTACKS[name].results
+        work = partial(attack_study, name, epsilon, trials=games, error_rate=share)
+        tasks.append(Task(f"{name} at epsilon {epsilon}", work, 4))
+    tasks.append(Task("the blog's game", play_blog, 1))
     return tasks

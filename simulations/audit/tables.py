@@ -37,9 +37,10 @@ def audit_tables(result: AuditResult) -> list[Table]:
         for study in result.studies:
             name = study.attack if study.epsilon != "none" else f"{study.attack} ({study.target})"
             interval = f"{study.interval[0]:.3f} to {study.interval[1]:.3f}"
-            numbers = (escape(study.epsilon), f"{study.gain:.3f}", interval, f"{study.bound:.3f}")
+            gained = (escape(study.epsilon), f"{study.gain:.3f}", interval, f"{study.bound:.3f}")
             good = "unprotected" if study.epsilon == "none" else "holds"
-            table.add_row(escape(name), *numbers, _word(not study.holds, "ABOVE BOUND", good))
+            bad = "SHORT" if study.holds else "ABOVE BOUND"
+            table.add_row(escape(name), *gained, _word(not (study.holds and study.reaches), bad, good))
         tables.append(table)
     return tables
 

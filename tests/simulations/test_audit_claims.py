@@ -39,8 +39,10 @@ FACTS = Facts(
     sector="Healthcare",
 )
 SPENT = (
-    CuratorSpent("north", "aa", Fraction(1, 3), {"ada": Fraction(1, 3)}, "each record", "A unit is one record."),
-    CuratorSpent("east", "bb", Fraction(1, 2), {"ada": Fraction(1, 2)}, "each record", "A unit is one record."),
+    CuratorSpent(
+        "north", Fraction(1, 3), Fraction(1, 3), {"ada": Fraction(1, 3)}, "each record", "A unit is one record."
+    ),
+    CuratorSpent("east", Fraction(1), Fraction(1, 2), {"ada": Fraction(1, 2)}, "each record", "A unit is one record."),
 )
 
 

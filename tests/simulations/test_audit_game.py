@@ -291,6 +291,9 @@ def test_a_claim_is_compared_exactly_and_told():
         (shifted_floats(0.0, 1), shifted_floats(4.0, 2)),
         (noisy(range(12), 1, 1), noisy(range(1, 13), 1, 2)),
         (np.zeros, np.ones),
+        (lambda n: np.zeros((n, 3)), lambda n: np.eye(3)[np.ones(n, int)]),
+        (lambda n: np.full((n, 2), -1e300), lambda n: np.full((n, 2), 1e300)),
+        (lambda n: np.full((n, 2), 2**62), lambda n: np.full((n, 2), -(2**62))),
     ],
 )
 def test_a_spread_fits_a_figure(one, two):

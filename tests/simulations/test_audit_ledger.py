@@ -23,6 +23,7 @@ QUIET = settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+FEW = settings(QUIET, max_examples=12)
 
 
 def lived(acts, bound=1):
@@ -216,7 +217,7 @@ def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monke
 # Changes that only the curator can make
 
 
-@QUIET
+@FEW
 @given(data=st.data())
 def test_an_undercharged_release_is_named_although_its_curator_signs_it(data, honest, tmp_path):
     """The charge is lowered, the refund made to fit, everything chained and signed anew."""
@@ -246,7 +247,7 @@ def test_an_undercharged_release_is_named_although_its_curator_signs_it(data, ho
     assert everybody.spent == load(honest.store).total_spent, "what was released is counted at its cost"
 
 
-@QUIET
+@FEW
 @given(data=st.data(), bound=st.integers(1, 3))
 def test_a_plan_for_less_than_its_cost_is_named(data, bound, tmp_path):
     """A reservation and all its charges are lowered alike; nothing but the plan tells."""

@@ -22,6 +22,7 @@ from simulations.audit.results import AuditResult, Spread
 BAD = {
     "gave away more": {"kinds": (kind(), kind("counts/new", violation=True, bound=0.5))},
     "gained more": {"studies": (study(gain=0.9, holds=False),)},
+    "less than theory gives": {"studies": (study(reaches=False),)},
     "a check failed": {"checks": (check(passed=False),)},
     "proves nothing": {"controls": (control(caught=False, bound=0.2),)},
 }

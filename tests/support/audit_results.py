@@ -69,7 +69,7 @@ def check(*, passed=True):
     )
 
 
-def study(name="differencing", epsilon="1", gain=0.2, *, holds=True, target="ExPriL"):
+def study(name="differencing", epsilon="1", gain=0.2, *, holds=True, reaches=True, target="ExPriL"):
     e = math.inf if epsilon == "none" else math.exp(float(epsilon))
     return StudyAttack(
         attack=name,
@@ -80,6 +80,8 @@ def study(name="differencing", epsilon="1", gain=0.2, *, holds=True, target="ExP
         interval=(max(-1.0, gain - 0.08), min(1.0, gain + 0.08)),
         bound=1.0 if math.isinf(e) else (e - 1) / (e + 1),
         holds=holds,
+        expected=None if target != "ExPriL" else gain,
+        reaches=reaches,
         verdict="Gains less than the bound allows.",
     )
 

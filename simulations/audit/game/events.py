@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from simulations.audit.game.cells import Cells
 from simulations.audit.game.outcomes import Rows
-from simulations.audit.game.statistics import Statistic, hash_rows
+from simulations.audit.game.statistics import Statistic
 
 _SHOWN, _SHOWN_OF = 3, 2000
 
@@ -43,10 +43,16 @@ class Between:
 
     def words(self, rows: Rows) -> str:  # noqa: ARG002
         """What it is."""
-        upper = "" if self.high is None else f"{'below' if self.below else 'at most'} {self.high:.6g}"
-        lower = "" if self.low is None else f"at least {self.low:.6g}"
-        both = " and ".join(part for part in (lower, upper) if part)
-        return f"{self.statistic.name} is {'not both ' if self.outside else ''}{both}"
+        if self.low is not None and self.low == self.high:
+            return f"{self.statistic.name} is {'not ' if self.outside else ''}{self.low:.6g}"
+        under, over = ("below", "at least") if self.below else ("at most", "above")
+        if self.outside:
+            sides = [f"below {self.low:.6g}"] if self.low is not None else []
+            sides += [f"{over} {self.high:.6g}"] if self.high is not None else []
+            return f"{self.statistic.name} is {' or '.join(sides)}"
+        sides = [f"at least {self.low:.6g}"] if self.low is not None else []
+        sides += [f"{under} {self.high:.6g}"] if self.high is not None else []
+        return f"{self.statistic.name} is {' and '.join(sides)}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ class Likelier:
         name, inside = self.statistic.name, rows[self.holds(rows)]
         if not len(inside):
             return f"{name} is one of those learned"
-        values = inside if self.statistic.of is hash_rows else self.statistic.of(inside)[:, None]
+        columns = list(self.statistic.columns)
+        values = inside[:, columns] if columns else self.statistic.of(inside)[:, None]
         shown = [_text(value) for value in np.unique(values[:_SHOWN_OF], axis=0)[: _SHOWN + 1]]
         if not self.cells.exact:
             return f"{name} is in one of the intervals learned, as {shown[0]} is"

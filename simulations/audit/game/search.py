@@ -130,6 +130,8 @@ def _take_best(
     lowest, exact = counts.cells.lowest, counts.cells.exact
     # Ends at values that came: other cells tell nothing.
     came = np.flatnonzero((counts.more + counts.fewer)[int(low[top]) : int(high[top])].sum(1))
+    if not len(came):
+        return
     start = int(low[top]) + (int(came[0]) if low[top] else 0)
     end = int(low[top]) + int(came[-1]) + 1 if high[top] < len(lowest) else len(lowest)
     event = Between(

@@ -12,8 +12,10 @@ from simulations.audit.game.outcomes import Rows
 
 Function = Callable[[Rows], NDArray[Any]]
 """(n, k) outcomes -> (n,) numbers."""
-MOST_COORDINATES = 48
+MOST_COORDINATES, MOST_SUMMED = 48, 128
 MOST_PAIRS = 8
+MOST_TOGETHER = 4
+_COARSE = 24
 _BITS = 64
 
 
@@ -26,12 +28,14 @@ class Statistic:
         of: its function.
         ordered: whether "at least" means anything.
         learned: whether the part that it was learned on knows it too well to judge it.
+        columns: numbers of an outcome that an example shows; none: the statistic itself.
     """
 
     name: str
     of: Function
     ordered: bool = True
     learned: bool = False
+    columns: tuple[int, ...] = ()
 
 
 def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> Iterator[Statistic]:
@@ -47,13 +51,15 @@ def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> 
         yield Statistic(name, function, ordered=False)
     columns = first.shape[1]
     apart = _apart(first, second)
-    chosen = sorted(np.argsort(-np.abs(apart), kind="stable")[:MOST_COORDINATES].tolist())
+    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(first, second))), kind="stable").tolist()
+    chosen = sorted(ranked[:MOST_COORDINATES])
     for column in chosen:
         yield Statistic(_name(column, columns), _column(column))
     if columns > 1:
-        yield Statistic("the whole outcome", hash_rows, ordered=False)
-        yield from _of_all(first, second, apart)
-        yield from _pairs(first, second, chosen)
+        yield Statistic("the whole outcome", hash_rows, ordered=False, columns=tuple(range(columns)))
+        yield from _of_all(first, second, apart, sorted(ranked[:MOST_SUMMED]))
+        yield from _differences(first, second, chosen)
+        yield from _together(first, second, sorted(ranked[:MOST_TOGETHER]))
     for column in chosen[:MOST_PAIRS]:
         yield from _low_parts(column, columns, first.dtype.kind)
     if columns > 1 and first.dtype.kind == "f":
@@ -78,6 +84,13 @@ def _apart(first: Rows, second: Rows) -> NDArray[np.float64]:
     return np.asarray(apart * np.sqrt(len(first)))
 
 
+def _wider(first: Rows, second: Rows) -> NDArray[np.float64]:
+    """(k,) logarithm of the variances' ratio in standard errors of normal ones."""
+    one, two = first.var(0), second.var(0)
+    floor = 1e-12 * (one + two) + 1e-300
+    return np.asarray(np.log((one + floor) / (two + floor)) * np.sqrt(len(first)) / 2)
+
+
 def _name(column: int, columns: int) -> str:
     return "the outcome" if columns == 1 else f"number {column}"
 
@@ -86,27 +99,30 @@ def _column(column: int) -> Function:
     return lambda rows: rows[:, column]
 
 
-def _of_all(first: Rows, second: Rows, apart: NDArray[np.float64]) -> Iterator[Statistic]:
+def _of_all(first: Rows, second: Rows, apart: NDArray[np.float64], columns: list[int]) -> Iterator[Statistic]:
     moved = np.abs(apart) > max(4.0, float(np.abs(apart).max()) / 4)
     if moved.any():
         signs = np.where(moved, np.sign(apart), 0).astype(first.dtype)
         yield Statistic("the sum along the numbers that moved", lambda rows: rows @ signs)
-    within = np.cov(first, rowvar=False) + np.cov(second, rowvar=False)
+    one, two = first[:, columns], second[:, columns]
+    within = np.cov(one, rowvar=False) + np.cov(two, rowvar=False)
     ridge = 1e-9 * np.trace(within) + 1e-300
-    weights = np.linalg.solve(within + ridge * np.eye(len(apart)), first.mean(0) - second.mean(0))
-    if np.abs(weights).max() > 0:
-        weights = weights / np.abs(weights).max()
-        yield Statistic("the weighted sum that parts the means", lambda rows: np.round(rows @ weights, 6))
-    yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second), learned=True)
+    solved = np.linalg.solve(within + ridge * np.eye(len(columns)), one.mean(0) - two.mean(0))
+    if np.abs(solved).max() > 0:
+        weights = np.zeros(len(apart))
+        weights[columns] = solved / np.abs(solved).max()
+        name = "the weighted sum that parts the means"
+        yield Statistic(name, lambda rows: np.round(rows @ weights, 6), learned=True)
+    yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second, columns), learned=True)
     yield Statistic("the largest number", lambda rows: rows.max(1))
     yield Statistic("the smallest number", lambda rows: rows.min(1))
     yield Statistic("how many numbers equal the one before", lambda rows: (np.diff(rows, axis=1) == 0).sum(1))
 
 
-def evidence(first: Rows, second: Rows) -> Function:
+def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
     """The log-likelihood ratio of a model with independent numbers: histograms, of those that differ, summed."""
     tables: list[tuple[int, Cells, NDArray[np.float64]]] = []
-    for column in range(first.shape[1]):
+    for column in columns:
         cells = fit_cells(np.concatenate((first[:, column], second[:, column])))
         one, two = (cells.count(each[:, column]).astype(float) for each in (first, second))
         seen = (one + two) > 0
@@ -124,23 +140,47 @@ def evidence(first: Rows, second: Rows) -> Function:
     return summed
 
 
-def _pairs(first: Rows, second: Rows, chosen: list[int]) -> Iterator[Statistic]:
-    """Differences of two numbers that move apart, or that hardly vary: noise that was used twice."""
+def _differences(first: Rows, second: Rows, chosen: list[int]) -> Iterator[Statistic]:
+    """Of numbers that move apart and hardly vary, as noise was used twice, or that are related on one input only."""
     one, two = first[:, chosen], second[:, chosen]
-    within = (np.cov(one, rowvar=False) + np.cov(two, rowvar=False)).reshape(len(chosen), -1)
+    each = np.cov(one, rowvar=False), np.cov(two, rowvar=False)
+    within = each[0] + each[1]
     spread = np.diag(within)[:, None] + np.diag(within)[None, :] - 2 * within
     means = one.mean(0) - two.mean(0)
     gap = (means[:, None] - means[None, :]) ** 2
     score = gap / (np.maximum(spread, 0) + 1e-9 * (np.abs(np.diag(within)).mean() + 1e-300))
     upper = np.triu_indices(len(chosen), 1)
-    best = np.argsort(-score[upper], kind="stable")[:MOST_PAIRS]
-    for i, j in zip(upper[0][best], upper[1][best], strict=True):
-        a, b = chosen[i], chosen[j]
+    deviations = np.sqrt(np.maximum(np.diag(within), 1e-150))
+    together = np.abs(each[0] - each[1]) / np.outer(deviations, deviations)
+    best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (score, together)]
+    for pair in dict.fromkeys(best[0] + best[1]):
+        a, b = chosen[upper[0][pair]], chosen[upper[1][pair]]
         yield Statistic(f"number {a} less number {b}", _difference(a, b))
 
 
 def _difference(a: int, b: int) -> Function:
     return lambda rows: rows[:, a] - rows[:, b]
+
+
+def _together(first: Rows, second: Rows, columns: list[int]) -> Iterator[Statistic]:
+    """Two numbers in coarse bins, side by side: what they tell together."""
+    edges = {}
+    for column in columns:
+        values = np.unique(np.concatenate((first[:, column], second[:, column])))
+        coarse = np.quantile(values, np.linspace(0, 1, _COARSE + 1)[1:-1], method="nearest")
+        edges[column] = values[1:] if len(values) <= _COARSE else np.unique(coarse)
+    for place, a in enumerate(columns):
+        for b in columns[place + 1 :]:
+            joint = _joint(a, edges[a], b, edges[b])
+            yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
+
+
+def _joint(a: int, edges_of_a: NDArray[Any], b: int, edges_of_b: NDArray[Any]) -> Function:
+    def joined(rows: Rows) -> NDArray[np.int64]:
+        one, two = np.searchsorted(edges_of_a, rows[:, a], "right"), np.searchsorted(edges_of_b, rows[:, b], "right")
+        return np.asarray(one * (_COARSE + 1) + two)
+
+    return joined
 
 
 def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:

@@ -1,4 +1,4 @@
-"""A claim package is checked by somebody who trusts nobody: offline, without data, from the bytes in the folder alone."""
+"""A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from simulations.audit.package.exact import ExactLoss, exact_losses
 from simulations.audit.package.manifest import check_folder
 from simulations.audit.package.writing import AUDIT, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
 from simulations.audit.recompute import Pins
+from simulations.report.words import count
 
 
 @dataclass
@@ -102,11 +103,13 @@ def _replayed(found: Checked, pins: Pins | None, tick: Tick) -> Replay | None:
         return None
     found.wrong += [f"evidence: {text}" for text in proof.wrong]
     told = _read_json(found, LEDGER)
-    if told is not None and not _same_sums(told, proof.as_object(found.folder)):
+    if told is not None and not _same_sums(told, proof.as_object()):
         found.wrong.append(f"{LEDGER} says otherwise than the evidence")
     elif not proof.wrong:
         runs, ledgers = len(proof.result.runs), len(proof.result.ledgers)
-        found.holds.append(f"{runs} runs and {ledgers} ledgers were replayed: every entry and signed sum fits")
+        found.holds.append(
+            f"{count(runs, 'run')} and {count(ledgers, 'ledger')} were replayed: every entry and signed sum fits"
+        )
     return proof
 
 

@@ -1,8 +1,8 @@
 """What of runs and ledgers goes into a package, and what it proves there.
 
-Of a run: its signed list, the signatures, its transcripts and ledgers. Scores, models and whatever else the list names
-stay out; they are not needed for epsilon, and scores of a simulation are computed from test records. Of `local/` nothing
-is taken.
+Of a run: its signed list, the signatures, its transcripts and ledgers. Scores, models and what else the list names stay
+out: they are not needed for epsilon, and a simulation's scores are computed from test records. Of `local/` nothing is
+taken.
 """
 
 import re
@@ -44,6 +44,7 @@ class CuratorSpent(NamedTuple):
 
     Attributes:
         name: of the curator.
+        claimed: cost of all accepted plans, exact.
         spent: over all learners, at most, exact.
         learners: name -> spent by it at most, exact.
         unit: privacy unit, in words.
@@ -52,6 +53,7 @@ class CuratorSpent(NamedTuple):
     """
 
     name: str
+    claimed: Fraction
     spent: Fraction
     learners: dict[str, Fraction]
     unit: str
@@ -78,21 +80,22 @@ class Replay:
     """What evidence proves.
 
     Attributes:
+        base: folder of the evidence.
         result: of the recomputation.
         wrong: what contradicts, but for what stays out on purpose.
         left_out: names of a run's list that are not here, with their run.
     """
 
+    base: Path
     result: Recomputed
     wrong: list[str]
     left_out: list[str] = field(default_factory=list)
 
-    def as_object(self, folder: Path) -> dict[str, Any]:
-        """For machines, with paths as they are inside of `folder`."""
+    def as_object(self) -> dict[str, Any]:
+        """For machines, with paths as they are inside of the evidence."""
         plain = msgspec.json.encode(self.result.as_object() | {"wrong": self.wrong, "proven": not self.wrong}).decode()
-        for prefix in (f"{folder}/{EVIDENCE}/", f"{folder.resolve()}/{EVIDENCE}/"):
-            plain = plain.replace(msgspec.json.encode(prefix).decode()[1:-1], "")
-        return dict(msgspec.json.decode(plain))
+        prefix = msgspec.json.encode(f"{self.base}/").decode()[1:-1]
+        return dict(msgspec.json.decode(plain.replace(prefix, "")))
 
     @property
     def plans(self) -> list[tuple[Plan, int | None]]:
@@ -111,14 +114,16 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
     Args:
         paths: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers.
         folder: of the package.
-        receipts, witnessed: files that learners and witnesses hold.
+        receipts: files that learners hold.
+        witnessed: files that witnesses hold.
 
     Raises:
         ConfigurationError: one of them cannot be read.
     """
     base = folder / EVIDENCE
     base.mkdir()
-    runs, ledgers = {}, []
+    runs: dict[str, tuple[str, ...]] = {}
+    ledgers: list[str] = []
     for path in paths:
         if path.is_file():
             name = f"ledgers/{len(ledgers)}-{_plain(path.stem)}.export"
@@ -178,7 +183,7 @@ def replay(
     wrong = [text.removeprefix(f"{base}/") for text in result.wrong if text not in absent]
     wrong += result.unread
     left_out = [f"{run}/{name}" for run, names in inventory.runs.items() for name in names]
-    return Replay(result, wrong, left_out)
+    return Replay(base, result, wrong, left_out)
 
 
 def spent_by_curators(proof: Replay) -> tuple[CuratorSpent, ...]:
@@ -198,21 +203,21 @@ def spent_by_curators(proof: Replay) -> tuple[CuratorSpent, ...]:
         raise ConfigurationError("nothing was spent there: there is no claim to hand over")
     if _not_private(result):
         raise ConfigurationError(
-            "this was signed as not private (noise from a seed, or a release that is not private as claimed): there is no "
-            "claim to hand over"
+            "this was signed as not private (noise from a seed, or a release that is not private as claimed): there is "
+            "no claim to hand over"
         )
     world = max(totals, key=lambda each: totals[each])
     note = ""
     if len(totals) > 1:
         note = (
-            f"The evidence holds {len(totals)} repeats or runs, each with keys and ledgers of its own: the figure is that of "
-            f"the one that spent most. Where they used the same records, all of them together spent at most "
-            f"{sum(totals.values())}, added over curators."
+            f"The evidence holds {len(totals)} repeats or runs, each with keys and ledgers of its own: the figure is that "
+            "of the one that spent most. Where they used the same records, their figures add up."
         )
     bounds = {one.curator: one.audit.bounds.bound for one in result.ledgers}
     return tuple(
         CuratorSpent(
-            name=one.curator,
+            name=one.curator.rpartition(", repeat ")[0] or one.curator,
+            claimed=one.claimed,
             spent=one.at_most,
             learners={each.learner: each.at_most for each in worlds[world] if _is_of(each, one.curator)},
             unit=one.unit,

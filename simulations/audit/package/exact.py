@@ -1,8 +1,8 @@
 """The loss of every question that was asked, by enumerating the law of its noise: nothing is drawn, no formula is used.
 
-A question over m partitions moves one number of each by at most c S (c records of a unit, S steps of a record). Within one
-partition any move of c S in L1 loses no more than one number that moves by c S. So its loss is that of m independent
-numbers, each moved by c S.
+A question over m partitions moves one number of each by at most c S (c records of a unit, S steps of a record).
+Within one partition any move of c S in L1 loses no more than one number that moves by c S. So its loss is that of m
+independent numbers, each moved by c S.
 """
 
 from collections.abc import Iterable

@@ -92,6 +92,16 @@ class Written:
     validated: bool
     open: tuple[str, ...]
 
+    def as_object(self) -> dict[str, object]:
+        """For machines."""
+        return {
+            "package": str(self.folder),
+            "files": self.files,
+            "epsilon": str(self.epsilon),
+            "validated": self.validated,
+            "open": list(self.open),
+        }
+
 
 def write_package(
     paths: Sequence[Path],
@@ -116,11 +126,12 @@ def write_package(
         audit: result of a whole audit, and when it was made.
         schema: the registry's; None leaves the entry unchecked.
         created: now, as ISO 8601.
-        receipts, witnessed: files that learners and witnesses hold.
+        receipts: files that learners hold.
+        witnessed: files that witnesses hold.
         tick: called with (what, done, total).
 
     Raises:
-        ConfigurationError: the folder exists, the evidence does not prove its sums, or the entry does not fit the schema.
+        ConfigurationError: the folder exists, the evidence does not prove its sums, or the entry does not fit.
     """
     if out.exists() or out.is_symlink():
         raise ConfigurationError(f"{out} exists; a package is never changed, write another")
@@ -174,26 +185,25 @@ def _fill(
     claim = Claim.of(curators, one_curator_each=facts.one_curator_each)
     (folder / DEPLOYMENT).write_text(as_yaml(entry), encoding="utf-8")
     _write_json(folder / FACTS, claim)
-    _write_json(folder / LEDGER, proof.as_object(folder))
+    _write_json(folder / LEDGER, proof.as_object())
     _write_json(folder / EXACT, exact_losses(proof.plans))
     _write_json(folder / FALSE_ALARMS, measured_false_alarms())
     _write_json(folder / CHECKLIST, as_objects())
     (folder / CHECKLIST_PAGE).write_text(checklist_page(), encoding="utf-8")
     write_result(result, folder / AUDIT, created=played)
-    write_page(result, folder / AUDIT_PAGE, created=played, spent=spent_rows(curators, proof))
+    write_page(result, folder / AUDIT_PAGE, created=played, spent=spent_rows(curators))
     (folder / README).write_text(readme(key.public.hex()), encoding="utf-8")
     manifest = seal_folder(folder, key, expril=result.versions.get("expril", ""), created=created)
     return Written(folder, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, open_points(proof))
 
 
-def spent_rows(curators: Sequence[CuratorSpent], proof: Replay) -> list[SpentRow]:
+def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
     """What the report's page says of spending."""
-    claimed = {one.curator: one.claimed for one in proof.result.sums if not one.learner and not one.version}
     return [
         SpentRow(
             who=one.name,
             unit=one.unit,
-            claimed=str(claimed.get(one.name, "")),
+            claimed=str(one.claimed),
             recomputed=str(one.spent),
             verdict="Every signed message and every entry adds up to this. "
             + (
@@ -209,8 +219,11 @@ def spent_rows(curators: Sequence[CuratorSpent], proof: Replay) -> list[SpentRow
 
 def open_points(proof: Replay) -> tuple[str, ...]:
     """What evidence leaves open although nothing contradicts."""
-    left_out = (f"not in the package, as it is not needed: {', '.join(proof.left_out)}",) if proof.left_out else ()
-    return (*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed), *left_out)
+    texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
+    plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
+    if proof.left_out:
+        plain.append(f"not in the package, as it is not needed: {', '.join(proof.left_out)}")
+    return tuple(plain)
 
 
 def _write_json(path: Path, value: object) -> None:
