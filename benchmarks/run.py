@@ -26,6 +26,7 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_all",
     "audit_game",
     "audit_studies",
 )
