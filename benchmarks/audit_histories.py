@@ -25,11 +25,13 @@ ENTRIES = 1_000_000
 def run() -> list[Result]:
     """See the module."""
     counts: Counter[str] = Counter()
+    played: Counter[str] = Counter()
     by_lie: Counter[str] = Counter()
     start = time.process_time()
     for seed in range(HISTORIES):
-        lie = HONEST if seed % HONEST_SHARE == 0 else LIES[seed % len(LIES)]
+        lie = HONEST if seed % HONEST_SHARE == 0 else LIES[(seed - seed // HONEST_SHARE) % len(LIES)]
         outcome = play(seed, lie)
+        played[lie] += 1
         by_lie[lie] += outcome.contradicted
         counts["dishonest"] += lie != HONEST
         counts["open"] += outcome.contradicted
@@ -41,7 +43,7 @@ def run() -> list[Result]:
         counts["equivocations"] += outcome.equivocations
         counts["misplaced"] += outcome.misplaced
     taken = time.process_time() - start
-    kinds = ", ".join(f"{lie} {by_lie[lie]}" for lie in LIES)
+    kinds = ", ".join(f"{lie} {by_lie[lie]} of {played[lie]}" for lie in LIES)
     return [
         at_least("histories", HISTORIES, 10_000, "histories", note=f"{counts['dishonest']} of them dishonest"),
         at_least("open lies", counts["open"], HISTORIES / 4, "histories", note=kinds),

@@ -14,6 +14,7 @@ from simulations.audit.studies import ATTACKS, attack_study, false_alarm_share, 
 
 GAMES = {
     "isolation": 50_000,
+    "patients": 20_000,
     "averaging": 12_500,
     "differencing": 50_000,
     "sybils": 50_000,

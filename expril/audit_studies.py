@@ -1,12 +1,17 @@
 """`expril audit studies`: attacks on whole studies, and what each gains against what epsilon allows."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expril.audit import audit_app
 from expril.terminal import Json, bars, plain_errors, print_json, wide_console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from simulations.audit.results import StudyAttack
 
 
 @audit_app.command("studies")
@@ -27,12 +32,9 @@ def studies(
     with plain_errors(part="simulations"):
         import msgspec
 
-        from simulations.audit.results import StudyAttack
-        from simulations.audit.studies import ATTACKS, attack_study, check_name, false_alarm_share, to_play
+        from simulations.audit.studies import ATTACKS, FALSE_ALARM, attack_study, false_alarm_share, to_play
 
         wanted = [] if not names or names == ["all"] else names
-        for name in wanted:
-            check_name(name)
         calls = to_play(wanted, [each.strip() for each in epsilon.split(",")])
         found: list[StudyAttack] = []
         with bars(json_) as tick:
@@ -42,18 +44,10 @@ def studies(
                 found += attack_study(name, each, trials=trials, error_rate=share, records=records)
         passed = all(one.holds and one.reaches for one in found)
         if json_:
-            print_json({"studies": [msgspec.to_builtins(one) for one in found], "passed": passed})
+            told = [msgspec.to_builtins(one) for one in found]
+            print_json({"studies": told, "false_alarm": FALSE_ALARM, "passed": passed})
         else:
-            from rich.table import Table
-
-            table = Table("attack", "on", *_NUMBERS, "", title=f"Attacks on whole studies, {records} records")
-            for one in found:
-                theory = "" if one.expected is None else f"{one.expected:.4f}"
-                low, high = one.interval
-                numbers = (f"{one.trials}", f"{one.gain:.4f}", f"{low:.3f} to {high:.3f}", theory, f"{one.bound:.4f}")
-                judged = "above" if not one.holds else "short" if not one.reaches else "ok"
-                table.add_row(one.attack, one.target, one.epsilon, *numbers, judged)
-            wide_console().print(table)
+            wide_console().print(_table(found, f"Attacks on whole studies, {records} records"))
             for one in found:
                 sys.stdout.write(f"{one.attack} on {one.target}, epsilon {one.epsilon}: {one.verdict}\n")
             for name in dict.fromkeys(name for name, _ in calls):
@@ -62,4 +56,18 @@ def studies(
             raise typer.Exit(1)
 
 
-_NUMBERS = ("epsilon", "games", "gain", "95 %", "theory", "bound")
+def _table(found: "list[StudyAttack]", title: str) -> "Table":
+    """One row an attack."""
+    from rich.table import Table
+
+    table = Table("attack", "on", title=title)
+    for name in ("epsilon", "games", "gain", "95 %", "theory", "bound"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for one in found:
+        theory = "" if one.expected is None else f"{one.expected:.4f}"
+        low, high = one.interval
+        numbers = (f"{one.trials}", f"{one.gain:.4f}", f"{low:.3f} to {high:.3f}", theory, f"{one.bound:.4f}")
+        judged = "above" if not one.holds else "short" if not one.reaches else "ok"
+        table.add_row(one.attack, one.target, one.epsilon, *numbers, judged)
+    return table

@@ -15,7 +15,7 @@ before. So a checkpoint stands by itself; who knows the curator's first key need
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -37,7 +37,8 @@ from protocol.ledger.notes import (
 )
 
 ORIGIN, WITNESS = "expril/ledger/", "expril/witness/"
-"""Before a public key in hexadecimal: names of curators' ledgers and of witnesses."""
+"""Before a public key in hexadecimal: names of curators' ledgers and of witnesses. Nothing else that a curator's key
+signs begins like the first: a checkpoint is never a signed message, head or card, nor the other way round."""
 MOST_ENTRIES = 2**48
 MOST_TIME = 2**63 - 1
 _TIME = 8
@@ -163,7 +164,9 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint
     Raises:
         CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
     """
-    signature = Signature(checkpoint.origin, key_id(checkpoint.origin, PLAIN, key.public), key.sign(_bytes(checkpoint)))
+    signature = Signature(
+        checkpoint.origin, key_id(checkpoint.origin, PLAIN, key.public), key.sign(checkpoint.text.encode())
+    )
     return check_checkpoint(Note(checkpoint.text, (signature,)), where="the new checkpoint")
 
 
@@ -268,7 +271,7 @@ class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     checkpoints: tuple[str, str]
-    format: str = "expril equivocation 1"
+    format: Literal["expril equivocation 1"] = "expril equivocation 1"
 
 
 def equivocate(one: Checkpoint, other: Checkpoint) -> bool:
@@ -354,10 +357,6 @@ def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes]
 
 def _cosigned(at: int, text: str) -> bytes:
     return f"cosignature/v1\ntime {at}\n{text}".encode()
-
-
-def _bytes(checkpoint: Checkpoint) -> bytes:
-    return checkpoint.text.encode()
 
 
 def _named(name: str) -> bytes | None:

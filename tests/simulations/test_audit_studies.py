@@ -37,7 +37,7 @@ from simulations.audit.studies.tables import table_of
 
 RARE = 1e-9
 STUDIES = ("audit", "studies")
-ON_COUNTS = ("isolation", "averaging", "differencing", "sybils", "replay")
+ON_COUNTS = ("isolation", "patients", "averaging", "differencing", "sybils", "replay")
 
 
 def pmf(epsilon, most=4000):
@@ -57,6 +57,9 @@ def test_theory_agrees_with_sums_over_the_noise(epsilon):
     assert theory.gain_of_difference(budget) == pytest.approx((half**2).sum(), rel=1e-9)
 
     third = pmf(budget / 3)
+    middle = len(third) // 2
+    assert theory.gain_of_several(budget, 3) == pytest.approx(third[middle - 1 : middle + 2].sum(), rel=1e-9)
+    assert theory.gain_of_several(budget, 1) == pytest.approx(theory.gain_of_one(budget), rel=1e-12)
     right = third[len(third) // 2 :].sum()
     gain = right**2 * (3 - 2 * right) - (1 - right) ** 2 * (1 + 2 * right)
     assert theory.gain_of_votes(budget, 3) == pytest.approx(gain, rel=1e-9)
@@ -66,6 +69,7 @@ def test_theory_agrees_with_sums_over_the_noise(epsilon):
 def test_no_use_of_counts_gains_more_than_the_bound():
     for epsilon in map(Fraction, ("1/10", "1", "10")):
         gains = [theory.gain_of_difference(epsilon), *(theory.gain_of_votes(epsilon, n) for n in (1, 5, 21))]
+        gains += [theory.gain_of_several(epsilon, bound) for bound in (1, 2, 3, 4)]
         assert max(gains) <= bound_of(epsilon) * (1 + 1e-12)
 
 
@@ -157,6 +161,14 @@ def generous(records, schema, policy):
 
 
 @contextmanager
+def forgetful(records, schema, policy):
+    """A curator that charges for three records of a patient, and counts them all."""
+    own_units = re.sub(r"^(unit|most_records_per_unit) = .*\n", "", schema, flags=re.MULTILINE)
+    with in_memory(records, own_units, policy) as curator:
+        yield curator
+
+
+@contextmanager
 def unlimited(records, schema, policy):
     """A curator without any cap."""
     with in_memory(
@@ -218,6 +230,7 @@ def test_a_correct_curator_gives_what_theory_says(name, monkeypatch):
     [
         ("isolation", "1", noiseless),
         ("differencing", "1", noiseless),
+        ("patients", "1/2", forgetful),
         ("averaging", "1", unlimited),
         ("sybils", "1/2", generous),
         ("replay", "1/2", put_back),
@@ -227,6 +240,7 @@ def test_a_broken_curator_is_caught_by_the_same_bench(name, epsilon, opening, mo
     """Each gains 0.7 or more where 0.25, or 0.9 or more where 0.46 is allowed: missed with a chance below 1e-9."""
     monkeypatch.setattr(counting, "REPEATS", 5)
     monkeypatch.setattr(counting, "QUESTIONS", 1)
+    monkeypatch.setattr(counting, "RECORDS", 20)
     (found,) = attack_study(name, epsilon, trials=800, error_rate=RARE, opening=opening)
     assert not found.holds, found
 
@@ -342,7 +356,7 @@ def test_membership_in_a_correct_curator(records):
 
 def test_the_bench_s_calls_and_their_shares():
     calls = to_play()
-    assert len(calls) == 3 * 6 + 1
+    assert len(calls) == 3 * 7 + 1
     assert sum(false_alarm_share(name, calls) for name, _ in calls) == pytest.approx(0.05)
     assert to_play(["rounded_counts", "sybils"], ["1", "2"]) == (
         ("rounded_counts", "1"),

@@ -325,6 +325,8 @@ def test_entries_are_held_against_checkpoints():
     assert trusted.witnesses == {other.public.hex(): 7}
     assert hold(account.hashes, account.curators, {}).witnessed == 0
     assert hold([], [], checkpoints).unverified
+    itself = {"a": text_of(ward.signed(4), ward.keys[0])}
+    assert hold(account.hashes, account.curators, itself).witnessed == 0, "a curator does not witness itself"
 
 
 def test_a_rollback_an_edit_and_an_equivocation_are_named_with_their_places():

@@ -1,7 +1,7 @@
 """The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -21,6 +21,7 @@ ERROR_RATE = 0.001
 """Of one kind's attack: fifty of them stay below 5 %."""
 SHORT_GAME = 400
 """Draws from either set of records, to choose between questions."""
+SHORT_COPIES = 50
 CLEARLY = 1.1
 """Another question than the first is attacked only where it tells so much more."""
 
@@ -127,8 +128,9 @@ def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     """The sets of records that tell a question apart best, and how well a short game does on them."""
     found = search(path, seed=seed)
     pair = found.pairs[0]
-    many = Path(path.answerer, path.example, path.example.copies, path.noise, path.hold)
-    short = attack_pair(many, pair, draws=SHORT_GAME, error_rate=0.05)
+    many = replace(path, copies=path.example.copies)
+    few = replace(path, copies=min(path.example.copies, SHORT_COPIES))
+    short = attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05)
     claimed = float(path.claimed)
     enumerated = _enumerated(path, pair)
     tells = max(found.score, short.lower_bound, enumerated.loss or 0.0) / claimed

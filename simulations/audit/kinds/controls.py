@@ -38,8 +38,8 @@ COPIES = 500
 RATIO_SCALE = 30
 """Of the noise in the paper's ratios: it claims 1/30."""
 RATIO_STEPS = 1024
-"""Ratios are looked at in such steps: the last bits of a float tell the number of records at once."""
-PARTITIONS = 3
+"""Ratios are looked at in such steps, for the loss that theory gives them: the last bits of a float tell more."""
+PARTITIONS = 2
 """Of the workload whose number is forgotten."""
 RECORDS = 3
 """Of the unit whose contributions are counted as one."""
@@ -139,15 +139,20 @@ def _given(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attac
     return attack_pair(path, pair, draws=draws, error_rate=error_rate)
 
 
-def _ratio(records: int) -> PathControl:
-    """The printed mechanism with a bin of so many records, all of them errors, and one more that is none."""
+def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
+    """The printed mechanism with a bin of so many records, all of them errors, and one more that is none.
+
+    With ten records the loss on real numbers, 0.126 where 0.033 is claimed, is too little for 10^5 draws to prove at
+    the strictness of a shipped kind. So that case is attacked as it is released: in floats.
+    """
     path = _path(_asking("paper_ratio", (_PRESENT,), RATIO_SCALE, Constant(1)))
     others = (_record(None, "yes"), *[_record(1.0, "no")] * records)
     pair = _pair((_record(1.0, "yes"),), *others, about=f"its bin then holds {records + 1} records, not {records}")
     loss = paper_ratio_loss(records, RATIO_SCALE)
 
     def look(units: tuple[Unit, ...], number: int) -> Numbers:
-        return np.rint(path.draws(units, number, width=2) * RATIO_STEPS)
+        drawn = path.draws(units, number, width=2)
+        return drawn if as_floats else np.rint(drawn * RATIO_STEPS)
 
     def attack(draws: int, error_rate: float) -> Attack:
         first, second = pair.both
@@ -160,9 +165,11 @@ def _ratio(records: int) -> PathControl:
             neighbours=pair.words,
         )
 
+    fault = "The paper's printed ratio divides noisy errors by the exact, private number of records of its bin."
+    told = "infinite" if math.isinf(loss) else f"{loss:.4f}"
     return PathControl(
-        fault="The paper's printed ratio divides noisy errors by the exact, private number of records of its bin.",
-        truth="infinite" if math.isinf(loss) else f"{loss:.4f}",
+        fault=f"{fault} As floats, the quotients' last bits tell that number." if as_floats else fault,
+        truth=f"{told}; infinite as floats" if as_floats else told,
         attack=attack,
     )
 
@@ -243,7 +250,7 @@ def _unclipped_label() -> PathControl:
 PATH_CONTROLS: Mapping[str, PathControl] = {
     "paper_ratio_n0": _ratio(0),
     "paper_ratio_n1": _ratio(1),
-    "paper_ratio_n10": _ratio(10),
+    "paper_ratio_n10": _ratio(10, as_floats=True),
     "forgotten_d": _forgotten_partitions(),
     "blas_evaluation": _unstable_evaluation(),
     "forgotten_contribution_bound": _forgotten_bound(),

@@ -19,9 +19,9 @@ from simulations.audit.kinds.path import NoNoise, Numbers, Path
 
 OTHERS = (1, 2, 10, 25)
 """How many units stay."""
-DRAWN = 48
+DRAWN = 40
 """Pairs that are drawn at random, of each question."""
-CLIMBED = 24
+CLIMBED = 20
 """Changes that are tried on the best of them."""
 UNDECLARED = "a level that nobody declared"
 

@@ -15,7 +15,7 @@ from typing import Any
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.plans import Plan
-from simulations.audit.recompute.known import ZERO, Shape, Study
+from simulations.audit.recompute.known import ZERO, Price, Shape, Study
 
 MOST_BOUND = 2**20
 """Largest c of a card."""
@@ -60,7 +60,7 @@ class Bounds:
         """Compare a study's reserved costs with its plan's; what is wrong with them, "" where nothing is."""
         try:
             card = self.cards.get((study.learner, study.study))
-            found, complaint = self._of_costs(study.shape, study.costs, card)
+            found, complaint = self._of_costs(study.shape, study.price, card)
         except RemoteProtocolError as error:
             found, complaint = _ANY, f"reserves for a plan that breaks a rule of its kind ({error})"
         if complaint:
@@ -100,9 +100,9 @@ class Bounds:
         if bound is None:
             return ZERO
         missing = ZERO
-        for query in study.spent_on:
+        for query in study.asked:
             try:
-                missing += max(ZERO, self._due(study.shape, query, bound) - study.costs[query])
+                missing += max(ZERO, self._due(study.shape, query, bound) - study.price.costs[query])
             except (RemoteProtocolError, KeyError):
                 continue
         return missing
@@ -113,10 +113,10 @@ class Bounds:
             raise KeyError
         return self._kinds.cost(self._kinds.query(shape.plan, query), bound)
 
-    def _read(self, shape: Shape, costs: tuple[Fraction, ...], card: int | None) -> tuple[int, str]:
+    def _read(self, shape: Shape, price: Price, card: int | None) -> tuple[int, str]:
         """(the implied bound, what is wrong)."""
         found = _ANY
-        for number, cost in enumerate(costs, start=1):
+        for number, cost in enumerate(price.costs, start=1):
             if shape.kinds[number - 1] not in self._kinds:
                 continue
             planned = self._kinds.query(shape.plan, number - 1)

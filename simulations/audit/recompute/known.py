@@ -1,14 +1,17 @@
 """What a replay keeps of a ledger: studies, requests, learners. No rules here."""
 
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from operator import itemgetter
+from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from protocol.ledger.entries import EntryKind
 from protocol.messages import NOBODY
 from protocol.plans import Plan
+from protocol.rationals import parse_amount
 
 ZERO = Fraction(0)
 OPEN, ASKED, ENDED = "open", "asked", "ended"
@@ -32,6 +35,31 @@ class Shape:
     fixed: tuple[bool, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Price:
+    """What a plan's queries may be charged; told apart by identity.
+
+    Attributes:
+        costs: of each query, as the RESERVE entry says.
+        sums: of the first 0, 1, 2, ... queries.
+    """
+
+    costs: tuple[Fraction, ...]
+    sums: tuple[Fraction, ...]
+
+    @property
+    def total(self) -> Fraction:
+        """Of the whole plan."""
+        return self.sums[-1]
+
+
+@lru_cache(maxsize=16_384)
+def price_of(costs: tuple[str, ...]) -> Price:
+    """The price that these texts state."""
+    parsed = tuple(map(parse_amount, costs))
+    return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))
+
+
 @dataclass(slots=True, eq=False)
 class Study:
     """A plan that was accepted.
@@ -39,16 +67,15 @@ class Study:
     Attributes:
         learner, study: whose and which.
         index: of its RESERVE entry.
-        shape: what was accepted.
-        costs: the most that each query may be charged, as the entry says.
+        shape, price: what was accepted, and for what.
         expires_at: end of the reservation.
         versions: names of the records served when it was charged, or when it was reserved where it never was; "" where
             none was named.
+        last: digest of its last request.
         state: `OPEN`, `ASKED` or `ENDED`.
         sequence: of its last request.
-        last: digest of its last request.
-        spent: charged so far.
-        spent_on: charged so far for each query.
+        done: how many queries were charged, in order, each exactly what was reserved for it.
+        own: what was charged for each query, where it was otherwise; None where it was not.
         kept: its answered requests whose replies are kept.
         states: query kind -> (index of the ANSWERED entry, digest of what its answerer keeps).
     """
@@ -57,26 +84,50 @@ class Study:
     study: bytes
     index: int
     shape: Shape
-    costs: tuple[Fraction, ...]
+    price: Price
     expires_at: int
     versions: tuple[str, ...]
     last: bytes
     state: str = OPEN
     sequence: int = 0
-    spent: Fraction = ZERO
-    spent_on: dict[int, Fraction] = field(default_factory=dict)
+    done: int = 0
+    own: dict[int, Fraction] | None = None
     kept: "list[Made]" = field(default_factory=list)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     @property
-    def cost(self) -> Fraction:
-        """Of the whole plan."""
-        return sum(self.costs, ZERO)
+    def spent(self) -> Fraction:
+        """Charged so far."""
+        return self.price.sums[self.done] if self.own is None else sum(self.own.values(), ZERO)
 
     @property
     def left(self) -> Fraction:
         """What is still set aside."""
-        return ZERO if self.state == ENDED else self.cost - self.spent
+        return ZERO if self.state == ENDED else self.price.total - self.spent
+
+    @property
+    def asked(self) -> list[int]:
+        """The queries that were charged."""
+        return list(range(self.done)) if self.own is None else sorted(self.own)
+
+    def left_for(self, query: int) -> Fraction:
+        """What a query may still be charged."""
+        cost = self.price.costs[query]
+        if self.own is None:
+            return cost if query >= self.done else ZERO
+        return cost - self.own.get(query, ZERO)
+
+    def charge(self, query: int, turn: int, amount: Fraction) -> None:
+        """Add a charge for a turn of a query."""
+        if self.own is None:
+            cost = self.price.costs[query]
+            if query == self.done and turn == 0 and (amount is cost or amount == cost):
+                self.done += 1
+                return
+            if query == self.done - 1 and turn and not amount:
+                return
+            self.own = dict(enumerate(self.price.costs[: self.done]))
+        self.own[query] = self.own.get(query, ZERO) + amount
 
 
 @dataclass(slots=True, eq=False)
@@ -113,16 +164,45 @@ class Charge(NamedTuple):
 
     Attributes:
         entry: index of its entry.
-        learner, study: whose.
+        study: whose.
         sequence: of the query.
         amount: exact.
     """
 
     entry: int
-    learner: bytes
-    study: bytes
+    study: Study
     sequence: int
     amount: Fraction
+
+
+class Running:
+    """Amounts in the order of entries; their sums are taken when they are asked for."""
+
+    __slots__ = ("_amounts", "_places", "_sums")
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+        self._amounts: list[Fraction] = []
+        self._sums = [ZERO]
+
+    def add(self, place: int, amount: Fraction) -> None:
+        """Add an amount at an entry."""
+        self._places.append(place)
+        self._amounts.append(amount)
+
+    def at(self, place: int) -> Fraction:
+        """The sum up to an entry."""
+        count = bisect_right(self._places, place)
+        while len(self._sums) <= count:
+            self._sums.append(self._sums[-1] + self._amounts[len(self._sums) - 1])
+        return self._sums[count]
+
+    @property
+    def total(self) -> Fraction:
+        """The sum of all. Equal amounts are mostly one and the same object, and are counted first."""
+        distinct = {id(amount): amount for amount in self._amounts}
+        counted = Counter(map(id, self._amounts))
+        return sum((times * distinct[name] for name, times in counted.items()), ZERO)
 
 
 @dataclass
@@ -133,19 +213,20 @@ class Purses:
         bound: key -> (index of the entry that binds it, the learner's name).
         keys: name -> its keys, as they were bound.
         spent: by key.
-        history: by key, (index, spent) after each change.
     """
 
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     keys: dict[str, list[bytes]] = field(default_factory=dict)
-    spent: dict[bytes, Fraction] = field(default_factory=dict)
-    history: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
+    spent: dict[bytes, Running] = field(default_factory=dict)
 
     def spend(self, key: bytes, amount: Fraction, index: int) -> None:
         """Add what a key spent at an entry; nothing for nobody."""
-        if key != NOBODY:
-            self.spent[key] = total = self.spent.get(key, ZERO) + amount
-            self.history.setdefault(key, []).append((index, total))
+        if key == NOBODY:
+            return
+        purse = self.spent.get(key)
+        if purse is None:
+            purse = self.spent[key] = Running()
+        purse.add(index, amount)
 
     def name_of(self, key: bytes) -> str:
         """To whom a key is bound; "" for nobody."""
@@ -155,21 +236,8 @@ class Purses:
         """All keys of the learner with this one."""
         return tuple(self.keys.get(self.name_of(key), ())) or (key,)
 
-    def by_key(self, key: bytes, index: int) -> Fraction:
-        """What one key had spent after an entry."""
-        history = self.history.get(key, [])
-        place = bisect_right(history, index, key=itemgetter(0))
-        return history[place - 1][1] if place else ZERO
-
     def by_learner(self, key: bytes, index: int) -> Fraction:
         """What a learner had spent after an entry, over all keys that were bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         others = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
-        return sum((self.by_key(each, index) for each in {key, *others}), ZERO)
-
-    def changes(self, key: bytes) -> list[tuple[int, Fraction]]:
-        """(index, spent) of a learner after each change, over all its keys."""
-        keys = self.keys_of(key)
-        places = {index for each in keys for index, _ in self.history.get(each, ())}
-        places |= {self.bound[each][0] for each in keys if each in self.bound}
-        return [(index, self.by_learner(key, index)) for index in sorted(places)]
+        return sum((self.spent[each].at(index) for each in {key, *others} if each in self.spent), ZERO)

@@ -57,7 +57,7 @@ class Losses:
     def summed(self, plans: Iterable[tuple[Study, int | None]], beyond: Fraction = ZERO) -> Loss:
         """The sum over accepted plans, each with its bound c; `beyond` has no plan, and counts as it is."""
         epsilon, pure, count = float(beyond), 0, 0
-        counted = Counter((study.shape, study.cost, bound) for study, bound in plans)
+        counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
             found = None if bound is None else self._of_shape(shape, bound)
             epsilon += times * (float(cost) if found is None else found)

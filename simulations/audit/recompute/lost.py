@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from protocol.ledger.entries import EntryKind, Position, Suspect
 from protocol.rationals import parse_amount
-from simulations.audit.recompute.known import ZERO, Made, Purses
+from simulations.audit.recompute.known import ZERO, Made, Purses, Running
 
 _STUB = 8
 
@@ -29,7 +29,7 @@ class Chain:
     """
 
     hashes: Sequence[bytes]
-    totals: Sequence[Fraction]
+    totals: Running
     starts: Sequence[int]
     purses: Purses
     requests: Mapping[bytes, Made]
@@ -111,11 +111,11 @@ def _lost(chain: Chain, suspect: Suspect, position: Position, seen: Sequence[Sus
     common = last_shared(position, chain)
     keys = chain.purses.keys_of(suspect.learner)
     earlier = [other for other in seen if other.position is not None and on_one_branch(other.position, position)]
-    totals = [chain.totals[common] if common is not None else ZERO]
+    totals = [chain.totals.at(common) if common is not None else ZERO]
     totals += [parse_amount(other.position.total) for other in earlier if other.position is not None]
     spent = [ZERO, *(parse_amount(other.spent) if other.learner in keys else ZERO for other in earlier)]
     if common is not None:
-        spent += [total for index, total in chain.purses.changes(suspect.learner) if index <= common]
+        spent.append(chain.purses.by_learner(suspect.learner, common))
     total = max(ZERO, parse_amount(position.total) - max(totals))
     own = {suspect.learner: max(ZERO, parse_amount(suspect.spent) - max(spent))}
     if common is not None and not earlier:

@@ -153,8 +153,8 @@ def _differences(held: HeldReceipt, index: int, replayed: Replayed) -> list[str]
     by_learner = shorten(replayed.purses.by_learner(receipt.learner, index), math.ceil)
     wrong = [] if parse_amount(receipt.spent_by_learner) == by_learner else ["the learner's total"]
     if receipt.study != NO_STUDY:
-        key = (receipt.learner, receipt.study)
-        charges = (one for one in replayed.charges if (one.learner, one.study) == key and one.entry <= index)
+        study = replayed.studies.get((receipt.learner, receipt.study))
+        charges = (one for one in replayed.charges if one.study is study and one.entry <= index)
         if parse_amount(receipt.spent_by_study) != sum((one.amount for one in charges), ZERO):
             wrong.append("the study's total")
     return wrong

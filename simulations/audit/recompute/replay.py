@@ -27,7 +27,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.rationals import parse_amount
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import Findings
-from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Study
+from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study, price_of
 from simulations.audit.recompute.lost import Chain, lost_by
 
 MOST_NAME = 200
@@ -59,7 +59,7 @@ class Replayed:
         charges: in order.
         purses: what each learner spent.
         cells: what each key was charged, by the records served then.
-        total: spent over all learners; `totals` after every entry.
+        totals: spent over all learners, by entry; `total` in all.
         restored: of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular.
         resumes: entries that entered it.
         halted: whether the curator has stopped.
@@ -74,7 +74,7 @@ class Replayed:
         self.head = GENESIS
         self.hashes: list[bytes] = []
         self.signatures: list[bytes] = []
-        self.totals: list[Fraction] = []
+        self.totals = Running()
         self.keys: list[tuple[int, bytes]] = []
         self.starts: list[int] = []
         self.handovers: list[int] = []
@@ -84,9 +84,8 @@ class Replayed:
         self.requests: dict[bytes, Made] = {}
         self.charges: list[Charge] = []
         self.purses = Purses()
-        self.cells: defaultdict[Cell, Fraction] = defaultdict(Fraction)
+        self.cells: defaultdict[Cell, Running] = defaultdict(Running)
         self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)
-        self.total = ZERO
         self.restored: dict[bytes, Fraction] = {}
         self.resumes: list[Entry] = []
         self.halted = False
@@ -137,6 +136,11 @@ class Replayed:
         before, mark, _ = self.terms.rpartition("; signatures: ")
         return before.removeprefix("privacy unit: ") if mark and before.startswith("privacy unit: ") else ""
 
+    @property
+    def total(self) -> Fraction:
+        """Spent over all learners."""
+        return self.totals.total
+
     def signer_of(self, index: int) -> bytes:
         """The public key that signs an entry; empty where no entry names one."""
         return next((key for start, key in reversed(self.keys) if start <= index), b"")
@@ -166,7 +170,6 @@ class Replayed:
         self.head = entry_hash(body)
         self.hashes.append(self.head)
         self.signatures.append(signature)
-        self.totals.append(self.total)
         return True
 
     def _open(self, entry: Entry) -> str:
@@ -192,16 +195,16 @@ class Replayed:
             return "reserves a study that is known, or none, or without a plan"
         if entry.request in self.requests:
             return "repeats a request that took effect before"
-        costs = tuple(map(_amount, entry.costs))
+        price = price_of(entry.costs)
         amount = _amount(entry.amount)
-        if len(costs) != len(plan.queries):
+        if len(price.costs) != len(plan.queries):
             return "reserves for another number of queries than it has"
         shape = self.bounds.shape(plan)
-        study = Study(*key, entry.index, shape, costs, entry.expires_at, (self._version,), entry.request)
+        study = Study(*key, entry.index, shape, price, entry.expires_at, (self._version,), entry.request)
         self.studies[key] = study
         self._make(entry, study, amount)
-        if amount != sum(costs, ZERO):
-            return f"reserves {amount}, and its queries cost {sum(costs, ZERO)}"
+        if amount != price.total:
+            return f"reserves {amount}, and its queries cost {price.total}"
         decision = self._decisions.get(entry.request)
         if decision is not None and decision.kind is EntryKind.DECLINE:
             return "accepts a plan that its steward declined"
@@ -217,27 +220,25 @@ class Replayed:
         complaint = self._complaint_of_charge(entry, study, amount)
         if entry.request in self.requests:
             return complaint or "repeats a request that took effect before"
-        place = study.shape.places[entry.sequence - 1]
         study.state = ENDED if study.state == ENDED else ASKED
         if study.versions[-1] != self._version:
-            study.versions = (*(study.versions if study.spent_on else ()), self._version)
+            study.versions = (*(study.versions if study.sequence else ()), self._version)
         study.sequence, study.last = entry.sequence, entry.request
-        study.spent += amount
-        study.spent_on[place[0]] = study.spent_on.get(place[0], ZERO) + amount
-        self.cells[entry.learner, self._version] += amount
-        self.total += amount
+        study.charge(*study.shape.places[entry.sequence - 1], amount)
+        self.cells[entry.learner, self._version].add(entry.index, amount)
+        self.totals.add(entry.index, amount)
         self.purses.spend(entry.learner, amount, entry.index)
-        self.charges.append(Charge(entry.index, entry.learner, entry.study, entry.sequence, amount))
+        self.charges.append(Charge(entry.index, study, entry.sequence, amount))
         self._make(entry, study, amount)
         return complaint
 
     def _complaint_of_charge(self, entry: Entry, study: Study, amount: Fraction) -> str:
         query, turn = study.shape.places[entry.sequence - 1]
-        left = study.costs[query] - study.spent_on.get(query, ZERO)
-        if amount > left:
+        left, cost = study.left_for(query), study.price.costs[query]
+        if amount is not left and amount > left:
             return f"charges {amount} for a query for which {left} was reserved"
-        due = study.costs[query] if turn == 0 else ZERO
-        if study.shape.fixed[query] and amount != due:
+        due = cost if turn == 0 else ZERO
+        if study.shape.fixed[query] and amount is not due and amount != due:
             self.under[entry.learner, self._version] += due - amount
             return f"charges {amount} for query {entry.sequence}, which costs {due}: undercharged by {due - amount}"
         if study.state != OPEN:
@@ -313,7 +314,7 @@ class Replayed:
             self.purses.spend(key, share, entry.index)
             self.restored[key] = self.restored.get(key, ZERO) + (share if key != NOBODY else ZERO)
         self.restored[NOBODY] = self.restored.get(NOBODY, ZERO) + amount
-        self.total += amount
+        self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
         self.acknowledged += self.suspects
         self.suspects = []

@@ -15,7 +15,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
-from simulations.audit.recompute.known import Charge
+from simulations.audit.recompute.known import Charge, Study
 from simulations.audit.recompute.policies import AuditedPolicy, read_audited_policy
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.transcripts import Exchange
@@ -249,12 +249,12 @@ def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> li
     """
     totals: dict[str, Fraction] = {}
     numbers: dict[str, int] = {}
-    begun: dict[tuple[bytes, bytes], int] = {}
+    begun: dict[Study, int] = {}
     points = []
     for one in charges:
-        name = names.get(one.learner, "")
+        name = names.get(one.study.learner, "")
         totals[name] = totals.get(name, ZERO) + one.amount
-        number = begun.setdefault((one.learner, one.study), numbers.get(name, 0)) + one.sequence
+        number = begun.setdefault(one.study, numbers.get(name, 0)) + one.sequence
         numbers[name] = max(number, numbers.get(name, 0))
         points.append(BudgetPoint(name, number, str(totals[name])))
     return points

@@ -78,7 +78,7 @@ class Sum:
 
     def accept(self, study: Study, bound: int | None) -> None:
         """Add an accepted plan, with its bound c where it is known; not what was charged for it."""
-        self.claimed += study.cost
+        self.claimed += study.price.total
         self.plans += 1
         self.members.append((study, bound))
 
@@ -162,8 +162,9 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         for version in study.versions if replayed.data else ():
             of(name(learner), version or UNNAMED).accept(study, bound)
             of("", version or UNNAMED).accept(study, bound)
-    for amounts in (replayed.cells, replayed.under):
-        for (learner, version), amount in amounts.items():
+    charged = {cell: amounts.total for cell, amounts in replayed.cells.items()}
+    for found in (charged, replayed.under):
+        for (learner, version), amount in found.items():
             for who in ("", name(learner)):
                 of(who, "").spend(amount)
                 if replayed.data:

@@ -12,7 +12,7 @@ from protocol.kinds import Kinds
 from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
-from simulations.audit.recompute.known import Study
+from simulations.audit.recompute.known import ZERO, Price, Study
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.listing import Pins
 from simulations.audit.recompute.receipts import (
@@ -351,7 +351,7 @@ def _study_of(exchange: Exchange, cost: Fraction, bounds: Bounds) -> Study:
     proof = exchange.verdict.proof
     assert proof is not None and proof.plan is not None  # noqa: S101, PT018 - as the caller has seen
     shape = bounds.shape(proof.plan)
-    return Study(exchange.learner, exchange.study, -1, shape, (cost,), 0, (), b"")
+    return Study(exchange.learner, exchange.study, -1, shape, Price((cost,), (ZERO, cost)), 0, (), b"")
 
 
 def _world(run: RunProof, repeat: int) -> str:

@@ -15,10 +15,10 @@ from simulations.audit.studies.attacks import (
     ATTACKS,
     EPSILONS,
     EXPRIL,
+    FALSE_ALARM,
     ROUNDED,
     StudyAttackKind,
     attack_study,
-    check_name,
     false_alarm_share,
     to_play,
 )
@@ -27,10 +27,10 @@ __all__ = [
     "ATTACKS",
     "EPSILONS",
     "EXPRIL",
+    "FALSE_ALARM",
     "ROUNDED",
     "StudyAttackKind",
     "attack_study",
-    "check_name",
     "false_alarm_share",
     "to_play",
 ]

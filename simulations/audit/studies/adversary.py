@@ -31,12 +31,12 @@ class Study:
         sent: the newest question's envelope.
     """
 
-    def __init__(self, curator: Attacked, key: SigningKey, costs: Sequence[Fraction]) -> None:
-        """Propose to count the records of one partition once at each of these costs."""
+    def __init__(self, curator: Attacked, key: SigningKey, costs: Sequence[Fraction], *, bound: int = 1) -> None:
+        """Propose to count the records of one partition once at each of these costs, `bound` records a unit."""
         self._curator, self._key = curator, key
         self._study, self._last, self._sequence = secrets.token_bytes(16), NO_DIGEST, 0
         self.sent = b""
-        planned = (PlannedCounts(release="mass", partitions=1, scale=Rational.of(1 / cost)) for cost in costs)
+        planned = (PlannedCounts(release="mass", partitions=1, scale=Rational.of(bound / cost)) for cost in costs)
         proposal = StudyProposal(**self._header(), plan=Plan.of(planned), purpose="", newest_receipt=b"")
         reply = curator.handle(seal(proposal, key))
         self.accepted = isinstance(open_envelope(reply)[1], StudyAccepted)

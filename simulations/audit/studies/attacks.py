@@ -110,8 +110,15 @@ def to_play(names: Iterable[str] = (), epsilons: Sequence[str] = EPSILONS) -> tu
     """(name, epsilon) of each call of `attack_study` that a bench makes; no names are all of them.
 
     An attack that no epsilon bounds is played once.
+
+    Raises:
+        ConfigurationError: an unknown name, or no epsilon.
     """
     chosen = tuple(names) or tuple(ATTACKS)
+    for name in chosen:
+        check_name(name)
+    if not epsilons:
+        raise ConfigurationError("no epsilon to play at; name one, such as 1")
     return tuple((name, each) for name in chosen for each in (epsilons if ATTACKS[name].bounded else epsilons[:1]))
 
 
@@ -134,6 +141,7 @@ def _on_counts(
     gain: Callable[[Fraction], float],
     opening: Opening = in_memory,
     learners: int = 1,
+    patients: bool = False,
 ) -> tuple[StudyAttack, ...]:
     """An attack of `counting`, and the theory of it."""
     guesses = counting.play(
@@ -143,6 +151,7 @@ def _on_counts(
         records=terms.records,
         opening=terms.opening or opening,
         learners=learners,
+        patients=patients,
         rng=terms.rng,
     )
     expected = gain(terms.epsilon)
@@ -177,6 +186,17 @@ ATTACKS: dict[str, StudyAttackKind] = {
         does="One question whose partition has a cell that the victim alone can be in.",
         knows="A value that the victim alone has.",
     ),
+    "patients": StudyAttackKind(
+        partial(
+            _on_counts,
+            guess=counting.patients,
+            gain=partial(theory.gain_of_several, bound=counting.BOUND),
+            patients=True,
+        ),
+        games=5_000,
+        does=f"Isolation of a patient with {counting.RECORDS} records, of whom the curator counts {counting.BOUND}.",
+        knows="A value that the victim's records alone have.",
+    ),
     "averaging": StudyAttackKind(
         partial(_on_counts, guess=counting.averaging, gain=partial(theory.gain_of_votes, answers=counting.QUESTIONS)),
         games=5_000,
@@ -185,19 +205,19 @@ ATTACKS: dict[str, StudyAttackKind] = {
     ),
     "differencing": StudyAttackKind(
         partial(_on_counts, guess=counting.differencing, gain=theory.gain_of_difference),
-        games=20_000,
+        games=12_000,
         does="Two counts that differ by the victim alone, one subtracted from the other.",
         knows="Criteria that fit the victim and its neighbours, and such as fit the neighbours; not how many they are.",
     ),
     "sybils": StudyAttackKind(
         partial(_on_counts, guess=counting.sybils, gain=theory.gain_of_one, learners=counting.SYBILS),
-        games=20_000,
+        games=12_000,
         does=f"{counting.SYBILS} learners ask the isolating question, each up to its own cap, and share the answers.",
         knows="A value that the victim alone has, and the keys of all these learners.",
     ),
     "replay": StudyAttackKind(
         partial(_on_counts, guess=counting.replay, gain=theory.gain_of_one, opening=on_disk),
-        games=5_000,
+        games=3_000,
         does=(
             f"One signed question, sent {counting.RESTARTS * counting.REPEATS:,} times again and over "
             f"{counting.RESTARTS} restarts of the curator; the majority of the answers decides."
@@ -206,7 +226,7 @@ ATTACKS: dict[str, StudyAttackKind] = {
     ),
     "membership": StudyAttackKind(
         _membership,
-        games=40,
+        games=36,
         does="A likelihood ratio, by shadow studies, on the released hypothesis and on the synthetic data.",
         knows="Every other record, the victim's, the learner's source, its seed and its options.",
         results=2,

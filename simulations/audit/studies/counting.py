@@ -23,6 +23,8 @@ Guess = Callable[[Attacked, tuple[SigningKey, ...], Table, Fraction, np.random.G
 """(curator, the adversary's keys, what it knows of the records, epsilon that it may spend, coins for ties) -> (m,),
 whether each victim is in."""
 
+RECORDS, BOUND = 5, 3
+"""Records of a victim where patients are the privacy unit, and the most that the curator counts of one."""
 BATCH = 5_000
 """Victims of one study, at most."""
 QUESTIONS = 5
@@ -43,6 +45,7 @@ def play(
     records: str,
     opening: Opening,
     learners: int = 1,
+    patients: bool = False,
     rng: np.random.Generator,
 ) -> Guesses:
     """Play an attack on new curators until there are as many games as wanted.
@@ -54,6 +57,7 @@ def play(
         records: whose; see `table_of`.
         opening: opens a curator.
         learners: that the adversary plays.
+        patients: whether the victims are patients with several records, and not records.
         rng: throws the coins.
     """
     guessed: list[Bools] = []
@@ -67,7 +71,8 @@ def play(
         present[table.victims] = inside
         keys = tuple(SigningKey.generate() for _ in range(learners))
         policy = policy_text({f"learner {number}": key for number, key in enumerate(keys)}, epsilon)
-        with opening(table.frame.filter(present), table.schema, policy) as curator:
+        held = table.patients(present, RECORDS, BOUND) if patients else (table.frame.filter(present), table.schema)
+        with opening(*held, policy) as curator:
             guessed.append(guess(curator, keys, table, epsilon, rng))
         truth.append(inside)
     return Guesses.of(np.concatenate(guessed), np.concatenate(truth))
@@ -79,6 +84,14 @@ def isolation(
     """One question, with a cell that only the victim can be in."""
     answer = Study(curator, keys[0], [epsilon]).ask(table.alone())
     return _majority({_of_victims(answer).tobytes(): 1}, rng)
+
+
+def patients(
+    curator: Attacked, keys: tuple[SigningKey, ...], table: Table, epsilon: Fraction, rng: np.random.Generator
+) -> Bools:
+    """Isolation of a patient with more records than are counted."""
+    answer = Study(curator, keys[0], [epsilon], bound=BOUND).ask(table.alone())
+    return _majority({_of_victims(answer, least=(BOUND + 1) // 2).tobytes(): 1}, rng)
 
 
 def averaging(
@@ -137,9 +150,9 @@ def replay(
     return _majority(answers, rng)
 
 
-def _of_victims(counts: NDArray[np.int64]) -> Bools:
-    """Of an answer about `Table.alone`: (m,) whether it speaks for the victim, which a count of 1 or more does."""
-    spoken: Bools = counts[1:-2:2] >= 1
+def _of_victims(counts: NDArray[np.int64], *, least: int = 1) -> Bools:
+    """Of an answer about `Table.alone`: (m,) whether it speaks for the victim, as a count of `least` or more does."""
+    spoken: Bools = counts[1:-2:2] >= least
     return spoken
 
 

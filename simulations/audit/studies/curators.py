@@ -14,6 +14,7 @@ from curator_node.policy import read_policy
 from curator_node.site import Site, create_site, open_site, temporary_site
 from curator_node.steward import read_steward_file
 from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
 
 OPEN_STUDIES = 1_000
 """More than any attack opens: an adversary shall be stopped by a cap, and by nothing else."""
@@ -51,7 +52,7 @@ class _InMemory:
         self.identity, self.handle = site.identity, site.handle
 
     def restart(self) -> None:
-        raise NotImplementedError("this curator keeps nothing; open it on disk")
+        raise ConfigurationError("a curator in memory keeps nothing over a restart; open it on disk")
 
 
 @contextmanager

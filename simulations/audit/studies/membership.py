@@ -36,7 +36,7 @@ STRATEGY, OPTIONS = "cells", {"cells": 4, "networks": False}
 """The default strategy. The networks add two seconds and no information: they are trained on the same answers."""
 OTHERS, SOURCE = 40, 12
 """Private records beside the victim; source records beside the one that has the victim's attributes."""
-SHADOWS = 28
+SHADOWS = 24
 """Studies that the adversary plays on curators of its own, half of them with the victim: so many at least, and at least
 half as many as those in which it guesses."""
 LEAST_CHANCE = 1e-6

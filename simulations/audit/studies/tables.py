@@ -19,6 +19,7 @@ from protocol.schema import NumericAttribute
 from simulations.datasets import DATASETS, load_dataset
 
 INVENTED = "invented"
+PATIENT = "name of the patient"
 NEIGHBOURS = 3
 """Records of a stretch beside its victim, in the invented table."""
 _SCHEMA = """
@@ -65,6 +66,21 @@ class Table:
     def stretches(self) -> FeatureBins:
         """Bins of which number j holds victim j and the neighbours of its stretch."""
         return FeatureBins(self.attribute, tuple(self.ends.tolist()))
+
+    def patients(self, present: NDArray[np.bool_], records: int, bound: int) -> tuple[pl.DataFrame, str]:
+        """Records and schema file where each row is a patient, the privacy unit, and a victim has several records.
+
+        Args:
+            present: (n,) who is in.
+            records: of each victim, all alike.
+            bound: the most of a patient's records that the curator counts.
+        """
+        repeats = present.astype(np.int64)
+        repeats[self.victims] *= records
+        rows = np.repeat(np.arange(self.frame.height), repeats)
+        names = pl.Series(PATIENT, [f"{row}" for row in rows])
+        schema = f'unit = "{PATIENT}"\nmost_records_per_unit = {bound}\n{self.schema}'
+        return self.frame[rows].with_columns(names), schema
 
     def first(self, victims: int) -> "Table":
         """The same with so many victims at most; the others are records like any."""

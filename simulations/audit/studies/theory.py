@@ -17,6 +17,18 @@ def gain_of_one(epsilon: Fraction) -> float:
     return math.tanh(float(epsilon) / 2)
 
 
+def gain_of_several(epsilon: Fraction, bound: int) -> float:
+    """Of one count of a victim that adds `bound`, with noise that many times as wide, guessing "in" from the middle.
+
+    The likelihood ratio is 1 or more from bound / 2 upwards. With p = exp(-epsilon / bound) and h the first whole
+    number from there on, the gain is P(X >= h - bound) - P(X >= h), where P(X >= k) = p^k / (1 + p) for k >= 1.
+    """
+    p, half = math.exp(-float(epsilon) / bound), (bound + 1) // 2
+    above = p**half / (1.0 + p)
+    missed = p ** (bound - half + 1) / (1.0 + p)
+    return 1.0 - missed - above
+
+
 def gain_of_votes(epsilon: Fraction, answers: int) -> float:
     """Of an odd number of such counts that share epsilon, guessing as most of them do.
 

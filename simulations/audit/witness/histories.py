@@ -100,7 +100,7 @@ class _Branch:
         return list(map(entry_hash, self.bodies))
 
     def append(self, note: str) -> None:
-        """Add an entry that changes no budget, in the one way in which the auditor may read it."""
+        """Add an entry, signed by the key of its time."""
         index, key = len(self.rows), self.keys[self.curators[-1][1]]
         previous = entry_hash(self.rows[-1].body) if self.rows else GENESIS
         self.rows.append(_signed(_data(index, previous, note), key))

@@ -74,7 +74,9 @@ def hold(
         curators: (index, public key) of who signs from that entry on, as `Account.curators` has it; the first is (0,
             the curator's first key), and names the ledger.
         checkpoints: name, such as a file's -> the text; with or without co-signatures.
-        witnesses: public keys of the witnesses that are trusted; None takes every one whose signature fits.
+        witnesses: public keys of the witnesses that are trusted. None takes every one whose signature fits, so that a
+            curator may have made the witness itself: then say whose keys were not checked. The curator's own never
+            count.
         known: name -> public key of witnesses whose names do not hold it, as those of other programs.
 
     Returns:
@@ -95,7 +97,8 @@ def hold(
             unverified.append((name, f"{name} is of another ledger, {signed.checkpoint.origin}"))
             continue
         read[name] = signed
-        co_signers[name] = [key for key in by if witnesses is None or key in witnesses]
+        own = {key for _, key in (*curators, *signed.curators)}
+        co_signers[name] = [key for key in by if key not in own and (witnesses is None or key in witnesses)]
     agreeing = {name: signed for name, signed in read.items() if _agrees(signed, tree, curators)}
     sizes = {name: signed.checkpoint.size for name, signed in agreeing.items()}
     by_witness: dict[str, int] = {}

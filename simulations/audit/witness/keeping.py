@@ -85,7 +85,8 @@ class WitnessState:
 
     def sizes(self, curator: bytes) -> list[int]:
         """See `Kept`."""
-        return sorted(int(path.name.removesuffix(_SUFFIX)) for path in self._place(curator).glob(f"*{_SUFFIX}"))
+        names = [path.name.removesuffix(_SUFFIX) for path in self._place(curator).glob(f"*{_SUFFIX}")]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
         """See `Kept`.

@@ -1,0 +1,137 @@
+"""Auditing a ledger's export of a million entries, by `recompute`, as `expril audit run` does.
+
+The ledger is invented: 50 enrolled learners, studies of 30 queries, three snapshots of records, one change of the
+curator's key. Every entry is signed. Making it takes longer than auditing it, so it is kept in the folder for temporary
+files (EXPRIL_BENCHMARK_FOLDER names another one).
+"""
+
+import os
+import resource
+import secrets
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+from benchmarks.common import NOW, Result, at_most, seconds
+from protocol.envelopes import SigningKey, digest
+from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash
+from protocol.ledger.exports import encode_export
+from protocol.ledger.heads import sign_head
+from protocol.ledger.terms import ledger_terms
+from protocol.plans import Plan
+from protocol.queries.counts import PlannedCounts
+from protocol.rationals import Rational
+from simulations.audit.recompute import recompute
+
+ENTRIES = 1_000_000
+LEARNERS, QUERIES, PLANS = 50, 30, 40
+PARTITIONS = 22
+
+
+class _Maker:
+    """Chains entries; signatures come in the end."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.heads: list[bytes] = [GENESIS]
+        self.replies: list[tuple[bytes, bytes]] = []
+        self.spent = Fraction(0)
+        self._randomness = secrets.token_bytes
+
+    def add(self, kind: EntryKind, **fields: object) -> None:
+        """Append an entry."""
+        index = len(self.bodies)
+        entry = Entry(
+            index=index,
+            previous=self.heads[-1],
+            nonce=self._randomness(16),
+            kind=kind,
+            at=NOW + index,
+            **fields,  # type: ignore[arg-type]
+        )
+        self.bodies.append(encode_entry(entry))
+        self.heads.append(entry_hash(self.bodies[-1]))
+
+    def ask(self, kind: EntryKind, learner: bytes, study: bytes, sequence: int, **fields: object) -> None:
+        """Append what a request made, and its answer."""
+        request, reply = self._randomness(32), self._randomness(32)
+        shared = {"learner": learner, "study": study, "sequence": sequence, "request": request}
+        self.add(kind, **shared, **fields)
+        self.add(EntryKind.ANSWERED, **shared, reply=reply, size=2000)
+        self.replies.append((request, reply))
+
+    def study(self, learner: bytes, plan: Plan, cost: Fraction) -> None:
+        """A whole study."""
+        study = self._randomness(16)
+        costs = (str(cost),) * QUERIES
+        self.ask(
+            EntryKind.RESERVE, learner, study, 0, amount=str(cost * QUERIES), plan=plan, costs=costs, expires_at=2**40
+        )
+        for sequence in range(1, QUERIES + 1):
+            self.ask(EntryKind.CHARGE, learner, study, sequence, amount=str(cost))
+        self.ask(EntryKind.CLOSE, learner, study, QUERIES + 1, amount="0")
+        self.spent += cost * QUERIES
+
+
+def make_export(entries: int) -> tuple[bytes, Fraction]:
+    """The bytes of an export of at least so many entries, and what is spent in it."""
+    keys = SigningKey.generate(), SigningKey.generate()
+    made = _Maker()
+    made.add(EntryKind.OPEN, learner=keys[0].public)
+    terms = ledger_terms("patient", "expril/2")
+    made.add(EntryKind.START, note=terms)
+    learners = [digest(b"learner" + bytes([number])) for number in range(LEARNERS)]
+    for number, learner in enumerate(learners):
+        made.add(EntryKind.ENROL, learner=learner, note=f"learner {number // 2}")
+    scales = [Fraction(300 * (number + 10)) for number in range(PLANS)]
+    plans = [
+        Plan.of([PlannedCounts(release="mass", partitions=PARTITIONS, scale=Rational.of(scale))] * QUERIES)
+        for scale in scales
+    ]
+    handover = 0
+    count = entries // (2 * QUERIES + 4)
+    for number in range(count):
+        if number in (0, count // 3, 2 * count // 3):
+            made.add(EntryKind.DATA, note=secrets.token_hex(16))
+        if number == count // 2:
+            handover = len(made.bodies)
+            made.add(EntryKind.HANDOVER, learner=keys[1].public)
+            made.add(EntryKind.START, note=terms)
+        place = number % PLANS
+        made.study(learners[number % LEARNERS], plans[place], Fraction(2 * PARTITIONS) / scales[place])
+    while len(made.bodies) < entries:
+        made.add(EntryKind.START, note=terms)
+
+    def sign(part: range) -> list[bytes]:
+        return [sign_head(keys[place > handover], place, made.heads[place + 1]) for place in part]
+
+    parts = [range(first, min(first + 4096, len(made.bodies))) for first in range(0, len(made.bodies), 4096)]
+    with ThreadPoolExecutor(2) as pool:
+        signatures = [signature for part in pool.map(sign, parts) for signature in part]
+    return encode_export(zip(made.bodies, signatures, strict=True), made.replies), made.spent
+
+
+def run() -> list[Result]:
+    """See the module."""
+    folder = Path(os.environ.get("EXPRIL_BENCHMARK_FOLDER", tempfile.gettempdir()))
+    path, total = folder / f"expril-audit-{ENTRIES}.export", folder / f"expril-audit-{ENTRIES}.spent"
+    if not total.is_file():
+        content, spent = make_export(ENTRIES)
+        path.write_bytes(content)
+        total.write_text(str(spent))
+        del content
+    found = []
+    taken = seconds(lambda: found.append(recompute(path)))
+    (ledger,) = found[0].ledgers
+    assert found[0].proven, found[0].wrong[:3]
+    assert ledger.audit.replayed.total == Fraction(total.read_text())
+    return list(_results(path, ledger.audit.entries, ledger.audit.checked, taken))
+
+
+def _results(path: Path, entries: int, checked: int, taken: float) -> Iterator[Result]:
+    note = f"{entries} entries, {path.stat().st_size / 2**20:.0f} MiB; {checked} signatures checked, {PLANS} different plans"
+    yield at_most("audit of an export of 10^6 entries", taken, 60, "s", note=note)
+    yield Result("the same, by entry", taken / entries * 1e6, "us")
+    yield Result("most memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "GiB")
