@@ -45,7 +45,7 @@ class Statistic:
             values = self.function(rows)
         if values.dtype.kind != "f":
             return values
-        return np.clip(np.nan_to_num(values, nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST), -LARGEST, LARGEST)
+        return np.asarray(np.clip(np.nan_to_num(values, nan=-LARGEST), -LARGEST, LARGEST))
 
 
 def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> Iterator[Statistic]:
