@@ -28,6 +28,7 @@ NAMES = (
     "reproduction",
     "audit_all",
     "audit_game",
+    "audit_mechanism",
     "audit_studies",
 )
 

@@ -1,5 +1,6 @@
 """The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -37,7 +38,7 @@ class Candidate:
         pair: the sets of records.
         tried: how many were searched.
         enumerated: their exact loss.
-        tells: the larger of what the exact numbers and a short game say, in claims.
+        tells: the larger of exact loss and what a short game proves, in claims; infinite where an answer fails.
     """
 
     path: Path
@@ -142,9 +143,9 @@ def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     many = replace(path, copies=path.example.copies)
     few = replace(path, copies=min(path.example.copies, SHORT_COPIES))
     short = attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05)
-    claimed = float(path.claimed)
     enumerated = _enumerated(path, pair)
-    tells = max(found.score, short.lower_bound, enumerated.loss or 0.0) / claimed
+    tells = math.inf if math.isinf(found.score) else max(short.lower_bound, enumerated.loss or 0.0)
+    tells /= float(path.claimed)
     return Candidate(many, pair, found.tried, enumerated, tells)
 
 

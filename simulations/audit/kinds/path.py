@@ -4,6 +4,7 @@ An answer may take several turns; all their numbers together are what the game i
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -152,5 +153,8 @@ class Path:
         return np.concatenate(drawn)[:number], np.array(charges[:number], object)
 
     def width(self, pair: Neighbours) -> int:
-        """How many numbers one copy releases."""
-        return int(self.exact(pair.others)[0].shape[1])
+        """How many numbers one copy releases; 1 where it never releases any."""
+        for units in pair.both:
+            with suppress(Exception):
+                return int(self.exact(units)[0].shape[1])
+        return 1
