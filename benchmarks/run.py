@@ -17,6 +17,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "audit_ledger",
     "audit_histories",
     "daemon",
     "throughput",

@@ -1,4 +1,4 @@
-"""A curator's ledger in memory, what happens to it, and somebody who holds its key and wants it to say something else."""
+"""A curator's ledger in memory, what happens to it, and somebody who holds its key and wants it to say other things."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction

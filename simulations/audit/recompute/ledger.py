@@ -151,7 +151,7 @@ def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
 
 
 def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: bytes) -> bool:
-    """Whether this is a whole entry of another place: what belongs here was dropped or moved, and nothing was changed."""
+    """Whether this is a whole entry of another place: what belongs here was dropped or moved."""
     try:
         index = decode_entry(body).index
     except LedgerCorruptError:
