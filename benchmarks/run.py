@@ -27,6 +27,7 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_all",
     "audit_game",
     "audit_mechanism",
     "audit_studies",
