@@ -17,6 +17,7 @@ NAMES = (
     "carriers",
     "curators_1000",
     "ledger",
+    "audit_ledger",
     "audit_histories",
     "daemon",
     "throughput",
@@ -26,7 +27,9 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_all",
     "audit_game",
+    "audit_mechanism",
     "audit_studies",
 )
 
