@@ -9,12 +9,13 @@ import os
 import resource
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
-from benchmarks.common import NOW, Result, at_most, seconds
+from benchmarks.common import NOW, Result, at_most
 from protocol.envelopes import SigningKey, digest
 from protocol.ledger.entries import GENESIS, Entry, EntryKind, encode_entry, entry_hash
 from protocol.ledger.exports import encode_export
@@ -122,16 +123,19 @@ def run() -> list[Result]:
         path.write_bytes(content)
         total.write_text(str(spent))
         del content
-    found = []
-    taken = seconds(lambda: found.append(recompute(path)))
-    (ledger,) = found[0].ledgers
-    assert found[0].proven, found[0].wrong[:3]
+    start, processor = time.perf_counter(), time.process_time()
+    found = recompute(path)
+    taken, processor = time.perf_counter() - start, time.process_time() - processor
+    (ledger,) = found.ledgers
+    assert found.proven, found.wrong[:3]
     assert ledger.audit.replayed.total == Fraction(total.read_text())
-    return list(_results(path, ledger.audit.entries, ledger.audit.checked, taken))
+    return list(_results(path, ledger.audit.entries, ledger.audit.checked, taken, processor))
 
 
-def _results(path: Path, entries: int, checked: int, taken: float) -> Iterator[Result]:
-    note = f"{entries} entries, {path.stat().st_size / 2**20:.0f} MiB; {checked} signatures checked, {PLANS} different plans"
+def _results(path: Path, entries: int, checked: int, taken: float, processor: float) -> Iterator[Result]:
+    size = path.stat().st_size / 2**20
+    note = f"{entries} entries, {size:.0f} MiB; {checked} signatures checked, {PLANS} different plans"
     yield at_most("audit of an export of 10^6 entries", taken, 60, "s", note=note)
-    yield Result("the same, by entry", taken / entries * 1e6, "us")
+    yield Result("the same, of the processor", processor, "s", note="the clock also counts who else uses the machine")
+    yield Result("the same, of the processor, by entry", processor / entries * 1e6, "us")
     yield Result("most memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, "GiB")

@@ -8,7 +8,7 @@ can write another digest, and gains nothing, since the signatures that are check
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ BLOCK = 1024
 MOST = 2**36
 """Bytes of a file."""
 _SIGNATURE = 64
+_Pairs: Any = list[tuple[bytes, bytes]]
 
 Pair = tuple[bytes, bytes]
 """An encoded entry, and the curator's signature over its place and hash."""
@@ -37,7 +38,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 
     Attributes:
         digest: SHA-256 of `pairs`.
-        pairs: encoded (entry, signature), in order, one after another.
+        pairs: an encoded array of (entry, signature), in order.
     """
 
     digest: Digest
@@ -80,7 +81,7 @@ def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]])
     rest = iter(pairs)
     blocks = []
     while part := list(islice(rest, BLOCK)):
-        data = b"".join(encode(pair) for pair in part)
+        data = encode(part)
         blocks.append(Block(digest(data), data))
     return encode(LedgerExport(FORMAT, tuple(blocks), tuple(sorted(replies))))
 
@@ -100,13 +101,12 @@ def decode_export(data: bytes) -> LedgerExport:
 
 def read_block(block: Block) -> ReadBlock:
     """The entries of a block, as far as they can be read. An entry's own content is not looked at."""
-    pairs = []
-    length = 0
-    for pair, end in _pairs(block.pairs):
-        pairs.append(pair)
-        length = end
-    whole = length == len(block.pairs) and digest(block.pairs) == block.digest and 0 < len(pairs) <= BLOCK
-    return ReadBlock(pairs, whole)
+    fits = digest(block.pairs) == block.digest
+    try:
+        found = decode(block.pairs, _Pairs, limit=MOST)
+    except RemoteProtocolError:
+        return ReadBlock(list(_pairs(block.pairs)), whole=False)
+    return ReadBlock(found, fits and 0 < len(found) <= BLOCK)
 
 
 def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
@@ -114,9 +114,9 @@ def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
     return digest(b"expril/2 state" + learner + study + kind.encode())
 
 
-def _pairs(data: bytes) -> Iterator[tuple[Pair, int]]:
-    """(pair, where it ends), until one is not as `encode` writes it: 0x92, then two `bin` values."""
-    place, end = 0, len(data)
+def _pairs(data: bytes) -> Iterator[Pair]:
+    """What can be read of a damaged array, until a pair is not as `encode` writes it: 0x92, then two `bin` values."""
+    place, end = {0xDC: 3, 0xDD: 5}.get(data[0] if data else 0, 1), len(data)
     while place + 3 <= end and data[place] == 0x92:
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[place + 1], 0)
         body = place + 2 + width
@@ -125,4 +125,4 @@ def _pairs(data: bytes) -> Iterator[tuple[Pair, int]]:
         place = signature + _SIGNATURE
         if not width or place > end or data[after:signature] != b"\xc4\x40":
             return
-        yield (data[body:after], data[signature:place]), place
+        yield data[body:after], data[signature:place]

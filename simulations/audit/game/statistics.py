@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ Function = Callable[[Rows], NDArray[Any]]
 """(n, k) outcomes -> (n,) numbers."""
 MOST_COORDINATES, MOST_SUMMED = 48, 128
 MOST_PAIRS = 8
-MOST_TOGETHER = 4
+MOST_TOGETHER, MOST_BESIDE = 4, 24
 _COARSE = 24
 LARGEST = 1e300
 _BITS = 64
@@ -44,7 +45,7 @@ class Statistic:
             values = self.function(rows)
         if values.dtype.kind != "f":
             return values
-        return np.clip(np.nan_to_num(values, nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST), -LARGEST, LARGEST)
+        return np.asarray(np.clip(np.nan_to_num(values, nan=-LARGEST), -LARGEST, LARGEST))
 
 
 def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> Iterator[Statistic]:
@@ -76,7 +77,7 @@ def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> 
         yield Statistic("the smallest number", lambda rows: rows.min(1))
         yield Statistic("how many numbers equal the one before", _equal_neighbours)
         yield from _differences(first / scale.max(), second / scale.max(), chosen)
-        yield from _together(first, second, sorted(ranked[:MOST_TOGETHER]))
+        yield from _together(first, second, ranked)
     for column in sorted(ranked[:MOST_PAIRS]):
         yield from _low_parts(column, columns, first.dtype.kind)
     if columns > 1 and first.dtype.kind == "f":
@@ -188,24 +189,32 @@ def _difference(a: int, b: int) -> Function:
     return lambda rows: rows[:, a] - rows[:, b]
 
 
-def _together(first: Rows, second: Rows, columns: list[int]) -> Iterator[Statistic]:
-    """Two numbers in coarse bins, side by side: what they tell together."""
-    edges = {}
-    for column in columns:
-        values = np.sort(np.concatenate((first[:, column], second[:, column])))
-        few = np.unique(values)
-        even = values[np.linspace(0, len(values) - 1, _COARSE + 1).astype(int)[1:-1]]
-        edges[column] = few[1:] if len(few) <= _COARSE else np.unique(even)
-    for place, a in enumerate(columns):
-        for b in columns[place + 1 :]:
-            joint = _joint(a, edges[a], b, edges[b])
-            yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
+def _together(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statistic]:
+    """Two numbers in coarse bins, side by side: those that differ most, and the first of them beside all others."""
+    pairs = [*combinations(sorted(ranked[:MOST_TOGETHER]), 2)]
+    pairs += [(ranked[0], other) for other in ranked[MOST_TOGETHER:MOST_BESIDE]]
+    used = sorted(set(chain.from_iterable(pairs)))
+    edges = {column: _coarse(np.concatenate((first[:, column], second[:, column]))) for column in used}
+    for a, b in pairs:
+        joint = _joint(a, edges[a], b, edges[b])
+        yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
+
+
+def _coarse(values: NDArray[Any]) -> NDArray[Any]:
+    """Edges of bins: even ranks, and ranks near the ends, where what is rare and telling may lie."""
+    few = np.unique(values)
+    if len(few) <= _COARSE:
+        return few[1:]
+    count = len(values)
+    tails = np.array([4, 16, 64, 256])
+    ranks = np.concatenate((np.linspace(0, count, _COARSE + 1).astype(int)[1:-1], tails, count - tails))
+    return np.unique(np.sort(values)[ranks.clip(0, count - 1)])
 
 
 def _joint(a: int, edges_of_a: NDArray[Any], b: int, edges_of_b: NDArray[Any]) -> Function:
     def joined(rows: Rows) -> NDArray[np.int64]:
         one, two = np.searchsorted(edges_of_a, rows[:, a], "right"), np.searchsorted(edges_of_b, rows[:, b], "right")
-        return np.asarray(one * (_COARSE + 1) + two)
+        return np.asarray(one * (len(edges_of_b) + 1) + two)
 
     return joined
 

@@ -4,14 +4,11 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from protocol.ledger.entries import EntryKind
 from protocol.messages import NOBODY
 from protocol.plans import Plan
-from protocol.rationals import parse_amount
 
 ZERO = Fraction(0)
 OPEN, ASKED, ENDED = "open", "asked", "ended"
@@ -51,13 +48,6 @@ class Price:
     def total(self) -> Fraction:
         """Of the whole plan."""
         return self.sums[-1]
-
-
-@lru_cache(maxsize=16_384)
-def price_of(costs: tuple[str, ...]) -> Price:
-    """The price that these texts state."""
-    parsed = tuple(map(parse_amount, costs))
-    return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import printable
 from protocol.kinds import Kinds
-from protocol.ledger.entries import entry_hash
+from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
 from protocol.ledger.exports import Pair, state_key
 from protocol.ledger.heads import head_is_signed
 from protocol.messages import NOBODY
@@ -138,13 +138,25 @@ def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
     """Why the chain ends: the entry before the one that does not fit may be the one that was changed."""
     place = len(replayed)
     body, signature = odd
+    head = entry_hash(body)
     if changed:
         how = f"ledger entry {place - 1} was changed"
-    elif not head_is_signed(replayed.signer_of(place), signature, place, entry_hash(body)):
+    elif _stands_elsewhere(replayed, body, signature, head):
+        how = replayed.broken
+    elif not head_is_signed(replayed.signer_of(place), signature, place, head):
         how = f"ledger entry {place} was changed ({replayed.broken})"
     else:
         how = f"{replayed.broken}, and its curator signed both: it keeps two histories, or entries were put in"
     return f"{how}; nothing from ledger entry {place} on is counted"
+
+
+def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: bytes) -> bool:
+    """Whether this is a whole entry of another place: what belongs here was dropped or moved."""
+    try:
+        index = decode_entry(body).index
+    except LedgerCorruptError:
+        return False
+    return index != len(replayed) and head_is_signed(replayed.signer_of(index), signature, index, head)
 
 
 def _check_replies(audit: LedgerAudit) -> None:

@@ -9,34 +9,28 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 
 from protocol.errors import printable
 from protocol.ledger.entries import (
     DATA_VERSION,
     GENESIS,
-    Entry,
     EntryKind,
     LedgerCorruptError,
-    StatefulEntry,
     Suspect,
-    decode_entry,
     entry_hash,
 )
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
-from protocol.rationals import parse_amount
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import Findings
-from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study, price_of
+from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
 from simulations.audit.recompute.lost import Chain, lost_by
+from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
 
 MOST_NAME = 200
 """Letters of an enrolled learner's name."""
 Key = tuple[bytes, bytes]
 Cell = tuple[bytes, str]
 """(learner's key, name of the records)."""
-
-_amount = lru_cache(maxsize=65_536)(parse_amount)
 
 
 class Replayed:
@@ -87,14 +81,14 @@ class Replayed:
         self.cells: defaultdict[Cell, Running] = defaultdict(Running)
         self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)
         self.restored: dict[bytes, Fraction] = {}
-        self.resumes: list[Entry] = []
+        self.resumes: list[ReadEntry] = []
         self.halted = False
         self.suspects: list[Suspect] = []
         self.acknowledged: list[Suspect] = []
         self._owed: dict[bytes, Made] = {}
-        self._decisions: dict[bytes, Entry] = {}
+        self._decisions: dict[bytes, ReadEntry] = {}
         self._version = ""
-        self._rules: dict[EntryKind, Callable[[Entry], str]] = {
+        self._rules: dict[EntryKind, Callable[[ReadEntry], str]] = {
             EntryKind.OPEN: self._open,
             EntryKind.START: self._start,
             EntryKind.RESERVE: self._reserve,
@@ -149,7 +143,7 @@ class Replayed:
         """Take the next entry; whether it belongs to the chain. One that only breaks a rule does, and is named."""
         place = len(self.hashes)
         try:
-            entry = decode_entry(body)
+            entry = read_entry(body)
         except LedgerCorruptError:
             self.broken = f"ledger entry {place} cannot be read: it was changed"
             return False
@@ -163,7 +157,7 @@ class Replayed:
             complaint = "opens a ledger that is open" if place else "is no opening"
         else:
             complaint = self._rules[entry.kind](entry)
-        if isinstance(entry, StatefulEntry) and entry.kind is not EntryKind.ANSWERED:
+        if isinstance(entry, ReadStatefulEntry) and entry.kind is not EntryKind.ANSWERED:
             complaint = complaint or "keeps a state where no query is answered"
         if complaint:
             self.findings.add(place, f"ledger entry {place} ({entry.kind}) {complaint}")
@@ -172,31 +166,31 @@ class Replayed:
         self.signatures.append(signature)
         return True
 
-    def _open(self, entry: Entry) -> str:
+    def _open(self, entry: ReadEntry) -> str:
         self.keys.append((0, entry.learner))
         return ""
 
-    def _start(self, entry: Entry) -> str:
+    def _start(self, entry: ReadEntry) -> str:
         changed = self.terms not in ("", entry.note)
         self.terms = self.terms or entry.note
         self.starts.append(entry.index)
         return "starts under other terms than the ledger's" if changed else ""
 
-    def _serve(self, entry: Entry) -> str:
+    def _serve(self, entry: ReadEntry) -> str:
         if not DATA_VERSION.fullmatch(entry.note):
             return "names no records"
         self._version = entry.note
         self.data.append((entry.index, entry.note))
         return ""
 
-    def _reserve(self, entry: Entry) -> str:
+    def _reserve(self, entry: ReadEntry) -> str:
         key, plan = (entry.learner, entry.study), entry.plan
         if entry.study == NO_STUDY or key in self.studies or plan is None:
             return "reserves a study that is known, or none, or without a plan"
         if entry.request in self.requests:
             return "repeats a request that took effect before"
         price = price_of(entry.costs)
-        amount = _amount(entry.amount)
+        amount = amount_of(entry.amount)
         if len(price.costs) != len(plan.queries):
             return "reserves for another number of queries than it has"
         shape = self.bounds.shape(plan)
@@ -210,11 +204,11 @@ class Replayed:
             return "accepts a plan that its steward declined"
         return "reserves while the curator is halted" if self.halted else self.bounds.learn(study)
 
-    def _charge(self, entry: Entry) -> str:
+    def _charge(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))
         if study is None:
             return "charges a study that was never reserved"
-        amount = _amount(entry.amount)
+        amount = amount_of(entry.amount)
         if not 1 <= entry.sequence <= len(study.shape.places):
             return "charges a query that is not in the plan"
         complaint = self._complaint_of_charge(entry, study, amount)
@@ -232,7 +226,7 @@ class Replayed:
         self._make(entry, study, amount)
         return complaint
 
-    def _complaint_of_charge(self, entry: Entry, study: Study, amount: Fraction) -> str:
+    def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction) -> str:
         query, turn = study.shape.places[entry.sequence - 1]
         left, cost = study.left_for(query), study.price.costs[query]
         if amount is not left and amount > left:
@@ -248,7 +242,7 @@ class Replayed:
             return f"charges query {entry.sequence} out of order: {study.sequence + 1} is next"
         return "charges while the curator is halted" if self.halted else ""
 
-    def _answered(self, entry: Entry) -> str:
+    def _answered(self, entry: ReadEntry) -> str:
         made = self._owed.get(entry.request)
         if made is None or (made.study.learner, made.study.study) != (entry.learner, entry.study):
             return "answers what was not asked, or was answered before"
@@ -260,7 +254,7 @@ class Replayed:
         study.kept.append(made)
         if study.state == ASKED and study.last == entry.request:
             study.state = OPEN
-        if not isinstance(entry, StatefulEntry):
+        if not isinstance(entry, ReadStatefulEntry):
             return ""
         if made.kind is not EntryKind.CHARGE:
             return "keeps a state where no query is answered"
@@ -268,13 +262,13 @@ class Replayed:
         study.states[kind] = (entry.index, entry.state)
         return ""
 
-    def _end(self, entry: Entry) -> str:
+    def _end(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))
         if study is None:
             return "ends a study that was never reserved"
         if study.state == ENDED:
             return "ends a study that has ended"
-        amount, left = _amount(entry.amount), study.left
+        amount, left = amount_of(entry.amount), study.left
         complaint = "" if amount == left else f"refunds {amount}, and {left} is left"
         if entry.kind is EntryKind.EXPIRE:
             early = entry.at < study.expires_at
@@ -287,7 +281,7 @@ class Replayed:
         study.state = ENDED
         return complaint
 
-    def _evict(self, entry: Entry) -> str:
+    def _evict(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))
         if study is None or study.state != ENDED or not study.kept:
             return "evicts replies that are not kept, or still needed"
@@ -296,7 +290,7 @@ class Replayed:
         study.kept, study.states = [], {}
         return ""
 
-    def _halt(self, entry: Entry) -> str:
+    def _halt(self, entry: ReadEntry) -> str:
         self.halted = True
         if entry.suspect is not None:
             self.suspects.append(entry.suspect)
@@ -304,8 +298,8 @@ class Replayed:
                 self._owed.pop(request).lost = True
         return ""
 
-    def _resume(self, entry: Entry) -> str:
-        amount, own = _amount(entry.amount), _amount(entry.own)
+    def _resume(self, entry: ReadEntry) -> str:
+        amount, own = amount_of(entry.amount), amount_of(entry.own)
         chain = Chain(self.hashes, self.totals, self.starts, self.purses, self.requests)
         found = lost_by(chain, self.suspects, self.acknowledged)
         least = sum((item.total for item in found), ZERO)
@@ -323,7 +317,7 @@ class Replayed:
             return f"restores {amount}, and the positions prove that {least} was lost"
         return "" if was else "resumes what was not halted"
 
-    def _enrol(self, entry: Entry) -> str:
+    def _enrol(self, entry: ReadEntry) -> str:
         if entry.learner == NOBODY or not 0 < len(entry.note) <= MOST_NAME:
             return "binds no key, or to no name"
         if entry.learner in self.purses.bound:
@@ -333,13 +327,13 @@ class Replayed:
         self.purses.keys.setdefault(entry.note, []).append(entry.learner)
         return ""
 
-    def _handover(self, entry: Entry) -> str:
+    def _handover(self, entry: ReadEntry) -> str:
         self.handovers.append(entry.index)
         known = {NOBODY, *(key for _, key in self.keys)}
         self.keys.append((entry.index + 1, entry.learner))
         return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
 
-    def _decide(self, entry: Entry) -> str:
+    def _decide(self, entry: ReadEntry) -> str:
         before = self._decisions.get(entry.request)
         if entry.request == NO_DIGEST or entry.request in self.requests:
             return "decides on no proposal, or on one that was accepted"
@@ -349,7 +343,7 @@ class Replayed:
         lapsed = before.kind is EntryKind.APPROVE and (entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at)
         return "" if lapsed else "decides again on what was decided"
 
-    def _make(self, entry: Entry, study: Study, amount: Fraction) -> None:
+    def _make(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
         made = Made(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
         self.requests[entry.request] = self._owed[entry.request] = made
 

@@ -81,7 +81,7 @@ class Recomputed:
     """What was recomputed from transcripts, receipts and ledgers alone.
 
     Attributes:
-        delta: of each accepted plan.
+        delta: of each accepted plan; None where no (epsilon, delta) was asked for.
         runs: folders of runs.
         ledgers: of these runs, and those that were given by themselves.
         sums: of curators whose ledger is not here, by what transcripts prove.
@@ -91,7 +91,7 @@ class Recomputed:
         unread: what could not be read at all.
     """
 
-    delta: float = DELTA
+    delta: float | None = DELTA
     runs: list[RunProof] = field(default_factory=list)
     ledgers: list[AuditedLedger] = field(default_factory=list)
     transcript_sums: list[Sum] = field(default_factory=list)
@@ -159,7 +159,7 @@ def recompute(
     pins: Pins | None = None,
     receipts: Sequence[Path] = (),
     witnessed: Sequence[Path] = (),
-    delta: float = DELTA,
+    delta: float | None = DELTA,
     every_signature: bool = False,
     kinds: Kinds = QUERY_KINDS,
     tick: Tick = lambda what, done, total: None,  # noqa: ARG005
@@ -171,7 +171,7 @@ def recompute(
         pins: public keys known from elsewhere; None takes the runs' own, and says so.
         receipts: files with receipts that learners hold.
         witnessed: files with heads that witnesses co-signed.
-        delta: of each accepted plan, in (0, 1).
+        delta: of each accepted plan, in (0, 1); None computes no (epsilon, delta).
         every_signature: check all signatures of long ledgers, too.
         kinds: the query kinds that can be read.
         tick: called with (what, done, total).
@@ -179,7 +179,7 @@ def recompute(
     Raises:
         ConfigurationError: a file of receipts or heads is none, or delta is out of its range.
     """
-    if not 0 < delta < 1:
+    if delta is not None and not 0 < delta < 1:
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
     result = Recomputed(delta)
     held = [read_receipt_file(path) for path in receipts]
@@ -317,6 +317,8 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)
+    if result.delta is None:
+        return
     try:
         from simulations.audit.recompute.losses import add_losses  # noqa: PLC0415 - dp-accounting is an extra
     except ModuleNotFoundError:

@@ -1,0 +1,93 @@
+"""Entries read from their bytes: the auditor's own reader of the format of `protocol.ledger.entries`.
+
+It takes what `decode_entry` takes, in a fraction of the time: an amount is checked once for each different text, since
+a ledger of a million entries has few.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import Annotated
+
+import msgspec
+
+from protocol.ledger.entries import EntryKind, Index, LedgerCorruptError, Suspect
+from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
+from protocol.plans import Plan
+from protocol.rationals import AMOUNT_PATTERN
+from simulations.audit.recompute.known import ZERO, Price
+
+_AMOUNT = re.compile(AMOUNT_PATTERN)
+_LONGEST = 4001
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """As `protocol.ledger.entries.Entry`, field by field; amounts are texts of any form here, and checked apart."""
+
+    index: Index
+    previous: Digest
+    nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    kind: EntryKind
+    at: Seconds
+    learner: Key = NOBODY
+    study: StudyId = NO_STUDY
+    sequence: Sequence = 0
+    amount: str = "0"
+    own: str = "0"
+    request: Digest = NO_DIGEST
+    reply: Digest = NO_DIGEST
+    size: _Size = 0
+    expires_at: Seconds = 0
+    plan: Plan | None = None
+    costs: tuple[str, ...] = ()
+    suspect: Suspect | None = None
+    note: str = ""
+
+
+class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True, gc=False):
+    """As `protocol.ledger.entries.StatefulEntry`."""
+
+    state: Digest
+    state_size: _Size
+
+
+_PLAIN, _STATEFUL = msgspec.msgpack.Decoder(ReadEntry), msgspec.msgpack.Decoder(ReadStatefulEntry)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def read_entry(body: bytes) -> ReadEntry:
+    """The entry of these bytes.
+
+    Raises:
+        LedgerCorruptError: they are not the one encoding of an entry.
+    """
+    try:
+        try:
+            entry = _PLAIN.decode(body)
+        except msgspec.ValidationError:
+            entry = _STATEFUL.decode(body)
+        if _ENCODER.encode(entry) != body:
+            raise LedgerCorruptError("a ledger entry is not in its one encoding")
+        amount_of(entry.amount)
+        amount_of(entry.own)
+        price_of(entry.costs)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError, ValueError):
+        raise LedgerCorruptError("a ledger entry cannot be read") from None
+    return entry
+
+
+@lru_cache(maxsize=65_536)
+def amount_of(text: str) -> Fraction:
+    """An exact amount; equal texts mostly give one and the same object. ValueError where it is none."""
+    if len(text) > _LONGEST or not _AMOUNT.match(text):
+        raise ValueError(text)
+    return Fraction(text)
+
+
+@lru_cache(maxsize=16_384)
+def price_of(costs: tuple[str, ...]) -> Price:
+    """The price that these texts state; raises as `amount_of`."""
+    parsed = tuple(map(amount_of, costs))
+    return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))
