@@ -27,7 +27,9 @@ NAMES = (
     "label_model",
     "networks",
     "reproduction",
+    "audit_all",
     "audit_game",
+    "audit_mechanism",
     "audit_studies",
 )
 

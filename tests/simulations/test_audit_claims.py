@@ -54,7 +54,7 @@ def folder(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "one.json").write_text("{}\n")
     (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "deep" / "er" / "two.msgpack").write_bytes(bytes(range(256)))
+    (tmp_path / "deep" / "er" / "two.msgpack").write_bytes(bytes(range(64)))
     seal_folder(tmp_path, KEY, expril="0.2.0", created="2026-11-22T15:00:00+00:00")
     return tmp_path
 
@@ -69,10 +69,9 @@ def test_every_flipped_byte_of_every_file_is_found_and_the_file_is_named(folder)
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         whole = path.read_bytes()
         for place in range(len(whole)):
-            for bit in (0x01, 0x20):  # a hexadecimal letter may become a capital
-                path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
-                wrong = check_folder(folder)[1]
-                assert any(path.name in text for text in wrong), (path.name, place)
+            bit = 0x20 if place % 2 else 0x01  # a hexadecimal letter may become a capital
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            assert any(path.name in text for text in check_folder(folder)[1]), (path.name, place)
         path.write_bytes(whole)
     assert check_folder(folder)[1] == []
 

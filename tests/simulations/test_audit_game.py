@@ -124,6 +124,31 @@ def one_of_many(column, seed):
     return drawn
 
 
+def opposed(sign, seed):
+    """20 coordinates of floats, of which two are related, each way on one input."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(count):
+        rows = generator.normal(size=(count, 20))
+        rows[:, 11] = sign * rows[:, 3] + rows[:, 11] / 4
+        return rows
+
+    return drawn
+
+
+def marked(value, seed):
+    """Ten noisy numbers; one answer in a hundred is marked in the last, and then the first is exact."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(count):
+        rows = value * np.eye(10, dtype=int)[0] + DiscreteLaplace(Fraction(9)).simulate(generator, (count, 10))
+        leaks = generator.random(count) < 0.01
+        rows[leaks, 9], rows[leaks, 0] = 1000, value
+        return rows
+
+    return drawn
+
+
 def even_noise(value, seed):
     generator = np.random.default_rng(seed)
     return lambda count: value + 2 * DiscreteLaplace(Fraction(10_000)).simulate(generator, (count,))
@@ -136,6 +161,8 @@ def even_noise(value, seed):
         (shifted_floats, 0.0, 1.0, 4.0),
         (one_of_many, 7, None, 1.0),
         (even_noise, 0, 1, 4.0),
+        (opposed, 1, -1, 2.0),
+        (marked, 0, 1, 0.5),
     ],
 )
 def test_what_shows_in_no_mean_and_no_tail_is_found(make, one, two, least):

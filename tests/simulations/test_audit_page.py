@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from audit_results import HOSTILE, attack, audit, blog, check, control, kind, la
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.audit.files import as_object, decode_result, read_result, write_result
-from simulations.audit.page import figures, words
+from simulations.audit.page import figures, paper, words
 from simulations.audit.page.page import build_page
 from simulations.audit.page.spent import SpentRow
 from simulations.audit.results import AuditResult, Spread
@@ -80,6 +81,30 @@ def test_the_paper_s_mechanism_leads_the_controls_and_missed_ones_lead_it():
     assert names[0] == "paper_ratio_1"
     missed = control("clock", caught=False)
     assert words.in_order((*audit().controls, missed))[0] == missed
+
+
+def test_the_paper_s_figure_is_its_law():
+    law = paper.paper_law()
+    inside = [sum(law.first), sum(law.second)]
+    rng = np.random.default_rng(1)
+    for n, share in zip((1, 2), inside, strict=True):
+        drawn = (rng.laplace(0, paper.SCALE, 400_000) + 1) / n
+        seen = ((drawn > 0) & (drawn < 1)).mean()
+        assert abs(seen - share) < 6.2 * (share * (1 - share) / 400_000) ** 0.5  # false alarm below 1e-9
+    loss = max(abs(math.log(a / b)) for a, b in zip(law.first, law.second, strict=True))
+    assert loss == pytest.approx(math.log(2) + 1 / 60, abs=0.002)  # ln(1 + 1/n) + n / ((n + 1) l) at n = 1, l = 30
+    assert "where a claim of 1/30 allows 1.03 times" in paper.paper_words()
+
+
+def test_bars_that_hide_all_others_are_cut():
+    hiding = Spread("x", (0.0, 1.0, 2.0, 3.0), (0.9, 0.01, 0.01, 0.08), (0.9, 0.02, 0.02, 0.06))
+    assert figures.mirror(hiding).axis.endswith("(the tallest bars are cut)")
+    assert figures.mirror(spread()).axis == "released count"
+
+
+def test_a_bar_of_several_numbers_is_in_the_event_only_as_a_whole():
+    wide = Spread("x", (5.0, 15.0, 25.0), (0.5, 0.1, 0.4), (0.4, 0.2, 0.4), (1.0, 29.0))
+    assert figures.mirror(wide).above_event.count("M") == 1
 
 
 def test_the_page_runs_nothing_and_loads_nothing():

@@ -11,6 +11,7 @@ import pickle
 import re
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -367,6 +368,11 @@ def test_the_bench_s_calls_and_their_shares():
     for kind in ATTACKS.values():
         assert kind.does.endswith(".")
         assert kind.knows.endswith(".")
+
+
+def test_every_attack_is_told_in_the_documentation():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "study-attacks.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in ATTACKS)
 
 
 def test_the_same_coins_for_the_same_seed():

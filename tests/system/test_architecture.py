@@ -69,6 +69,8 @@ PINNED = {
     "mbi": {"experiments/peers/graphical.py"},
     "ray": {"simulations/cluster.py"},
     "jinja2": {"simulations/report/templates.py"},
+    "jsonschema": {"simulations/audit/package/deployment.py"},
+    "yaml": {"simulations/audit/package/deployment.py"},
     "dp_accounting": {"simulations/audit/recompute/losses.py"},
 }
 PATH = (

@@ -57,7 +57,7 @@ def fit_cells(values: NDArray[Any]) -> Cells:
         if high - low < MOST_VALUES:
             return Cells(np.arange(low, high + 1), exact=True)
     ordered = np.sort(values)
-    new = np.flatnonzero(np.diff(ordered) != 0) + 1
+    new = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     if len(new) < MOST_VALUES:
         return Cells(ordered[np.concatenate(([0], new))], exact=True)
     # Even ranks in the middle, ranks that double in the tails.

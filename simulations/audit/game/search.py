@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulations.audit.game.bounds import PARTS, promise
-from simulations.audit.game.cells import Cells, fit_cells
+from simulations.audit.game.cells import MOST_VALUES, Cells, fit_cells
 from simulations.audit.game.events import Between, Event, Likelier
 from simulations.audit.game.outcomes import Rows
 from simulations.audit.game.statistics import Function, Statistic, statistics_for
@@ -92,7 +92,9 @@ def choose_events(
 
 
 def _frequent(values: NDArray[Any]) -> Cells:
-    """A cell for each value that came a few times at least."""
+    """A cell for each value that came a few times at least; where all are close together, for each."""
+    if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
+        return fit_cells(values)
     found, counts = np.unique(values, return_counts=True)
     return Cells(found[counts >= _FREQUENT], exact=True)
 

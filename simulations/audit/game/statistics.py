@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ Function = Callable[[Rows], NDArray[Any]]
 """(n, k) outcomes -> (n,) numbers."""
 MOST_COORDINATES, MOST_SUMMED = 48, 128
 MOST_PAIRS = 8
-MOST_TOGETHER = 4
+MOST_TOGETHER, MOST_BESIDE = 4, 24
 _COARSE = 24
+LARGEST = 1e300
 _BITS = 64
 
 
@@ -25,17 +27,25 @@ class Statistic:
 
     Attributes:
         name: in words.
-        of: its function.
+        function: that computes it.
         ordered: whether "at least" means anything.
         learned: whether the part that it was learned on knows it too well to judge it.
         columns: numbers of an outcome that an example shows; none: the statistic itself.
     """
 
     name: str
-    of: Function
+    function: Function
     ordered: bool = True
     learned: bool = False
     columns: tuple[int, ...] = ()
+
+    def of(self, rows: Rows) -> NDArray[Any]:
+        """(n,) the statistic of each outcome; what overflows is as large as it can be, so that it has a place."""
+        with np.errstate(all="ignore"):
+            values = self.function(rows)
+        if values.dtype.kind != "f":
+            return values
+        return np.asarray(np.clip(np.nan_to_num(values, nan=-LARGEST), -LARGEST, LARGEST))
 
 
 def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> Iterator[Statistic]:
@@ -50,17 +60,25 @@ def statistics_for(first: Rows, second: Rows, given: Mapping[str, Function]) -> 
         yield Statistic(name, function)
         yield Statistic(name, function, ordered=False)
     columns = first.shape[1]
-    apart = _apart(first, second)
-    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(first, second))), kind="stable").tolist()
+    scale = np.maximum(np.abs(first.astype(float)).max(0), np.abs(second.astype(float)).max(0))
+    scale = np.where(scale > 0, scale, 1.0)
+    one, two = first / scale, second / scale
+    apart = _apart(one, two)
+    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(one, two))), kind="stable").tolist()
     chosen = sorted(ranked[:MOST_COORDINATES])
     for column in chosen:
         yield Statistic(_name(column, columns), _column(column))
     if columns > 1:
         yield Statistic("the whole outcome", hash_rows, ordered=False, columns=tuple(range(columns)))
-        yield from _of_all(first, second, apart, sorted(ranked[:MOST_SUMMED]))
-        yield from _differences(first, second, chosen)
-        yield from _together(first, second, sorted(ranked[:MOST_TOGETHER]))
-    for column in chosen[:MOST_PAIRS]:
+        summed = sorted(ranked[:MOST_SUMMED])
+        yield from _sums(one, two, scale, apart, summed)
+        yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second, summed), learned=True)
+        yield Statistic("the largest number", lambda rows: rows.max(1))
+        yield Statistic("the smallest number", lambda rows: rows.min(1))
+        yield Statistic("how many numbers equal the one before", _equal_neighbours)
+        yield from _differences(first / scale.max(), second / scale.max(), chosen)
+        yield from _together(first, second, ranked)
+    for column in sorted(ranked[:MOST_PAIRS]):
         yield from _low_parts(column, columns, first.dtype.kind)
     if columns > 1 and first.dtype.kind == "f":
         yield Statistic("the finest last bit in the outcome", _finest_bit)
@@ -99,24 +117,33 @@ def _column(column: int) -> Function:
     return lambda rows: rows[:, column]
 
 
-def _of_all(first: Rows, second: Rows, apart: NDArray[np.float64], columns: list[int]) -> Iterator[Statistic]:
+def _sums(
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    apart: NDArray[np.float64],
+    columns: list[int],
+) -> Iterator[Statistic]:
+    """Sums that part the means: of the numbers that moved, and Fisher's (1936) of these columns; inputs are scaled."""
     moved = np.abs(apart) > max(4.0, float(np.abs(apart).max()) / 4)
     if moved.any():
-        signs = np.where(moved, np.sign(apart), 0).astype(first.dtype)
+        signs = np.where(moved, np.sign(apart), 0).astype(np.int64)
         yield Statistic("the sum along the numbers that moved", lambda rows: rows @ signs)
     one, two = first[:, columns], second[:, columns]
     within = np.cov(one, rowvar=False) + np.cov(two, rowvar=False)
-    ridge = 1e-9 * np.trace(within) + 1e-300
-    solved = np.linalg.solve(within + ridge * np.eye(len(columns)), one.mean(0) - two.mean(0))
-    if np.abs(solved).max() > 0:
+    ridge = 1e-9 * np.trace(within) + 1e-12
+    gap = one.mean(0) - two.mean(0)
+    solved = np.linalg.solve(within + ridge * np.eye(len(columns)), gap)
+    size = max(float((one @ solved).std()), abs(float(gap @ solved)) / 1000)
+    if size > 0:
         weights = np.zeros(len(apart))
-        weights[columns] = solved / np.abs(solved).max()
+        weights[columns] = solved / size / scale[columns]
         name = "the weighted sum that parts the means"
         yield Statistic(name, lambda rows: np.round(rows @ weights, 6), learned=True)
-    yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second, columns), learned=True)
-    yield Statistic("the largest number", lambda rows: rows.max(1))
-    yield Statistic("the smallest number", lambda rows: rows.min(1))
-    yield Statistic("how many numbers equal the one before", lambda rows: (np.diff(rows, axis=1) == 0).sum(1))
+
+
+def _equal_neighbours(rows: Rows) -> NDArray[np.int64]:
+    return np.asarray((rows[:, 1:] == rows[:, :-1]).sum(1))
 
 
 def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
@@ -140,7 +167,7 @@ def evidence(first: Rows, second: Rows, columns: list[int]) -> Function:
     return summed
 
 
-def _differences(first: Rows, second: Rows, chosen: list[int]) -> Iterator[Statistic]:
+def _differences(first: NDArray[np.float64], second: NDArray[np.float64], chosen: list[int]) -> Iterator[Statistic]:
     """Of numbers that move apart and hardly vary, as noise was used twice, or that are related on one input only."""
     one, two = first[:, chosen], second[:, chosen]
     each = np.cov(one, rowvar=False), np.cov(two, rowvar=False)
@@ -148,11 +175,11 @@ def _differences(first: Rows, second: Rows, chosen: list[int]) -> Iterator[Stati
     spread = np.diag(within)[:, None] + np.diag(within)[None, :] - 2 * within
     means = one.mean(0) - two.mean(0)
     gap = (means[:, None] - means[None, :]) ** 2
-    score = gap / (np.maximum(spread, 0) + 1e-9 * (np.abs(np.diag(within)).mean() + 1e-300))
-    upper = np.triu_indices(len(chosen), 1)
+    apart = gap / (np.maximum(spread, 0) + 1e-9 * np.abs(np.diag(within)).mean() + 1e-150)
     deviations = np.sqrt(np.maximum(np.diag(within), 1e-150))
-    together = np.abs(each[0] - each[1]) / np.outer(deviations, deviations)
-    best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (score, together)]
+    related = np.abs(each[0] - each[1]) / np.outer(deviations, deviations)
+    upper = np.triu_indices(len(chosen), 1)
+    best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (apart, related)]
     for pair in dict.fromkeys(best[0] + best[1]):
         a, b = chosen[upper[0][pair]], chosen[upper[1][pair]]
         yield Statistic(f"number {a} less number {b}", _difference(a, b))
@@ -162,23 +189,32 @@ def _difference(a: int, b: int) -> Function:
     return lambda rows: rows[:, a] - rows[:, b]
 
 
-def _together(first: Rows, second: Rows, columns: list[int]) -> Iterator[Statistic]:
-    """Two numbers in coarse bins, side by side: what they tell together."""
-    edges = {}
-    for column in columns:
-        values = np.unique(np.concatenate((first[:, column], second[:, column])))
-        coarse = np.quantile(values, np.linspace(0, 1, _COARSE + 1)[1:-1], method="nearest")
-        edges[column] = values[1:] if len(values) <= _COARSE else np.unique(coarse)
-    for place, a in enumerate(columns):
-        for b in columns[place + 1 :]:
-            joint = _joint(a, edges[a], b, edges[b])
-            yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
+def _together(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statistic]:
+    """Two numbers in coarse bins, side by side: those that differ most, and the first of them beside all others."""
+    pairs = [*combinations(sorted(ranked[:MOST_TOGETHER]), 2)]
+    pairs += [(ranked[0], other) for other in ranked[MOST_TOGETHER:MOST_BESIDE]]
+    used = sorted(set(chain.from_iterable(pairs)))
+    edges = {column: _coarse(np.concatenate((first[:, column], second[:, column]))) for column in used}
+    for a, b in pairs:
+        joint = _joint(a, edges[a], b, edges[b])
+        yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
+
+
+def _coarse(values: NDArray[Any]) -> NDArray[Any]:
+    """Edges of bins: even ranks, and ranks near the ends, where what is rare and telling may lie."""
+    few = np.unique(values)
+    if len(few) <= _COARSE:
+        return few[1:]
+    count = len(values)
+    tails = np.array([4, 16, 64, 256])
+    ranks = np.concatenate((np.linspace(0, count, _COARSE + 1).astype(int)[1:-1], tails, count - tails))
+    return np.unique(np.sort(values)[ranks.clip(0, count - 1)])
 
 
 def _joint(a: int, edges_of_a: NDArray[Any], b: int, edges_of_b: NDArray[Any]) -> Function:
     def joined(rows: Rows) -> NDArray[np.int64]:
         one, two = np.searchsorted(edges_of_a, rows[:, a], "right"), np.searchsorted(edges_of_b, rows[:, b], "right")
-        return np.asarray(one * (_COARSE + 1) + two)
+        return np.asarray(one * (len(edges_of_b) + 1) + two)
 
     return joined
 

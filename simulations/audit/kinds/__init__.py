@@ -4,6 +4,7 @@
 * `path`: a question, its registered answerer, and all numbers that come back
 * `search`: the search for the pair that tells most
 * `exact`: worst-case loss by enumeration
+* `charges`: the attack on charges that depend on what was released
 * `attack`: all of that for one kind
 * `checks`: whether a curator's `handle` releases what was attacked
 * `controls`, `broken`: curators that are broken on purpose

@@ -1,16 +1,19 @@
 """The audit of a query kind as it is installed: its questions, its answerer, real noise; no kind is named."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
+from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from protocol.errors import ConfigurationError
 from protocol.examples import Example
 from protocol.strict_toml import suggest
 from simulations.audit.game import breaks, play
+from simulations.audit.kinds.charges import attack_charges, first_broken
 from simulations.audit.kinds.exact import Enumerated, enumerate_loss
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import Path
@@ -35,7 +38,7 @@ class Candidate:
         pair: the sets of records.
         tried: how many were searched.
         enumerated: their exact loss.
-        tells: the larger of what the exact numbers and a short game say, in claims.
+        tells: the larger of exact loss and what a short game proves, in claims; infinite where an answer fails.
     """
 
     path: Path
@@ -89,6 +92,7 @@ def audit_kind(
     draws: int = 100_000,
     error_rate: float = ERROR_RATE,
     answerers: Mapping[str, Answerer] = ANSWERERS,
+    noise: Callable[[], NoiseSource] = OpenDPNoise,
     seed: int = 1,
 ) -> KindResult:
     """Attack one thing that a registered kind releases, and compute its exact loss on what was attacked.
@@ -98,6 +102,7 @@ def audit_kind(
         draws: from either set of records.
         error_rate: chance that a private mechanism is called a violation, at most.
         answerers: the registered ones.
+        noise: what makes a source of noise; a curator's own unless told.
         seed: of the search's proposals; the noise has none.
 
     Raises:
@@ -106,11 +111,11 @@ def audit_kind(
     answerer, examples = examples_of(name, answerers)
     if not examples:
         return _not_audited(name, error_rate)
-    candidates = [candidate_of(Path(answerer, example), seed=seed) for example in examples]
+    candidates = [candidate_of(Path(answerer, example, noise=noise), seed=seed) for example in examples]
     chosen = candidates[0]
     for other in candidates[1:]:
         chosen = other if other.tells > CLEARLY * chosen.tells else chosen
-    attack = attack_pair(chosen.path, chosen.pair, draws=draws, error_rate=error_rate)
+    attack = _strongest(chosen.path, chosen.pair, draws, error_rate)
     above = [one for one in candidates if one.enumerated.passes(one.path.claimed)]
     shown = (above or [chosen])[0]
     violation = breaks(attack) or bool(above)
@@ -124,6 +129,13 @@ def audit_kind(
     )
 
 
+def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attack:
+    """The attack on all answers, unless one on those of one charge proves more than was charged."""
+    share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
+    charged = attack_charges(path, pair, draws=draws, error_rate=share)
+    return first_broken(charged) or attack_pair(path, pair, draws=draws, error_rate=share)
+
+
 def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     """The sets of records that tell a question apart best, and how well a short game does on them."""
     found = search(path, seed=seed)
@@ -131,9 +143,9 @@ def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     many = replace(path, copies=path.example.copies)
     few = replace(path, copies=min(path.example.copies, SHORT_COPIES))
     short = attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05)
-    claimed = float(path.claimed)
     enumerated = _enumerated(path, pair)
-    tells = max(found.score, short.lower_bound, enumerated.loss or 0.0) / claimed
+    tells = math.inf if math.isinf(found.score) else max(short.lower_bound, enumerated.loss or 0.0)
+    tells /= float(path.claimed)
     return Candidate(many, pair, found.tried, enumerated, tells)
 
 

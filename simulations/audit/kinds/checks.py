@@ -26,7 +26,7 @@ from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
 from protocol.rationals import MOST
-from simulations.audit.kinds.attack import examples_of
+from simulations.audit.kinds.attack import examples_of, names_of
 from simulations.audit.kinds.invented import Neighbours, Unit, held
 from simulations.audit.kinds.path import Numbers, Path
 from simulations.audit.kinds.search import search
@@ -113,7 +113,9 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
 
 
 def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
-    """For a name of `kinds_to_audit`: the sentinel, and the law of what `handle` releases; none without a question.
+    """For a name of `kinds_to_audit`: the law of what `handle` releases, and with a kind's first name the sentinel.
+
+    There is none for a name without a question.
 
     Raises:
         ConfigurationError: nothing of that name is registered.
@@ -124,7 +126,8 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     path = Path(answerer, examples[0])
     pair = search(path).pairs[0]
     copies = min(examples[0].copies, COPIES)
-    return sentinel(name, examples[0], pair, answerers), same_law(name, replace(path, copies=copies), pair)
+    law = same_law(name, replace(path, copies=copies), pair)
+    return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
 
 
 def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:

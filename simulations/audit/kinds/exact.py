@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,8 @@ ROUNDING = 1e-12
 DECAYS = 80
 """A table reaches so many scales beyond the shift: less than 10^-34 lies outside."""
 MOST_PLACES = 2_000_000
+LEAST_LOG = 700
+"""exp(-700) is still a float of full precision."""
 DIGITS = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
 
@@ -111,22 +115,26 @@ def laplace_table(scale: Fraction, shift: int) -> Table:
 @lru_cache(maxsize=64)
 def loss_by_definition(scale: Fraction, shift: int) -> float:
     """The same loss from the definition alone, exp(-|k| / scale) over the sum of all, in 60 decimal digits."""
-    reach = _reach(scale, shift)
+    span = abs(shift)
+    reach = _reach(scale, shift) + span
     with decimal.localcontext(DIGITS):
-        a = Decimal(scale.denominator) / Decimal(scale.numerator)
-        weights = [(-a * k).exp() for k in range(reach + 1)]
+        decay = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+        weights = list(accumulate(repeat(decay, reach), mul, initial=Decimal(1)))
         total = weights[0] + 2 * sum(weights[1:])
         # Beyond |shift| the ratio stays as it is: more places tell nothing new.
-        places = range(-abs(shift) - 2, abs(shift) + 3)
+        places = range(-span - 2, span + 3)
         near = [weights[abs(k)] / total for k in places]
         far = [weights[abs(k - shift)] / total for k in places]
         return float(max(abs((p / q).ln()) for p, q in zip(near, far, strict=True)))
 
 
 def _reach(scale: Fraction, shift: int) -> int:
-    reach = abs(shift) + math.ceil(DECAYS * scale) + 2
+    """How far a table goes: as far as counts, but not to where a float is 0."""
+    reach = abs(shift) + 2 + math.ceil(DECAYS * scale)
     if reach > MOST_PLACES:
         raise ConfigurationError(f"noise of scale {scale} is too wide to be enumerated; take one below 10^4")
+    if reach / scale > LEAST_LOG:
+        raise ConfigurationError(f"a shift by {shift} at scale {scale} loses too much to be enumerated; ask for less")
     return reach
 
 

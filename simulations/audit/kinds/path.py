@@ -4,6 +4,7 @@ An answer may take several turns; all their numbers together are what the game i
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -94,18 +95,28 @@ class Path:
     @property
     def claimed(self) -> Fraction:
         """Exact epsilon of one of the copies: what the whole query costs, shared among them."""
-        planned = self.turns[0][0].planned
-        return Kinds(self.answerer.kind).cost(planned, self.example.most_records_per_unit) / self.copies
+        return self.kinds.cost(self.turns[0][0].planned, self.example.most_records_per_unit) / self.copies
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The answerer's kind alone."""
+        return Kinds(self.answerer.kind)
 
     def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
         """All numbers that one call releases, over all turns: (copies, k)."""
+        return self.charged_answer(dataset, noise)[0]
+
+    def charged_answer(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Numbers, Fraction]:
+        """The same, and what its turns are charged together, which may depend on what they release."""
         kind = self.answerer.kind
+        bound, charged = self.example.most_records_per_unit, Fraction(0)
         if kind.numbers is None:
             raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
         past: list[Past] = []
         state = b""
         parts = []
         for turn, body in self.turns:
+            charged += self.kinds.charge(turn, past, bound)
             seen = tuple(past) if kind.looks_back else ()
             stamp = Stamp("auditor", 0, turn.number + 1)
             answered = self.answerer.answer(Question(body, turn, seen, state, stamp), dataset, noise)
@@ -113,7 +124,7 @@ class Path:
             parts.append(numbers.reshape(self.copies, -1))
             past.append(Past(turn, answered.release))
             state = state if answered.state is None else answered.state
-        return np.hstack(parts)
+        return np.hstack(parts), charged
 
     def exact(self, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise]:
         """What would be released without noise, (copies, k), and where noise would have come in."""
@@ -125,18 +136,25 @@ class Path:
 
         An answer that fails, or that has another length, is a draw like any other: `FAILED` throughout.
         """
+        return self.charged_draws(units, number, width)[0]
+
+    def charged_draws(self, units: tuple[Unit, ...], number: int, width: int) -> tuple[Numbers, NDArray[np.object_]]:
+        """The same, and the exact charge of each, (number,)."""
         dataset, noise = self.hold(units, self.example), self.noise()
-        calls = -(-number // self.copies)
-        lost = np.full((self.copies, width), FAILED, np.int64)
-        drawn = []
-        for _ in range(calls):
+        lost = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
+        drawn, charges = [], []
+        for _ in range(-(-number // self.copies)):
             try:
-                numbers = self.answer(dataset, noise)
+                numbers, charged = self.charged_answer(dataset, noise)
             except Exception:  # noqa: BLE001 - an answerer that fails for one of the two sets of records tells them apart
-                numbers = lost
-            drawn.append(numbers if numbers.shape == lost.shape else lost)
-        return np.concatenate(drawn)[:number]
+                numbers, charged = lost
+            drawn.append(numbers if numbers.shape == lost[0].shape else lost[0])
+            charges += [charged / self.copies] * self.copies
+        return np.concatenate(drawn)[:number], np.array(charges[:number], object)
 
     def width(self, pair: Neighbours) -> int:
-        """How many numbers one copy releases."""
-        return int(self.exact(pair.others)[0].shape[1])
+        """How many numbers one copy releases; 1 where it never releases any."""
+        for units in pair.both:
+            with suppress(Exception):
+                return int(self.exact(units)[0].shape[1])
+        return 1

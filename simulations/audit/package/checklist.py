@@ -247,7 +247,7 @@ ROWS = (
         PARAMETERS,
         "What are epsilon and delta?",
         "In the registry entry: recomputed from the evidence in this package, exact, delta 0.",
-        "docs/audit-run.md",
+        "docs/audit.md#a-claim-package",
     ),
     Row(
         PARAMETERS,

@@ -210,8 +210,8 @@ def spent_by_curators(proof: Replay) -> tuple[CuratorSpent, ...]:
     note = ""
     if len(totals) > 1:
         note = (
-            f"The evidence holds {len(totals)} repeats or runs, each with keys and ledgers of its own: the figure is that "
-            "of the one that spent most. Where they used the same records, their figures add up."
+            f"The evidence holds {len(totals)} repeats or runs, each with keys and ledgers of its own: the figure is "
+            "that of the one that spent most. Where they used the same records, their figures add up."
         )
     bounds = {one.curator: one.audit.bounds.bound for one in result.ledgers}
     return tuple(

@@ -18,6 +18,8 @@ _AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.
 _TAIL = 5e-4
 """Share of the draws on each side that a picture of distributions may leave out."""
 _MOST_RATIO = 1000.0
+_HIDDEN = 0.1
+"""Bars below this share of the tallest one or two are hidden by them."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,16 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         for tick in steps.ticks
         if bare.low <= float(tick.label) <= bare.high
     )
-    peak = max((*spread.first[first : last + 1], *spread.second[first : last + 1], 1e-12))
-    event = [spread.event is not None and spread.event[0] <= value <= spread.event[1] for value in spread.values]
+    shown = (spread.first[first : last + 1], spread.second[first : last + 1])
+    peak, cut = _peak(*shown)
+    event = [_is_in(spread, value, edges[n], edges[n + 1]) for n, value in enumerate(spread.values)]
 
     def outline(heights: Sequence[float], side: int, only: Sequence[bool] | None = None) -> str:
         pieces = []
         for n in range(first, last + 1):
             if only is None or only[n]:
                 left, right = bare.place(edges[n]), bare.place(edges[n + 1])
-                y = 50 - side * 47 * heights[n] / peak
+                y = 50 - side * 47 * min(1.0, heights[n] / peak)
                 pieces.append(f"M{left:.2f} 50V{y:.2f}H{right:.2f}V50Z")
         return "".join(pieces)
 
@@ -100,9 +103,23 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         above_event=outline(spread.first, 1, event),
         below_event=outline(spread.second, -1, event),
         ticks=ticks,
-        axis=spread.axis,
+        axis=f"{spread.axis}{' (the tallest bars are cut)' if cut else ''}",
         text=text,
     )
+
+
+def _peak(first: Sequence[float], second: Sequence[float]) -> tuple[float, bool]:
+    """The share at full height, and whether some are above: where one or two bars a side would hide all others."""
+    tallest = max((*first, *second, 1e-12))
+    others = max(sorted(side)[-3] if len(side) > 2 else 0.0 for side in (first, second))
+    return (2.5 * others, True) if 0 < others < _HIDDEN * tallest else (tallest, False)
+
+
+def _is_in(spread: Spread, value: float, low: float, high: float) -> bool:
+    """Whether a bar is in the event; one of several whole numbers only where all of them are."""
+    if spread.event is None or not spread.event[0] <= value <= spread.event[1]:
+        return False
+    return high - low <= 1 or (low >= spread.event[0] - 0.5 and high <= spread.event[1] + 0.5)
 
 
 def _edges(values: Sequence[float]) -> tuple[float, ...]:

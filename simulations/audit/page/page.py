@@ -10,6 +10,7 @@ from pathlib import Path
 
 from curator_node.new_files import replace_text
 from simulations.audit.page import figures, words
+from simulations.audit.page.paper import paper_law, paper_words
 from simulations.audit.page.spent import SpentRow
 from simulations.audit.results import AuditResult
 from simulations.report.templates import Template, page_template, style
@@ -55,6 +56,8 @@ def build_page(
         summary=words.summary(result),
         controls=controls,
         paper=words.paper_control(controls),
+        law=paper_law(),
+        law_words=paper_words(),
         share_axis=figures.SHARE_AXIS,
         ratio_axis=figures.ratio_axis(one.attack for one in controls),
         studies=figures.studies_figure(result.studies),

@@ -61,9 +61,18 @@ def in_order(controls: Sequence[ControlResult]) -> list[ControlResult]:
 
 
 def paper_control(controls: Sequence[ControlResult]) -> ControlResult | None:
-    """The control that shows the paper's mechanism best: a finite loss with a picture, if there is one."""
+    """The control that shows the paper's mechanism best: one that was caught, with one record in the bin."""
     ours = [one for one in controls if one.name.startswith(PAPER)]
-    return min(ours, key=lambda one: (one.attack.spread is None, one.truth == "infinite"), default=None)
+    return min(
+        ours,
+        key=lambda one: (
+            not one.caught,
+            not one.name.endswith("1"),
+            one.truth == "infinite",
+            -of_claim(one.attack.claimed, one.attack.lower_bound),
+        ),
+        default=None,
+    )
 
 
 def bound(value: float) -> str:

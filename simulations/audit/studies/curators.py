@@ -40,7 +40,9 @@ Opening = Callable[[pl.DataFrame, str, str], AbstractContextManager[Attacked]]
 
 def policy_text(learners: Mapping[str, SigningKey], cap: Fraction) -> str:
     """A policy file whose learners may each spend `cap`, and all together no more either."""
-    lines = ['name = "attacked"', f'cap = "{cap}"', f"open_studies = {OPEN_STUDIES}"]
+    least = min(cap / 100, Fraction(1, 10_000))
+    lines = ['name = "attacked"', f'cap = "{cap}"', f'least_cost = "{least}"', f'least_query_cost = "{least}"']
+    lines.append(f"open_studies = {OPEN_STUDIES}")
     for name, key in learners.items():
         lines += ["[[learners]]", f"name = {json.dumps(name)}", f'key = "{key.public.hex()}"', f'cap = "{cap}"']
     return "\n".join(lines)

@@ -1,9 +1,8 @@
 """What many hospitals' count services do today: counts below 10 are suppressed, others are rounded to tens.
 
 A simulation, and no part of ExPriL's: the service that the same attack is played on for comparison. It has no noise, no
-budget and no ledger. Thresholds of 5, 6, 10 or 11 are in use (Baldwin, "A Novel Method for Calculating Aggregate Counts
-While Censoring Small Cells in Multi-site Studies", 2014); some services round, others add a little noise before
-(Vinterbo, Sarwate and Boxwala, "Protecting count queries in study design", 2012).
+budget and no ledger. Counts below five, six or ten are hidden in practice (Baldwin, "A Novel Method for Calculating
+Aggregate Counts While Censoring Small Cells in Multi-site Studies", 2014).
 """
 
 from collections.abc import Sequence

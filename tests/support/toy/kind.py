@@ -4,14 +4,17 @@ from fractions import Fraction
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
+from protocol.examples import Asked, Example
 from protocol.kinds import QueryKind
 from protocol.noise import DiscreteLaplace
 from protocol.plans import Planned
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
+from protocol.schema import NumericAttribute, Schema
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**60), le=2**60)]
 
@@ -84,6 +87,21 @@ def read_release(data, body, turn, schema):
     return data
 
 
+def numbers(data, body, turn, schema):
+    return np.array([decode(data, ToyRelease).number])
+
+
+def ask(copies):
+    """At a cost of 1 a draw; from 0 tens on the second turn is drawn anew."""
+    return Asked(PlannedToy(scale=Rational(1, 1), level=0, turns=2), (encode(ToyBody(29.5)), encode(ToyBody(None))))
+
+
+def examples():
+    """A threshold at a record; its second turn is free, or not, about as often."""
+    schema = Schema(attributes=(NumericAttribute("age", 0, 120),), label="sick", classes=("no", "yes"))
+    return {"": (Example("two turns", schema, ask, values={"age": (29.5, np.nextafter(29.5, 0.0))}),)}
+
+
 TOY = QueryKind(
     name="toy",
     relation="add or remove one toy",
@@ -98,4 +116,6 @@ TOY = QueryKind(
     release_bytes=lambda body, turn, schema: len(encode(ToyRelease(2**60))),
     read_release=read_release,
     state_bytes=100,
+    examples=examples,
+    numbers=numbers,
 )

@@ -1,0 +1,50 @@
+"""The attack on installed query kinds: how long it takes, how close to the claim it gets, and what it catches."""
+
+import os
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from benchmarks.common import Result, at_least, at_most
+from simulations.audit.calibration import calibrate
+from simulations.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
+
+DRAWS = 100_000
+
+
+def timed(task: Callable[[], Any]) -> tuple[Any, float]:
+    """A result, and the processor seconds of this process that it took."""
+    start = time.process_time()
+    return task(), time.process_time() - start
+
+
+def run() -> list[Result]:
+    names = kinds_to_audit()
+    kinds, attacking = timed(lambda: [audit_kind(name, draws=DRAWS) for name in names])
+    checks, checking = timed(lambda: [check for name in names for check in path_checks(name)] + [*calibrate()])
+    controls, controlling = timed(lambda: [audit_path_control(name, draws=DRAWS) for name in PATH_CONTROLS])
+    attacks = [one.attack for one in kinds]
+    shares = {one.kind: one.attack.lower_bound / float(Fraction(one.attack.claimed)) for one in kinds}
+    weakest = min(shares, key=lambda name: shares[name])
+    margins = {one.name: one.attack.lower_bound - float(Fraction(one.attack.claimed)) for one in controls}
+    closest = min(margins, key=lambda name: margins[name])
+    off = max(abs((one.exact or 0.0) - float(Fraction(one.attack.claimed))) for one in kinds)
+    tried = sum(one.searched for one in kinds)
+    return [
+        at_most(
+            "all kinds attacked", attacking, 90, "s", note=f"of one core; {DRAWS} draws from either set of records"
+        ),
+        Result("their curators' path and the noise checked", checking, "s", note="of one core"),
+        Result("all broken curators attacked", controlling, "s", note="of one core"),
+        Result("pairs of neighbours searched", tried, "pairs"),
+        at_least("least share of a claim that draws prove", shares[weakest], 0.85, "", note=weakest),
+        at_most("furthest exact loss from its claim", off, 1e-9, ""),
+        at_most("kinds flagged", sum(one.violation for one in kinds), 0, ""),
+        at_most("checks failed", sum(not one.passed for one in checks), 0, ""),
+        at_least("broken curators caught", sum(one.caught for one in controls), len(controls), ""),
+        at_least("least margin above a control's claim", margins[closest], 0, "", note=closest),
+        Result("draws in all", sum(2 * each.draws for each in (*attacks, *(one.attack for one in controls))), "draws"),
+    ]
