@@ -9,6 +9,7 @@ from typing import Any
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import Kinds
+from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
@@ -39,9 +40,10 @@ class AuditedLedger:
     Attributes:
         file: for people.
         curator: name in the run, or the first digits of its key.
-        world: the run and repeat that it belongs to; "" where it was given by itself.
+        world: the run and repeat that it belongs to; "" where no run that was given knows its curator.
         audit: what it proves.
         held: whether findings on it are told with its run already.
+        sums: what was spent; empty where it is the beginning of another ledger that was given.
     """
 
     file: str
@@ -183,7 +185,7 @@ def recompute(
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
     result = Recomputed(delta)
     held = [read_receipt_file(path) for path in receipts]
-    checkpoints = {str(path): _text(path) for path in witnessed}
+    checkpoints = _read_checkpoints(witnessed, result)
     alone = _read_all(paths, pins, kinds, tick, result)
 
     def cards(curator: bytes) -> Cards:
@@ -252,14 +254,15 @@ def _audit_alone(
     except OSError as error:
         result.unread.append(f"{path} cannot be read: {error.strerror}")
     else:
-        names = {
-            bytes.fromhex(one.key): _curator_name(run, one.name, one.repeat)
+        known_as = {
+            bytes.fromhex(one.key): (_curator_name(run, one.name, one.repeat), _world(run, one.repeat))
             for run in result.runs
             for one in (run.index.participants if run.index else ())
             if one.role == "curator"
         }
-        name = next((names[key] for key in audit.curators if key in names), audit.replayed.curator.hex()[:16] or "?")
-        result.ledgers.append(AuditedLedger(str(path), name, "", audit))
+        stranger = (audit.replayed.curator.hex()[:16] or "?", "")
+        name, world = next((known_as[key] for key in audit.curators if key in known_as), stranger)
+        result.ledgers.append(AuditedLedger(str(path), name, world, audit))
 
 
 def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: dict[str, str]) -> None:
@@ -279,7 +282,7 @@ def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: d
             verdict.unproven += audit.unproven[before[1] :]
     for source in (*(each.source for each in held), *checkpoints):
         if source not in used:
-            result.remarks.append(f"{source} is of no ledger that was given, or cannot be read: it was not compared")
+            result.remarks.append(f"{source} is of no ledger that was given: it was not compared")
     for place, one in enumerate(result.ledgers):
         for other in result.ledgers[place + 1 :]:
             result.complaints += _two_histories(one, other)
@@ -312,8 +315,9 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
     }
     there: set[bytes] = set()
     for one in result.ledgers:
-        one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
         there |= one.audit.curators
+        if not any(_tells_more(other, one, result.ledgers) for other in result.ledgers):
+            one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)
@@ -326,6 +330,15 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
         return
     add_losses(result.sums, kinds, result.delta)
     result.remarks.append(NO_ZCDP)
+
+
+def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
+    """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
+    long, short = other.audit.replayed, one.audit.replayed
+    if other is one or not short.hashes or len(long) < len(short):
+        return False
+    begins = long.hashes[len(short) - 1] == short.head
+    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(one))
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
@@ -365,8 +378,20 @@ def _curator_name(run: RunProof, name: str, repeat: int) -> str:
     return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
+    """File -> text of the witnessed heads whose signatures fit; what is wrong with others is a complaint.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    found = {}
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+            witnesses_of(read_checkpoint(text, where=str(path)))
+            found[str(path)] = text
+        except CheckpointError as error:
+            result.complaints.append(f"{path} says nothing: {error}")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+    return found
