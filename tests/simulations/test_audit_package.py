@@ -13,15 +13,19 @@ from typer.testing import CliRunner
 from audit_results import audit, kind
 from curator_node.key_files import write_key
 from expril.command import app
+from page_outline import Outline
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from run_forger import make_run
+from simulations.audit import everything
 from simulations.audit.files import write_result
 from simulations.audit.package.checking import check_package
 from simulations.audit.package.false_alarms import ROW, measured_false_alarms
 from simulations.audit.package.manifest import check_folder, seal_folder
 from simulations.audit.package.people import Facts
 from simulations.audit.package.writing import write_package
+from simulations.audit.page.spent import rows_of
+from simulations.audit.recompute import recompute
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 ROOT = Path(__file__).resolve().parents[2]
@@ -273,6 +277,25 @@ def call(*arguments, code):
     assert done.exit_code == code, done.output
     assert "Traceback" not in done.output
     return done
+
+
+def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(everything, "tasks_of", lambda **asked: [])
+    folder = shutil.copytree(run, tmp_path / "run")
+    assert {(row.who, row.recomputed, row.wrong) for row in rows_of(recompute(folder))} == {
+        ("north", "3/2", False),
+        ("east", "5/6", False),
+        ("south", "3/2", False),
+        ("west", "1/2", False),
+    }
+    call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=0)
+    page = tmp_path / "out" / "audit.html"
+    assert "Every signed message and every entry adds up to this." in Outline(page.read_text()).text
+    (folder / "ledgers" / "north.ledger").write_bytes(b"")
+    told = call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=1).output
+    assert "north.ledger" in told
+    assert "Contradicted." in Outline(page.read_text()).text
+    call("all", "--run", tmp_path / "nowhere", code=2)
 
 
 def test_the_commands_write_and_check(run, tmp_path):

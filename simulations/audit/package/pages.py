@@ -12,7 +12,7 @@ PACKAGE = "simulations.audit.package"
 README = """\
 What this is: a claim of differential privacy with all that proves it. It needs no data, no network and no trust.
 
-Check it (with ExPriL and its extra "audit", on any machine):
+Check it, on any machine with ExPriL: pip install "expril[simulations,audit]"
 
     expril audit check-package THIS_FOLDER --key KEY
 
