@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from curator_node.ledger.checks import load
 from histories import ACTS, LEARNERS, History, a_study, resigned
-from protocol.ledger.entries import EntryKind, decode_entry
+from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
 from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute import recompute
 from simulations.audit.recompute.ledger import audit_ledger
+from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, read_entry
 
 HISTORIES = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 2**10)), min_size=3, max_size=40)
 QUIET = settings(
@@ -22,6 +23,7 @@ QUIET = settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+FEW = settings(QUIET, max_examples=12)
 
 
 def lived(acts, bound=1):
@@ -88,6 +90,33 @@ def test_sums_by_learner_version_and_unit_are_all_that_was_spent(acts, tmp_path)
         assert not versions or sum(versions) == one.spent
     (unit,) = result.units
     assert (unit.unit, unit.apart, unit.shared) == ("each record", account.total_spent, account.total_spent)
+
+
+@QUIET
+@given(data=st.data())
+def test_the_auditors_reader_takes_what_the_format_says_and_nothing_else(data, honest):
+    """Beside the protocol's own reader, on whole and on damaged entries."""
+    assert ReadEntry.__struct_fields__ == Entry.__struct_fields__
+    assert ReadStatefulEntry.__struct_fields__ == StatefulEntry.__struct_fields__
+    body = bytearray(data.draw(st.sampled_from(honest.pairs()))[0])
+    for _ in range(data.draw(st.integers(0, 2))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    read = []
+    for reader in (decode_entry, read_entry):
+        try:
+            read.append(msgspec.structs.asdict(reader(bytes(body))))
+        except LedgerCorruptError:
+            read.append(None)
+    assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("text", ["", "01", "1/0", "-1", "1/2/3", "1.5", "1/30\n", " 1", "1" * 5000])
+def test_an_amount_in_another_form_is_no_entry(text, honest):
+    for fields in ({"amount": text}, {"own": text}, {"costs": (text,)}):
+        entry = msgspec.structs.replace(decode_entry(honest.pairs()[1][0]), **fields)
+        for reader in (decode_entry, read_entry):
+            with pytest.raises(LedgerCorruptError):
+                reader(encode_entry(entry))
 
 
 # Changes that anybody can make
@@ -188,7 +217,7 @@ def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monke
 # Changes that only the curator can make
 
 
-@QUIET
+@FEW
 @given(data=st.data())
 def test_an_undercharged_release_is_named_although_its_curator_signs_it(data, honest, tmp_path):
     """The charge is lowered, the refund made to fit, everything chained and signed anew."""
@@ -218,7 +247,7 @@ def test_an_undercharged_release_is_named_although_its_curator_signs_it(data, ho
     assert everybody.spent == load(honest.store).total_spent, "what was released is counted at its cost"
 
 
-@QUIET
+@FEW
 @given(data=st.data(), bound=st.integers(1, 3))
 def test_a_plan_for_less_than_its_cost_is_named(data, bound, tmp_path):
     """A reservation and all its charges are lowered alike; nothing but the plan tells."""

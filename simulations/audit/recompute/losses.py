@@ -101,7 +101,7 @@ class Losses:
         if isinstance(part, Moved):
             return discrete_laplace(part.noise, part.shift)
         pure = DifferentialPrivacyParameters(float(part), 0.0)
-        return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL, use_connect_dots=True)
+        return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL)
 
 
 def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
