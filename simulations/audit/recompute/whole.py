@@ -9,6 +9,7 @@ from typing import Any
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import Kinds
+from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
@@ -183,7 +184,7 @@ def recompute(
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
     result = Recomputed(delta)
     held = [read_receipt_file(path) for path in receipts]
-    checkpoints = {str(path): _text(path) for path in witnessed}
+    checkpoints = _read_checkpoints(witnessed, result)
     alone = _read_all(paths, pins, kinds, tick, result)
 
     def cards(curator: bytes) -> Cards:
@@ -279,7 +280,7 @@ def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: d
             verdict.unproven += audit.unproven[before[1] :]
     for source in (*(each.source for each in held), *checkpoints):
         if source not in used:
-            result.remarks.append(f"{source} is of no ledger that was given, or cannot be read: it was not compared")
+            result.remarks.append(f"{source} is of no ledger that was given: it was not compared")
     for place, one in enumerate(result.ledgers):
         for other in result.ledgers[place + 1 :]:
             result.complaints += _two_histories(one, other)
@@ -365,8 +366,20 @@ def _curator_name(run: RunProof, name: str, repeat: int) -> str:
     return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
+    """File -> text of the witnessed heads whose signatures fit; what is wrong with others is a complaint.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    found = {}
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+            witnesses_of(read_checkpoint(text, where=str(path)))
+            found[str(path)] = text
+        except CheckpointError as error:
+            result.complaints.append(f"{path} says nothing: {error}")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+    return found
