@@ -152,6 +152,13 @@ def test_a_ledger_alone_is_evidence_and_leaves_no_reply(run, tmp_path):
     assert any("unwitnessed" in text for text in found.rests)
 
 
+def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
+    (tmp_path / "local").mkdir()
+    shutil.copy(run / "ledgers" / "west.ledger", tmp_path / "local")
+    write([tmp_path / "local" / "west.ledger"], tmp_path / "claim")
+    assert checked(tmp_path / "claim").wrong == []
+
+
 def test_an_audit_that_did_not_pass_is_named(run, tmp_path):
     write([run], tmp_path / "claim", result=audit(kinds=(kind(violation=True, bound=2.0),)))
     assert checked(tmp_path / "claim").wrong == ["audit.json: the audit in it did not pass"]
@@ -256,6 +263,8 @@ def test_a_package_is_never_written_over(package, run):
 def test_nothing_private_or_foreign_can_be_named_as_evidence(run, tmp_path):
     with pytest.raises(ConfigurationError, match="local/"):
         write([run / "local" / "predictions" / "secret.txt"], tmp_path / "claim")
+    with pytest.raises(ConfigurationError, match="local/"):
+        write([run], tmp_path / "claim", receipts=[run / "local" / "predictions" / "secret.txt"])
     with pytest.raises(ConfigurationError, match="no ledger"):
         write([run / "scenario.toml"], tmp_path / "claim")
     with pytest.raises(ConfigurationError, match="not the folder of a run"):
