@@ -72,7 +72,7 @@ class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     Attributes:
         name: short, with underscores.
         fault: what is wrong with it, one sentence.
-        truth: its true epsilon, as text: "infinite", or a number.
+        truth: its true epsilon on what was attacked, as text: "infinite", or a number.
         attack: the strongest found.
         caught: whether the lower bound is above the claim.
     """

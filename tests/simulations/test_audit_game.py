@@ -175,6 +175,12 @@ def test_equal_mechanisms_prove_nothing():
     assert not breaks(attack)
 
 
+def test_a_constant_proves_nothing():
+    attack = play(np.zeros, np.zeros, claimed="0", error_rate=0.05, neighbours="", draws=1_000)
+    assert attack.lower_bound == 0.0
+    assert attack.event.startswith("the outcome is ")
+
+
 # The two halves.
 
 
@@ -212,7 +218,8 @@ def test_the_choice_gets_the_first_half_only():
     first, second = choose_events(*(np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"), 0.05, {})
     assert first is not None
     assert second is not None
-    assert seen[:2] == [5_000, 5_000]  # both inputs, 2,500 each; later calls judge
+    assert seen[0] == 5_000  # both inputs, 2,500 each
+    assert set(seen[1:]) <= {2_501}  # judging
 
 
 def test_an_adversary_s_own_statistic_is_tried():

@@ -75,8 +75,10 @@ def choose_events(
     rows = np.concatenate((first, second))
     parts = np.cumsum((half, len(first) - half, half))
     best = (_Best(), _Best())
+    last: tuple[Function | None, NDArray[Any]] = (None, np.empty(0))
     for statistic in statistics_for(first[:half], second[:half], given):
-        values = statistic.of(rows)
+        values = last[1] if statistic.function is last[0] else statistic.of(rows)
+        last = statistic.function, values
         cells = fit_cells(values) if statistic.ordered else _frequent(values)
         if not len(cells.lowest):
             continue

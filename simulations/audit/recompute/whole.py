@@ -40,9 +40,10 @@ class AuditedLedger:
     Attributes:
         file: for people.
         curator: name in the run, or the first digits of its key.
-        world: the run and repeat that it belongs to; "" where it was given by itself.
+        world: the run and repeat that it belongs to; "" where no run that was given knows its curator.
         audit: what it proves.
         held: whether findings on it are told with its run already.
+        sums: what was spent; empty where it is the beginning of another ledger that was given.
     """
 
     file: str
@@ -253,14 +254,15 @@ def _audit_alone(
     except OSError as error:
         result.unread.append(f"{path} cannot be read: {error.strerror}")
     else:
-        names = {
-            bytes.fromhex(one.key): _curator_name(run, one.name, one.repeat)
+        known_as = {
+            bytes.fromhex(one.key): (_curator_name(run, one.name, one.repeat), _world(run, one.repeat))
             for run in result.runs
             for one in (run.index.participants if run.index else ())
             if one.role == "curator"
         }
-        name = next((names[key] for key in audit.curators if key in names), audit.replayed.curator.hex()[:16] or "?")
-        result.ledgers.append(AuditedLedger(str(path), name, "", audit))
+        stranger = (audit.replayed.curator.hex()[:16] or "?", "")
+        name, world = next((known_as[key] for key in audit.curators if key in known_as), stranger)
+        result.ledgers.append(AuditedLedger(str(path), name, world, audit))
 
 
 def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: dict[str, str]) -> None:
@@ -313,8 +315,9 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
     }
     there: set[bytes] = set()
     for one in result.ledgers:
-        one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
         there |= one.audit.curators
+        if not any(_tells_more(other, one, result.ledgers) for other in result.ledgers):
+            one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)
@@ -327,6 +330,15 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
         return
     add_losses(result.sums, kinds, result.delta)
     result.remarks.append(NO_ZCDP)
+
+
+def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
+    """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
+    long, short = other.audit.replayed, one.audit.replayed
+    if other is one or not short.hashes or len(long) < len(short):
+        return False
+    begins = long.hashes[len(short) - 1] == short.head
+    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(one))
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
