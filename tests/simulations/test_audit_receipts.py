@@ -191,7 +191,7 @@ def test_a_checkpoint_without_a_witness_covers_nothing(witnessed, tmp_path):
 
 
 def test_every_rollback_and_edit_up_to_a_witnessed_head_is_found(witnessed, tmp_path):
-    """A hundred of them, each signed anew by the curator's keys; none up to the head is missed."""
+    """Sixty of them, each signed anew by the curator's keys; none up to the head is missed."""
     history, _, late = witnessed
     rng = random.Random(7)
     pairs, export = history.pairs(), tmp_path / "ward.export"
