@@ -34,7 +34,7 @@ FORKED, FRESH = 8, 2
 """Processes whose first values are compared: copies of this one, and new ones."""
 TAILS = (1, 2, 4, 6)
 """Scales from 0 beyond which draws are counted: of 20,000, some fifty lie beyond the last."""
-LAGS = (*range(1, 9), DRAWS // 2)
+LAGS = range(1, 9)
 """Places apart of the numbers that are held to be independent, beside those of two calls."""
 FIRST_VALUES = 16
 PATIENCE = 60
@@ -188,7 +188,7 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
         ),
         _check(
             "noise_independent",
-            f"Are numbers up to {LAGS[-2]} places or half a call apart, and those of two calls, independent, at {told}?",
+            f"Are numbers up to {LAGS[-1]} places apart, and those of two calls, independent, at {told}?",
             [scale for scale in SCALES if _dependent(draws[scale], again[scale], scale, alarm)],
             f"a fifth of the numbers repeated from one such place: {_most(_missed_copies(alarm))}",
         ),
