@@ -11,13 +11,17 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from absent import in_one_process
 from curator_node.ledger import Caps, Reservation
 from curator_node.ledger.checks import check
+from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
+from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.command import app
 from protocol.envelopes import SigningKey, digest
 from protocol.ledger.entries import EntryKind
+from protocol.ledger.exports import encode_export
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount
 from run_forger import Forger, make_run
@@ -148,6 +152,58 @@ def test_json_for_machines(finished, forger):
     (forger.folder / LEDGERS / "north.ledger").write_bytes(b"x")
     told = json.loads(audit(forger.folder, "--json", code=1).stdout)
     assert told["runs"][0]["proven"] is False
+
+
+def test_the_sums_are_exact_by_curator_learner_and_unit(finished):
+    result = recompute(finished[0])
+    found = {(one.curator, one.learner): one for one in result.sums if not one.version}
+    assert {key: str(one.spent) for key, one in found.items() if key[0].endswith("repeat 0")} == {
+        ("north, repeat 0", "ada"): "1/2",
+        ("north, repeat 0", "grace"): "1",
+        ("north, repeat 0", ""): "3/2",
+        ("east, repeat 0", "ada"): "1/2",
+        ("east, repeat 0", "grace"): "1/3",
+        ("east, repeat 0", ""): "5/6",
+        ("south, repeat 0", "ada"): "1/2",
+        ("south, repeat 0", "grace"): "1",
+        ("south, repeat 0", ""): "3/2",
+        ("west, repeat 0", "ada"): "1/2",
+        ("west, repeat 0", ""): "1/2",
+    }
+    without = found["east, repeat 1", "grace"]
+    assert (without.claimed, without.spent, without.at_most) == (1, Fraction(1, 3), Fraction(2, 3))
+    for one in found.values():
+        assert (one.loss is None) == (one.plans == 0)
+        assert one.loss is None or one.loss.epsilon <= float(one.claimed) + 1e-12
+    assert found["east, repeat 0", "grace"].loss == found["north, repeat 0", "grace"].loss, "a plan counts whole"
+    assert {(str(one.apart), str(one.shared)) for one in result.units} == {("3/2", "13/3"), ("3/2", "14/3")}
+
+
+def test_without_the_library_all_but_epsilon_delta_is_computed(finished):
+    (told,), _ = in_one_process(["audit", "run", finished[0], "--json"], blocked=("dp_accounting",))
+    code, output, _ = told
+    assert code == 0
+    found = json.loads(output)
+    assert any("expril[audit]" in text for text in found["unproven"])
+    assert all(one["loss"] is None for one in found["sums"])
+    assert {one["spent"] for one in found["sums"]} == {"1/2", "1/3", "5/6", "1", "3/2", "0"}
+
+
+def test_receipts_in_a_run_are_held_against_an_export_that_is_given_beside_it(finished, tmp_path):
+    """What a learner's folder holds finds a ledger that was rolled back, wherever the ledger comes from."""
+    with read_ledger_file(finished[0] / LEDGERS / "north.ledger", log=False) as store:
+        pairs = [(row.body, row.signature) for row in store.rows(0)]
+        replies = [(request, digest(store.reply(request))) for request in store.replied()]
+        whole = export_ledger(store)
+    (tmp_path / "whole.export").write_bytes(whole)
+    result = recompute(finished[0], tmp_path / "whole.export", delta=None)
+    assert result.wrong == []
+    *_, export = result.ledgers
+    assert (export.curator, export.sums) == ("north, repeat 0", []), "it is counted once"
+    (tmp_path / "older.export").write_bytes(encode_export(pairs[:-6], replies))
+    wrong = recompute(finished[0], tmp_path / "older.export", delta=None).wrong
+    assert any("older.export: it lacks the entry that a receipt in" in text for text in wrong)
+    assert "rolled back" in audit(finished[0], tmp_path / "older.export", code=1).output
 
 
 def test_nothing_is_written_beside_the_evidence(finished):

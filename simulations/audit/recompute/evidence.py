@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
+
+from protocol.codec import encode
 from protocol.envelopes import digest
-from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.exports import BLOCK, OLD_START, START, LedgerExport, Pair, decode_export, read_block
 from simulations.audit.recompute.findings import Findings
 
@@ -80,11 +83,23 @@ def open_evidence(path: Path) -> Evidence:
         raise ConfigurationError(f"{path} is no ledger's export and no ledger; make one: expril ledger export")
     findings = Findings()
     damaged: list[tuple[int, int]] = []
+    data = path.read_bytes()
     try:
-        export = decode_export(path.read_bytes())
-    except RemoteProtocolError as error:
-        raise UnreadableError(f"{path} was changed: it cannot be read as an export ({error})") from None
+        export = decode_export(data)
+    except RemoteProtocolError:
+        raise UnreadableError(f"{path} was changed: it cannot be read as an export ({_where(data)})") from None
     return Evidence(_parts(export, findings, damaged), dict(export.replies), findings, damaged)
+
+
+def _where(data: bytes) -> str:
+    """Where the outer form of an export breaks."""
+    try:
+        again = encode(msgspec.msgpack.decode(data, type=LedgerExport))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        return printable(str(error))
+    end = min(len(again), len(data))
+    place = next((place for place in range(end) if again[place] != data[place]), end)
+    return f"at byte {place}" if again != data else "its replies are not in rising order"
 
 
 def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, int]]) -> Iterator[list[Pair]]:

@@ -53,8 +53,8 @@ def proof_tables(proof: RunProof) -> list[Table]:
 def sum_table(result: Recomputed) -> Table:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
     caption = "\n".join(
-        f"{escape(one.unit or 'units')}, over all learners: {_short(one.apart)} where each is at one "
-        f"curator, {_short(one.shared)} for one that is at all {len(one.curators)}"
+        f"{escape(one.unit or 'units')}, all learners: {_short(one.apart)} at one curator at most, "
+        f"{_short(one.shared)} over all {len(one.curators)}"
         for one in result.units
         if len(one.curators) > 1
     )

@@ -1,6 +1,6 @@
 """All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import Any
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import Kinds
+from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.queries import QUERY_KINDS
-from simulations.audit.recompute.bounds import Bounds
+from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
 from simulations.audit.recompute.known import ZERO, Price, Study
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
@@ -22,7 +23,7 @@ from simulations.audit.recompute.receipts import (
     places_of,
     read_receipt_file,
 )
-from simulations.audit.recompute.runs import Cards, Tick, cards_of, hold_run, read_run
+from simulations.audit.recompute.runs import Tick, cards_of, hold_run, read_run
 from simulations.audit.recompute.sums import NO_ZCDP, Sum, UnitSum, ledger_sums, unit_sums
 from simulations.audit.recompute.transcripts import Exchange
 from simulations.audit.recompute.verdicts import RunProof
@@ -32,16 +33,17 @@ DELTA = 1e-6
 NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_accounting): pip install "expril[audit]"'
 
 
-@dataclass
+@dataclass(eq=False)
 class AuditedLedger:
     """A ledger's part of a result.
 
     Attributes:
         file: for people.
         curator: name in the run, or the first digits of its key.
-        world: the run and repeat that it belongs to; "" where it was given by itself.
+        world: the run and repeat that it belongs to; "" where no run that was given knows its curator.
         audit: what it proves.
         held: whether findings on it are told with its run already.
+        sums: what was spent; empty where it is the beginning of another ledger that was given.
     """
 
     file: str
@@ -183,14 +185,14 @@ def recompute(
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
     result = Recomputed(delta)
     held = [read_receipt_file(path) for path in receipts]
-    checkpoints = {str(path): _text(path) for path in witnessed}
+    checkpoints = _read_checkpoints(witnessed, result)
     alone = _read_all(paths, pins, kinds, tick, result)
 
-    def cards(curator: bytes) -> Cards:
+    def all_cards(curator: bytes) -> Cards:
         return {study: bound for run in result.runs for study, bound in cards_of(run, curator).items()}
 
     for run in result.runs:
-        hold_run(run, cards, kinds, tick)
+        hold_run(run, all_cards, kinds, tick)
         for entry in run.index.ledgers if run.index else ():
             audit = run.audits.get(entry.file)
             if audit is not None:
@@ -199,7 +201,7 @@ def recompute(
                 result.ledgers.append(AuditedLedger(file, name, world, audit, held=True))
     told = [one for run in result.runs for one in _receipts_of(run)]
     for path in alone:
-        _audit_alone(path, result, [*held, *told], cards, kinds=kinds, every=every_signature, tick=tick)
+        _audit_alone(path, result, [*held, *told], all_cards, kinds=kinds, every=every_signature, tick=tick)
     _cross_check(result, held, checkpoints)
     _add_sums(result, kinds)
     return result
@@ -224,23 +226,18 @@ def _audit_alone(
     path: Path,
     result: Recomputed,
     receipts: Sequence[HeldReceipt],
-    cards: Any,
+    all_cards: Callable[[bytes], Cards],
     *,
     kinds: Kinds,
     every: bool,
     tick: Tick,
 ) -> None:
     """Audit a ledger that was given by itself."""
-    known: Cards = {}
-    for run in result.runs:
-        for one in run.index.participants if run.index else ():
-            if one.role == "curator":
-                known |= cards(bytes.fromhex(one.key))
     try:
         audit = audit_ledger(
             path,
             kinds=kinds,
-            cards=known,
+            cards_of=all_cards,
             named=lambda replayed: places_of(replayed, receipts).values(),
             every_signature=every,
             tick=tick,
@@ -252,14 +249,15 @@ def _audit_alone(
     except OSError as error:
         result.unread.append(f"{path} cannot be read: {error.strerror}")
     else:
-        names = {
-            bytes.fromhex(one.key): _curator_name(run, one.name, one.repeat)
+        known_as = {
+            bytes.fromhex(one.key): (_curator_name(run, one.name, one.repeat), _world(run, one.repeat))
             for run in result.runs
             for one in (run.index.participants if run.index else ())
             if one.role == "curator"
         }
-        name = next((names[key] for key in audit.curators if key in names), audit.replayed.curator.hex()[:16] or "?")
-        result.ledgers.append(AuditedLedger(str(path), name, "", audit))
+        stranger = (audit.replayed.curator.hex()[:16] or "?", "")
+        name, world = next((known_as[key] for key in audit.curators if key in known_as), stranger)
+        result.ledgers.append(AuditedLedger(str(path), name, world, audit))
 
 
 def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: dict[str, str]) -> None:
@@ -267,7 +265,7 @@ def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: d
     used: set[str] = set()
     for one in result.ledgers:
         audit = one.audit
-        own = next((run for run in result.runs if audit in run.audits.values()), None)
+        own = next((run for run in result.runs if any(audit is each for each in run.audits.values())), None)
         told = [each for run in result.runs for each in _receipts_of(run, proven=run is own)]
         before = len(audit.findings), len(audit.unproven)
         hold_receipts(audit, [*told, *held])
@@ -279,7 +277,7 @@ def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: d
             verdict.unproven += audit.unproven[before[1] :]
     for source in (*(each.source for each in held), *checkpoints):
         if source not in used:
-            result.remarks.append(f"{source} is of no ledger that was given, or cannot be read: it was not compared")
+            result.remarks.append(f"{source} is of no ledger that was given: it was not compared")
     for place, one in enumerate(result.ledgers):
         for other in result.ledgers[place + 1 :]:
             result.complaints += _two_histories(one, other)
@@ -312,8 +310,9 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
     }
     there: set[bytes] = set()
     for one in result.ledgers:
-        one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
         there |= one.audit.curators
+        if not any(_tells_more(other, one, result.ledgers) for other in result.ledgers):
+            one.sums = ledger_sums(one.curator, one.world, one.audit.replayed, one.audit.bounds, names)
     for run in result.runs:
         result.transcript_sums += _transcript_sums(run, there, kinds)
     result.units = unit_sums(result.sums)
@@ -326,6 +325,15 @@ def _add_sums(result: Recomputed, kinds: Kinds) -> None:
         return
     add_losses(result.sums, kinds, result.delta)
     result.remarks.append(NO_ZCDP)
+
+
+def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
+    """Whether one ledger is the beginning of another that was given, or the same once more: it is not counted twice."""
+    long, short = other.audit.replayed, one.audit.replayed
+    if other is one or not short.hashes or len(long) < len(short):
+        return False
+    begins = long.hashes[len(short) - 1] == short.head
+    return begins and (len(long) > len(short) or ledgers.index(other) < ledgers.index(one))
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
@@ -365,8 +373,20 @@ def _curator_name(run: RunProof, name: str, repeat: int) -> str:
     return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
+    """File -> text of the witnessed heads whose signatures fit; what is wrong with others is a complaint.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    found = {}
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+            witnesses_of(read_checkpoint(text, where=str(path)))
+            found[str(path)] = text
+        except CheckpointError as error:
+            result.complaints.append(f"{path} says nothing: {error}")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigurationError(f"{path} is no witnessed head; expril audit witness writes one") from None
+    return found
