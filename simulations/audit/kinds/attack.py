@@ -150,8 +150,8 @@ def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> A
 def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     """The sets of records that tell a question apart best, and how well a short game does on them.
 
-    Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a short
-    game on them proves more than is claimed.
+    Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
+    short game on them proves more than is claimed.
     """
     found = search(path, seed=seed, keep=KEPT)
     enumerated = _enumerated(path, found.pairs[0])
