@@ -33,11 +33,15 @@ def game(
     Exit status: 0 not broken by this game, 1 the claim is broken, 2 the game cannot be played.
     """
     with plain_errors(part="simulations"):
+        import sys
+        from contextlib import redirect_stdout
+
         from msgspec import to_builtins
 
         from simulations.audit.game import breaks, verdict_of
 
-        attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed)
+        with redirect_stdout(sys.stderr):  # what theirs prints is no result of ours
+            attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed)
         broken = breaks(attack)
         if json_:
             print_json({"game": where, "broken": broken, "verdict": verdict_of(attack), **to_builtins(attack)})
@@ -75,11 +79,15 @@ def _find(where: str) -> "Game":
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
+        if f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
                 f"{module_name}: there is no such module in this folder or in this Python; name it without .py"
             ) from None
         raise ConfigurationError(f"{module_name} needs the module {error.name}, which is not installed") from error
+    except SystemExit:
+        raise ConfigurationError(
+            f'{module_name} ends when it is imported; put what it does as a program under if __name__ == "__main__":'
+        ) from None
     except Exception as error:
         raise ConfigurationError(f"{module_name} cannot be imported: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)

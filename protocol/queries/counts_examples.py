@@ -97,8 +97,14 @@ def examples_of(release: str) -> Sequence[Example]:
     # About as many numbers, whatever the columns.
     short = _SHORT if release == "mass" else _SHORT[:1] if kind.columns(fitting[0]) == 1 else _SHORT[1:]
     for about, partitions, copies, bound, hypothesis in (
-        (f"{len(short)} partition(s) of few cells, records at a tie of the hypothesis", short, COPIES, 1, _EDGE),
-        ("every kind of partition, units of two records, logits that cancel", _WIDE, WIDE_COPIES, 2, _CANCELLING),
+        ("a few cells, with records at a tie of the hypothesis", short, COPIES, 1, _EDGE),
+        (
+            "every kind of partition, with units of two records and logits that cancel",
+            _WIDE,
+            WIDE_COPIES,
+            2,
+            _CANCELLING,
+        ),
     ):
         schema = fitting[0] if partitions is short else fitting[-1]
         steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1

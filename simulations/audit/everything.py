@@ -20,6 +20,8 @@ FALSE_ALARMS = 0.05
 OF_RELEASES = 0.6
 """Share of it that releases get."""
 DRAWS = 100_000
+_LONG = {"membership": 10, "replay": 4}
+"""Attack on studies -> seconds of a core, roughly, where they are more than one."""
 LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
 Tick = Callable[[str, float, float], None]
 
@@ -115,17 +117,17 @@ def tasks_of(*, draws: int, quick: bool) -> list[Task]:
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
     tasks = [
-        Task(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 12)
+        Task(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 15)
         for name in kinds
     ]
     tasks += [Task(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS]
     tasks += [Task(name, partial(audit_control, name, draws=draws, error_rate=part), 3) for name in CONTROLS]
-    tasks += [Task("calibration", calibrate, 4), Task("canaries", partial(one_run, error_rate=other), 4)]
+    tasks += [Task("calibration", calibrate, 3), Task("canaries", partial(one_run, error_rate=other), 1)]
     tasks += [Task(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
     for name, epsilon in studies:
         games = max(2, ATTACKS[name].games // 10) if quick else None
         share = other * ATTACKS[name].results
         work = partial(attack_study, name, epsilon, trials=games, error_rate=share)
-        tasks.append(Task(f"{name} at epsilon {epsilon}", work, 4))
+        tasks.append(Task(f"{name} at epsilon {epsilon}", work, _LONG.get(name, 1)))
     tasks.append(Task("the blog's game", play_blog, 1))
     return tasks

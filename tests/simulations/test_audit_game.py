@@ -95,6 +95,18 @@ def test_a_rare_leak_is_found():
     assert attack.shares[1] == 0.0
 
 
+@pytest.mark.parametrize("times", range(30, 50, 2))
+def test_a_row_that_repeats_is_chosen_however_often_it_came(times):
+    """Each count has another logarithm: none is rounded away."""
+    generator = np.random.default_rng(times)
+    one, two = (np.asfortranarray(generator.integers(0, 2**40, (4_000, 3))) for _ in "ab")
+    leaks = np.arange(times) * 80
+    one[leaks] = 5
+    event, _ = choose_events(one, two, 0.05, {})
+    assert event.holds(one)[leaks].all()
+    assert event.holds(two).mean() < 0.005
+
+
 def joint_only(sign, seed):
     """Two numbers, each as random as a coin on either input; equal, or opposite."""
     generator = np.random.default_rng(seed)
@@ -175,6 +187,12 @@ def test_equal_mechanisms_prove_nothing():
     assert not breaks(attack)
 
 
+def test_a_constant_proves_nothing():
+    attack = play(np.zeros, np.zeros, claimed="0", error_rate=0.05, neighbours="", draws=1_000)
+    assert attack.lower_bound == 0.0
+    assert attack.event.startswith("the outcome is ")
+
+
 # The two halves.
 
 
@@ -212,7 +230,8 @@ def test_the_choice_gets_the_first_half_only():
     first, second = choose_events(*(np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"), 0.05, {})
     assert first is not None
     assert second is not None
-    assert seen[:2] == [5_000, 5_000]  # both inputs, 2,500 each; later calls judge
+    assert seen[0] == 5_000  # both inputs, 2,500 each
+    assert set(seen[1:]) <= {2_501}  # judging
 
 
 def test_an_adversary_s_own_statistic_is_tried():

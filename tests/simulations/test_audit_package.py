@@ -13,15 +13,19 @@ from typer.testing import CliRunner
 from audit_results import audit, kind
 from curator_node.key_files import write_key
 from expril.command import app
+from page_outline import Outline
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from run_forger import make_run
+from simulations.audit import everything
 from simulations.audit.files import write_result
 from simulations.audit.package.checking import check_package
 from simulations.audit.package.false_alarms import ROW, measured_false_alarms
 from simulations.audit.package.manifest import check_folder, seal_folder
 from simulations.audit.package.people import Facts
 from simulations.audit.package.writing import write_package
+from simulations.audit.page.spent import rows_of
+from simulations.audit.recompute import recompute
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,6 +152,13 @@ def test_a_ledger_alone_is_evidence_and_leaves_no_reply(run, tmp_path):
     assert any("unwitnessed" in text for text in found.rests)
 
 
+def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
+    (tmp_path / "local").mkdir()
+    shutil.copy(run / "ledgers" / "west.ledger", tmp_path / "local")
+    write([tmp_path / "local" / "west.ledger"], tmp_path / "claim")
+    assert checked(tmp_path / "claim").wrong == []
+
+
 def test_an_audit_that_did_not_pass_is_named(run, tmp_path):
     write([run], tmp_path / "claim", result=audit(kinds=(kind(violation=True, bound=2.0),)))
     assert checked(tmp_path / "claim").wrong == ["audit.json: the audit in it did not pass"]
@@ -252,6 +263,8 @@ def test_a_package_is_never_written_over(package, run):
 def test_nothing_private_or_foreign_can_be_named_as_evidence(run, tmp_path):
     with pytest.raises(ConfigurationError, match="local/"):
         write([run / "local" / "predictions" / "secret.txt"], tmp_path / "claim")
+    with pytest.raises(ConfigurationError, match="local/"):
+        write([run], tmp_path / "claim", receipts=[run / "local" / "predictions" / "secret.txt"])
     with pytest.raises(ConfigurationError, match="no ledger"):
         write([run / "scenario.toml"], tmp_path / "claim")
     with pytest.raises(ConfigurationError, match="not the folder of a run"):
@@ -273,6 +286,25 @@ def call(*arguments, code):
     assert done.exit_code == code, done.output
     assert "Traceback" not in done.output
     return done
+
+
+def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(everything, "tasks_of", lambda **asked: [])
+    folder = shutil.copytree(run, tmp_path / "run")
+    assert {(row.who, row.recomputed, row.wrong) for row in rows_of(recompute(folder))} == {
+        ("north", "3/2", False),
+        ("east", "5/6", False),
+        ("south", "3/2", False),
+        ("west", "1/2", False),
+    }
+    call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=0)
+    page = tmp_path / "out" / "audit.html"
+    assert "Every signed message and every entry adds up to this." in Outline(page.read_text()).text
+    (folder / "ledgers" / "north.ledger").write_bytes(b"")
+    told = call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=1).output
+    assert "north.ledger" in told
+    assert "Contradicted." in Outline(page.read_text()).text
+    call("all", "--run", tmp_path / "nowhere", code=2)
 
 
 def test_the_commands_write_and_check(run, tmp_path):

@@ -25,7 +25,7 @@ class Control:
         second: those on a neighbouring set.
         neighbours: the two, in words.
         claimed: epsilon, as text.
-        truth: true epsilon, as text: "infinite", or a number.
+        truth: largest loss between these two sets, as text: "infinite", or a number; of other sets it may be larger.
         fault: what is wrong, one sentence; "" for a correct mechanism.
         statistics: what the adversary knows to compute from an outcome.
     """

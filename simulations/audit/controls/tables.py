@@ -36,7 +36,7 @@ CONTROLS: Mapping[str, Control] = {
         (*(0,) * 10, -1),
         "eleven counts: ten move up by one and the last down by one",
         "1",
-        "infinite",
+        "5.5",
         "The sparse vector technique puts out the noisy count that was compared with the threshold.",
     ),
     "svt_4": Control(
@@ -45,7 +45,7 @@ CONTROLS: Mapping[str, Control] = {
         _FALL,
         _EACH,
         "1",
-        "4.75",
+        "4.542",
         "The sparse vector technique's noise on each count does not grow with the number of answers above.",
     ),
     "svt_5": Control(
@@ -63,7 +63,7 @@ CONTROLS: Mapping[str, Control] = {
         _FALL,
         _EACH,
         "1",
-        "infinite",
+        "4.179",
         "The sparse vector technique answers without end, and charges for none above the threshold.",
     ),
     "noisy_max_with_value": Control(
@@ -81,7 +81,7 @@ CONTROLS: Mapping[str, Control] = {
         (1, 1, 1),
         "three counts, of which the first moves up by one",
         "1",
-        "2",
+        "1.895",
         "The place of the largest noisy count, with half the noise that the claim needs.",
     ),
     "raw_leak": Control(
@@ -90,7 +90,7 @@ CONTROLS: Mapping[str, Control] = {
         (*_ONE_MORE, 4, 0),
         "ten cells of two partitions: one record more in a cell of each",
         "1/2",
-        "infinite",
+        "14.44",
         "One answer in a thousand is sent without noise.",
     ),
     "noise_seeded_by_clock": Control(

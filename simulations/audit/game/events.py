@@ -43,6 +43,8 @@ class Between:
 
     def words(self, rows: Rows) -> str:  # noqa: ARG002
         """What it is."""
+        if self.low is None and self.high is None:
+            return f"{self.statistic.name} is anything"
         if self.low is not None and self.low == self.high:
             return f"{self.statistic.name} is {'not ' if self.outside else ''}{self.low:.6g}"
         under, over = ("below", "at least") if self.below else ("at most", "above")

@@ -23,7 +23,7 @@ def play(
     first: Mechanism,
     second: Mechanism,
     *,
-    claimed: str | Fraction,
+    claimed: str | int | Fraction,
     draws: int = 100_000,
     error_rate: float,
     neighbours: str,
@@ -87,7 +87,7 @@ def verdict_of(attack: Attack) -> str:
     return f"Not broken by this game: {proven}, and {attack.claimed} is claimed; a lower bound never proves a claim."
 
 
-def claimed_epsilon(claimed: str | Fraction) -> str:
+def claimed_epsilon(claimed: str | int | Fraction) -> str:
     """The claim as exact text.
 
     Raises:

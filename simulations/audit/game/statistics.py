@@ -194,9 +194,10 @@ def _together(first: Rows, second: Rows, ranked: list[int]) -> Iterator[Statisti
     pairs = [*combinations(sorted(ranked[:MOST_TOGETHER]), 2)]
     pairs += [(ranked[0], other) for other in ranked[MOST_TOGETHER:MOST_BESIDE]]
     used = sorted(set(chain.from_iterable(pairs)))
-    edges = {column: _coarse(np.concatenate((first[:, column], second[:, column]))) for column in used}
+    both = np.concatenate((first, second))
+    bins = {column: _Bins(column, _coarse(both[:, column])) for column in used}
     for a, b in pairs:
-        joint = _joint(a, edges[a], b, edges[b])
+        joint = _joint(bins[a], bins[b])
         yield Statistic(f"the pair of numbers {a} and {b}", joint, ordered=False, columns=(a, b))
 
 
@@ -211,12 +212,22 @@ def _coarse(values: NDArray[Any]) -> NDArray[Any]:
     return np.unique(np.sort(values)[ranks.clip(0, count - 1)])
 
 
-def _joint(a: int, edges_of_a: NDArray[Any], b: int, edges_of_b: NDArray[Any]) -> Function:
-    def joined(rows: Rows) -> NDArray[np.int64]:
-        one, two = np.searchsorted(edges_of_a, rows[:, a], "right"), np.searchsorted(edges_of_b, rows[:, b], "right")
-        return np.asarray(one * (len(edges_of_b) + 1) + two)
+class _Bins:
+    """The bin of one number; of the outcomes that it saw last, it is remembered, as pairs share their numbers."""
 
-    return joined
+    def __init__(self, column: int, edges: NDArray[Any]) -> None:
+        self.count = len(edges) + 1
+        self._column, self._edges = column, edges
+        self._last: tuple[Rows | None, NDArray[np.int64]] = (None, np.empty(0, np.int64))
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        if self._last[0] is not rows:
+            self._last = rows, np.searchsorted(self._edges, rows[:, self._column], "right")
+        return self._last[1]
+
+
+def _joint(one: _Bins, two: _Bins) -> Function:
+    return lambda rows: one(rows) * two.count + two(rows)
 
 
 def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
+from msgspec import structs
+
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Answerer
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
@@ -17,7 +19,7 @@ from simulations.audit.kinds.charges import attack_charges, first_broken
 from simulations.audit.kinds.exact import Enumerated, enumerate_loss
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import Path
-from simulations.audit.kinds.search import search
+from simulations.audit.kinds.search import search, values_of
 from simulations.audit.results import Attack, KindResult
 
 ERROR_RATE = 0.001
@@ -110,12 +112,18 @@ def audit_kind(
     """
     answerer, examples = examples_of(name, answerers)
     if not examples:
-        return _not_audited(name, error_rate)
+        return _not_audited(
+            name, error_rate, "its kind gives no question to attack it with (`QueryKind.examples` and `numbers`)"
+        )
+    for example in examples:
+        if why_not := _unanswered(Path(answerer, example)):
+            return _not_audited(name, error_rate, why_not)
     candidates = [candidate_of(Path(answerer, example, noise=noise), seed=seed) for example in examples]
     chosen = candidates[0]
     for other in candidates[1:]:
         chosen = other if other.tells > CLEARLY * chosen.tells else chosen
     attack = _strongest(chosen.path, chosen.pair, draws, error_rate)
+    attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
     above = [one for one in candidates if one.enumerated.passes(one.path.claimed)]
     shown = (above or [chosen])[0]
     violation = breaks(attack) or bool(above)
@@ -172,11 +180,23 @@ def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
         return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
 
 
-def _not_audited(name: str, error_rate: float) -> KindResult:
+def _unanswered(path: Path) -> str:
+    """Why nothing would be learned from a question; "" where it is answered on the simplest records."""
+    record = {name: values[0] for name, values in values_of(path.example).items()}
+    try:
+        path.exact(((record,),))
+    except Exception as error:  # noqa: BLE001 - whatever it is, an audit that goes on would prove nothing
+        return (
+            f"its question on {path.example.about} gets no answer on one plain record ({type(error).__name__}: {error})"
+        )
+    return ""
+
+
+def _not_audited(name: str, error_rate: float, why_not: str) -> KindResult:
     nothing = Attack(
         claimed="0", lower_bound=0.0, error_rate=error_rate, draws=0, neighbours="none", event="none", shares=(0.0, 0.0)
     )
-    text = f"{name} is not audited: its kind gives no question to attack it with (`QueryKind.examples` and `numbers`)."
+    text = f"{name} is not audited: {why_not}."
     return KindResult(kind=name, attack=nothing, exact=None, searched=0, violation=True, verdict=text)
 
 

@@ -41,42 +41,52 @@ class Found:
     tried: int
 
 
-def search(path: Path, *, seed: int = 1, keep: int = 1) -> Found:
+def search(path: Path, *, seed: int = 1, keep: int = 1, drawn: int | None = None) -> Found:
     """The pairs of sets that the question's exact numbers tell apart best.
 
     Args:
         path: asks the question once a call.
         seed: of the proposals; the noise has none.
         keep: how many pairs are wanted.
+        drawn: pairs that are drawn at random, at least `keep`; None takes `DRAWN`.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
-    pairs = [_drawn(path.example, values, rng, index) for index in range(DRAWN)]
+    pairs = [_drawn(path.example, values, rng, index) for index in range(DRAWN if drawn is None else drawn)]
     scored = sorted(((score_of(path, pair), -place) for place, pair in enumerate(pairs)), reverse=True)
     ranked = [(score, pairs[-place]) for score, place in scored[:keep]]
     best, climbing = ranked[0]
-    for _ in range(CLIMBED):
+    climbed = CLIMBED if drawn is None else drawn // 2
+    for _ in range(climbed):
         changed = _changed(climbing, values, rng)
         score = score_of(path, changed)
         if score >= best:
             best, climbing = score, changed
     if best > ranked[0][0]:
         ranked.insert(0, (best, climbing))
-    return Found(tuple(pair for _, pair in ranked[:keep]), best, DRAWN + CLIMBED)
+    return Found(tuple(pair for _, pair in ranked[:keep]), best, len(pairs) + climbed)
 
 
 def score_of(path: Path, pair: Neighbours) -> float:
-    """How far apart the exact numbers are, each in scales of its own noise; infinite where an answer fails or differs.
+    """How far apart the exact numbers are, each in scales of its own noise; infinite where only one answer comes.
 
     For noise in each number this is the loss; for anything else it is a hint.
     """
-    try:
-        (first, one), (second, two) = (path.exact(units) for units in pair.both)
-    except Exception:  # noqa: BLE001 - an answerer that fails for some records tells them apart
-        return math.inf
+    fewer, more = (_answered(path, units) for units in pair.both)
+    if fewer is None or more is None:
+        return 0.0 if fewer is more else math.inf
+    (first, one), (second, two) = fewer, more
     if first.shape != second.shape:
         return math.inf
     return float(np.sum(np.abs(first - second) / _scales(first, one, two)))
+
+
+def _answered(path: Path, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:
+    """Exact numbers and what was drawn; None where the answerer fails, as whoever asks would see."""
+    try:
+        return path.exact(units)
+    except Exception:  # noqa: BLE001 - for some records, perhaps
+        return None
 
 
 def _scales(numbers: Numbers, one: NoNoise, two: NoNoise) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

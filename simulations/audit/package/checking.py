@@ -14,7 +14,7 @@ from simulations.audit.package.deployment import read_entry, round_up
 from simulations.audit.package.evidence import Replay, Tick, replay, spent_by_curators
 from simulations.audit.package.exact import ExactLoss, exact_losses
 from simulations.audit.package.manifest import check_folder
-from simulations.audit.package.writing import AUDIT, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
+from simulations.audit.package.writing import AUDIT, CLAIM, DEPLOYMENT, EXACT, LEDGER, Claim, open_points
 from simulations.audit.recompute import Pins
 from simulations.report.words import count
 
@@ -132,10 +132,10 @@ def _same_sums(told: Any, now: dict[str, Any]) -> bool:
 def _check_claim(found: Checked, proof: Replay) -> None:
     """Epsilon, curators and unit of the entry against the evidence."""
     try:
-        claim = msgspec.json.decode((found.folder / FACTS).read_bytes(), type=Claim)
+        claim = msgspec.json.decode((found.folder / CLAIM).read_bytes(), type=Claim)
         curators = spent_by_curators(proof)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found.wrong.append(f"{FACTS} is missing or cannot be read")
+        found.wrong.append(f"{CLAIM} is missing or cannot be read")
         return
     except ConfigurationError as error:
         found.wrong.append(f"evidence: {error}")
@@ -144,7 +144,7 @@ def _check_claim(found: Checked, proof: Replay) -> None:
     found.epsilon = Fraction(now.epsilon)
     if now != claim:
         found.wrong.append(
-            f"{FACTS} claims an epsilon of {printable(claim.epsilon, 60)}, the evidence proves {now.epsilon}"
+            f"{CLAIM} claims an epsilon of {printable(claim.epsilon, 60)}, the evidence proves {now.epsilon}"
         )
     try:
         entry = read_entry((found.folder / DEPLOYMENT).read_text(encoding="utf-8"))

@@ -30,9 +30,9 @@ from simulations.audit.package.people import Facts
 from simulations.audit.page.page import write_page
 from simulations.audit.page.spent import SpentRow
 from simulations.audit.results import AuditResult
-from simulations.run_index import LOCAL
+from simulations.run_index import LOCAL, TRANSCRIPTS
 
-DEPLOYMENT, FACTS, LEDGER, EXACT, FALSE_ALARMS = (
+DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
     "deployment.yaml",
     "claim.json",
     "ledger.json",
@@ -135,7 +135,7 @@ def write_package(
     """
     if out.exists() or out.is_symlink():
         raise ConfigurationError(f"{out} exists; a package is never changed, write another")
-    if any(LOCAL in path.resolve().parts for path in paths if path.is_file()):
+    if any(_is_local(path) for path in (*paths, *receipts, *witnessed)):
         raise ConfigurationError(f"nothing of a run's {LOCAL}/ enters a package: hand it on to nobody")
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -184,7 +184,7 @@ def _fill(
         check_entry(entry, schema)
     claim = Claim.of(curators, one_curator_each=facts.one_curator_each)
     (folder / DEPLOYMENT).write_text(as_yaml(entry), encoding="utf-8")
-    _write_json(folder / FACTS, claim)
+    _write_json(folder / CLAIM, claim)
     _write_json(folder / LEDGER, proof.as_object())
     _write_json(folder / EXACT, exact_losses(proof.plans))
     _write_json(folder / FALSE_ALARMS, measured_false_alarms())
@@ -195,6 +195,11 @@ def _fill(
     (folder / README).write_text(readme(key.public.hex()), encoding="utf-8")
     manifest = seal_folder(folder, key, expril=result.versions.get("expril", ""), created=created)
     return Written(folder, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, open_points(proof))
+
+
+def _is_local(path: Path) -> bool:
+    """Whether a path lies in the `local` folder of a run."""
+    return any(place.name == LOCAL and (place.parent / TRANSCRIPTS).is_dir() for place in path.resolve().parents)
 
 
 def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:

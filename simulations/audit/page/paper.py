@@ -1,6 +1,7 @@
 """The paper's printed mechanism, by its law: why it loses more than it claims, as one picture."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from simulations.audit.results import Spread
@@ -19,13 +20,15 @@ def paper_law() -> Spread:
     is noise below n x - U.
     """
     edges = [place / _BARS for place in range(_BARS + 1)]
-    sides = [
-        [_below(n * edge - RECORDS) for edge in edges]  # U stays: the added record is no error
-        for n in (RECORDS, RECORDS + 1)
-    ]
-    shares = [tuple(high - low for low, high in pairwise(side)) for side in sides]
     centres = tuple((low + high) / 2 for low, high in pairwise(edges))
-    return Spread("released ratio, where it is neither 0 nor 1", centres, *shares, (0.0, 1.0))
+    axis = "released ratio, where it is neither 0 nor 1"
+    return Spread(axis, centres, _shares(RECORDS, edges), _shares(RECORDS + 1, edges), (0.0, 1.0))
+
+
+def _shares(records: int, edges: Sequence[float]) -> tuple[float, ...]:
+    """Chance of a ratio between neighbouring edges. The number of errors stays: the added record is none."""
+    below = [_below(records * edge - RECORDS) for edge in edges]
+    return tuple(high - low for low, high in pairwise(below))
 
 
 def paper_words() -> str:

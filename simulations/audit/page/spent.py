@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from simulations.audit.recompute import Recomputed
+from simulations.report.words import count
+
 
 class SpentRow(NamedTuple):
     """One curator, or one learner at it.
@@ -9,8 +12,8 @@ class SpentRow(NamedTuple):
     Attributes:
         who: of whom.
         unit: privacy unit.
-        claimed: epsilon that the curator signed, exact.
-        recomputed: epsilon from the entries alone, exact.
+        claimed: cost of all accepted plans, exact.
+        recomputed: what was spent at most, from the entries alone, exact.
         verdict: one sentence.
         wrong: whether something contradicts.
     """
@@ -21,3 +24,20 @@ class SpentRow(NamedTuple):
     recomputed: str
     verdict: str
     wrong: bool
+
+
+def rows_of(result: Recomputed) -> list[SpentRow]:
+    """A row for each curator; repeats that spent alike share one. What contradicts has rows of its own."""
+    alike: dict[tuple[str, str, str, str], int] = {}
+    for one in result.sums:
+        if not one.learner and not one.version:
+            name = one.curator.rpartition(", repeat ")[0] or one.curator
+            told = (name, one.unit, str(one.claimed), str(one.at_most))
+            alike[told] = alike.get(told, 0) + 1
+    wrong = [*result.wrong, *result.unread]
+    rows = [SpentRow(text.partition(": ")[0], "–", "–", "–", text, True) for text in wrong]
+    for (name, unit, claimed, spent), repeats in alike.items():
+        times = f" In each of {count(repeats, 'repeat')}." if repeats > 1 else ""
+        fits = "See above." if wrong else "Every signed message and every entry adds up to this."
+        rows.append(SpentRow(name, unit, claimed, spent, f"{fits}{times}", bool(wrong)))
+    return rows
