@@ -5,6 +5,7 @@ zeros and a one, and says "the one is there" where the answer is at least 1/200.
 protected.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,6 +35,9 @@ def play_blog(
 ) -> BlogGame:
     """Sweep through epsilons, with sigma = 1 / (100 epsilon), and draw the post's three figures.
 
+    The gap between the two means is in standard deviations of the answers: by the law epsilon / sqrt(2), since a
+    Laplace law of width sigma has the standard deviation sqrt(2) sigma.
+
     Args:
         epsilons: rising, positive.
         rounds: games at each: one answer about either set of numbers.
@@ -50,13 +54,15 @@ def play_blog(
     for epsilon in epsilons:
         zeros, ones = (_means(each, 1 / (NUMBERS * epsilon), rounds, generator) for each in (_ZEROS, _WITH_ONE))
         counts = int((zeros >= THRESHOLD).sum()), int((ones >= THRESHOLD).sum())
-        gaps.append(float((ones.mean() - zeros.mean()) * NUMBERS))
+        spread = np.sqrt((zeros.var() + ones.var()) / 2)
+        gaps.append(float((ones.mean() - zeros.mean()) / spread))
         above.append((counts[0] / rounds, counts[1] / rounds))
         bounds.append(_bound(*counts, rounds, error_rate))
     return BlogGame(
         epsilons=tuple(epsilons),
         rounds=rounds,
         gaps=tuple(gaps),
+        expected_gaps=tuple(epsilon / math.sqrt(2) for epsilon in epsilons),
         above=tuple(above),
         expected_above=tuple(expected_above(epsilon) for epsilon in epsilons),
         lower_bounds=tuple(bounds),

@@ -32,6 +32,10 @@ DRAWS = 20_000
 """Of each scale."""
 FORKED, FRESH = 8, 2
 """Processes whose first values are compared: copies of this one, and new ones."""
+TAILS = (1, 2, 4, 6)
+"""Scales from 0 beyond which draws are counted: of 20,000, some fifty lie beyond the last."""
+LAGS = range(1, 9)
+"""Places apart of the numbers that are held to be independent, beside those of two calls."""
 FIRST_VALUES = 16
 PATIENCE = 60
 """Seconds that a process gets to draw them."""
@@ -76,6 +80,20 @@ def suspicious_centre(draws: Draws | NDArray[np.float64], alarm: float = FALSE_A
     """Whether too many or too few draws are positive."""
     nonzero = draws[draws != 0]
     return outside(stats.binom(len(nonzero), 0.5), int((nonzero > 0).sum()), alarm)
+
+
+def suspicious_tails(draws: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
+    """Whether too many or too few draws lie far out: noise of another form, bounded noise above all."""
+    law = DiscreteLaplace(Fraction(scale))
+    size = np.abs(draws)
+    return any(
+        outside(stats.binom(len(draws), law.tail(far)), int((size >= far).sum()), alarm / len(TAILS))
+        for far in _far(scale)
+    )
+
+
+def _far(scale: Fraction | float) -> list[int]:
+    return [math.ceil(Fraction(scale) * many) for many in TAILS]
 
 
 def suspicious_pairs(first: Draws, second: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
@@ -132,6 +150,13 @@ def copies_pass_probability(n: int, scale: Fraction | float, share: float, alarm
     return float(truth.cdf(claimed.isf(alarm / 4)) - truth.cdf(claimed.ppf(alarm / 4) - 1))
 
 
+def bounded_pass_probability(n: int, scale: Fraction | float, alarm: float = FALSE_ALARM) -> float:
+    """Probability that n draws of noise that never passes 5 scales, and fits otherwise, pass `suspicious_tails`."""
+    far = _far(scale)[-1]
+    law = stats.binom(n, DiscreteLaplace(Fraction(scale)).tail(far))
+    return 0.0 if law.cdf(0) < alarm / len(TAILS) / 2 else 1.0
+
+
 def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:
     """Hold the installed noise to its law: scale, centre, independence, and the first values of new processes.
 
@@ -156,10 +181,16 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
             f"a centre off by a tenth of a scale of 30: {_most(shift_pass_probability(DRAWS, 30, 3, alarm))}",
         ),
         _check(
+            "noise_tails",
+            f"Does it reach as far out as it should, at {told}?",
+            [scale for scale in SCALES if suspicious_tails(draws[scale], scale, alarm)],
+            f"noise that never passes five scales: {_most(max(_missed_bound(alarm)))}",
+        ),
+        _check(
             "noise_independent",
-            f"Are neighbouring numbers, and those of two calls, independent, at {told}?",
+            f"Are numbers up to {LAGS[-1]} places apart, and those of two calls, independent, at {told}?",
             [scale for scale in SCALES if _dependent(draws[scale], again[scale], scale, alarm)],
-            f"a fifth of the numbers drawn before: {_most(_missed_copies(alarm))}",
+            f"a fifth of the numbers repeated from one such place: {_most(_missed_copies(alarm))}",
         ),
         first_values(noise),
     )
@@ -239,9 +270,15 @@ def _draw(source: NoiseSource, number: int, scale: Fraction) -> Draws:
 
 
 def _dependent(first: Draws, second: Draws, scale: Fraction, alarm: float) -> bool:
-    half = len(first) // 2
-    pairs = ((first[::2], first[1::2]), (first[:half], first[half:]), (first, second))
+    pairs = [(first, second), *(_apart(first, lag) for lag in LAGS)]
     return any(suspicious_pairs(one, two, scale, alarm / len(pairs)) for one, two in pairs)
+
+
+def _apart(draws: Draws, lag: int) -> tuple[Draws, Draws]:
+    """Numbers and those `lag` places on; each is in one pair only, so that the pairs are independent."""
+    places = np.arange(len(draws) - lag)
+    firsts = places[places // lag % 2 == 0]
+    return draws[firsts], draws[firsts + lag]
 
 
 def _missed_scale(alarm: float) -> float:
@@ -253,7 +290,12 @@ def _missed_scale(alarm: float) -> float:
 
 
 def _missed_copies(alarm: float) -> float:
-    return max(copies_pass_probability(DRAWS, scale, 0.2, alarm / 3) for scale in SCALES)
+    least = min(len(_apart(np.empty(DRAWS, np.int64), lag)[0]) for lag in LAGS)
+    return max(copies_pass_probability(least, scale, 0.2, alarm / (len(LAGS) + 1)) for scale in SCALES)
+
+
+def _missed_bound(alarm: float) -> list[float]:
+    return [bounded_pass_probability(DRAWS, scale, alarm) for scale in SCALES]
 
 
 def _most(missed: float) -> str:

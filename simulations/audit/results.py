@@ -141,7 +141,8 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     Attributes:
         epsilons: rising.
         rounds: games at each.
-        gaps: mean of the one side less the other's, over 1/100, at each epsilon, measured.
+        gaps: mean of the one side less the other's, in standard deviations of the answers, at each epsilon, measured.
+        expected_gaps: the same by the law.
         above: at each epsilon, share of rounds above 1/200: (zeros, with the one), measured.
         expected_above: the same by the law.
         lower_bounds: epsilon that those rounds prove, at each.
@@ -151,6 +152,7 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     epsilons: tuple[float, ...]
     rounds: int
     gaps: tuple[float, ...]
+    expected_gaps: tuple[float, ...] = ()
     above: tuple[tuple[float, float], ...]
     expected_above: tuple[tuple[float, float], ...]
     lower_bounds: tuple[float, ...]

@@ -13,6 +13,7 @@ from simulations.audit.calibration import (
     MISSED_ALARM,
     SCALES,
     WIDE,
+    bounded_pass_probability,
     calibrate,
     copies_pass_probability,
     equal_chance,
@@ -42,6 +43,35 @@ class Halting(QuickNoise):
         return exact + drawn
 
 
+class Bounded(QuickNoise):
+    """No number is beyond five scales."""
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        most = int(5 * law.scale)
+        return exact + super().discrete_laplace(np.zeros_like(exact), l1, law, stamp).clip(-most, most)
+
+
+class Uniform(QuickNoise):
+    """Bounded, and as often 0 and as far from it on average as it should be: its loss is infinite."""
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        drawn = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        apart = drawn != 0
+        most = max(1, round(2 * np.abs(drawn[apart]).mean() - 1)) if apart.any() else 1
+        drawn[apart] = np.sign(drawn[apart]) * np.random.default_rng().integers(1, most + 1, int(apart.sum()))
+        return exact + drawn
+
+
+class Repeating(QuickNoise):
+    """A fifth of the numbers are those three places before."""
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        drawn = super().discrete_laplace(np.zeros_like(exact), l1, law, stamp)
+        again = np.flatnonzero(np.random.default_rng().random(max(0, len(drawn) - 3)) < 0.2)
+        drawn[again + 3] = drawn[again]
+        return exact + drawn
+
+
 KEPT = np.random.default_rng(1)
 
 
@@ -58,6 +88,7 @@ def test_installed_noise_passes(monkeypatch):
     assert [check.name for check in found] == [
         "noise_scale",
         "noise_centre",
+        "noise_tails",
         "noise_independent",
         "noise_of_new_processes",
     ]
@@ -72,7 +103,10 @@ def test_installed_noise_passes(monkeypatch):
         (lambda: QuickNoise(Fraction(9, 10)), "noise_scale"),
         (lambda: QuickNoise(Fraction(11, 10)), "noise_scale"),
         (Shifted, "noise_centre"),
+        (Bounded, "noise_tails"),
+        (Uniform, "noise_tails"),
         (Halting, "noise_independent"),
+        (Repeating, "noise_independent"),
         (Kept, "noise_of_new_processes"),
     ],
 )
@@ -95,7 +129,8 @@ def test_the_stated_power_is_computed():
     for scale in SCALES:
         for factor in (Fraction(9, 10), Fraction(11, 10)):
             assert pass_probability(DRAWS, scale, scale * factor, ALARM) < MISSED_ALARM
-        assert copies_pass_probability(DRAWS, scale, 0.2, ALARM / 3) < MISSED_ALARM
+        assert copies_pass_probability(DRAWS // 3, scale, 0.2, ALARM / 10) < MISSED_ALARM
+        assert bounded_pass_probability(DRAWS, scale, ALARM) == 0
     assert shift_pass_probability(DRAWS, 30, 3, ALARM) < 2 * MISSED_ALARM
     assert shift_pass_probability(DRAWS, 30, 0, ALARM) > 1 - 1e-6  # no shift passes
 

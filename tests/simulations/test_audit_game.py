@@ -95,6 +95,18 @@ def test_a_rare_leak_is_found():
     assert attack.shares[1] == 0.0
 
 
+@pytest.mark.parametrize("times", range(30, 50, 2))
+def test_a_row_that_repeats_is_chosen_however_often_it_came(times):
+    """Each count has another logarithm: none is rounded away."""
+    generator = np.random.default_rng(times)
+    one, two = (np.asfortranarray(generator.integers(0, 2**40, (4_000, 3))) for _ in "ab")
+    leaks = np.arange(times) * 80
+    one[leaks] = 5
+    event, _ = choose_events(one, two, 0.05, {})
+    assert event.holds(one)[leaks].all()
+    assert event.holds(two).mean() < 0.005
+
+
 def joint_only(sign, seed):
     """Two numbers, each as random as a coin on either input; equal, or opposite."""
     generator = np.random.default_rng(seed)

@@ -192,7 +192,7 @@ def test_any_byte_of_the_file_is_named(honest, tmp_path):
         (tmp_path / "ward.export").write_bytes(bytes(changed))
         result = recompute(tmp_path / "ward.export", delta=None)
         said = "\n".join([*result.wrong, *result.unread])
-        assert re.search(r"byte \d|truncated|at `|block \d|ledger entry \d|replies|no ledger|format 1", said), (
+        assert re.search(r"byte \d|truncated|at `|field `|block \d|ledger entry \d|replies|no ledger|format 1", said), (
             place,
             said,
         )
@@ -296,8 +296,8 @@ def test_a_bound_is_told_as_implied_and_one_that_changes_is_named(tmp_path):
     assert "counts with c = 1, and c is 3 elsewhere" in finding.text
     studies = [(learner, study) for learner, study in audited(tmp_path, history.export()).replayed.studies]
     cards = dict(zip(studies, (3, 3, 1), strict=True))
-    assert audited(tmp_path, history.export(), cards=cards).findings == []
-    (finding,) = audited(tmp_path, history.export(), cards=cards | {studies[0]: 6}).findings
+    assert audited(tmp_path, history.export(), cards_of=lambda curator: cards).findings == []
+    (finding,) = audited(tmp_path, history.export(), cards_of=lambda curator: cards | {studies[0]: 6}).findings
     assert "with c = 6 by the card" in finding.text
 
 

@@ -6,9 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv, ndtri
 
-PARTS = 4
-"""Of an error rate: two directions, and in each a bound on either share."""
-
 
 def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float) -> float:
     """A lower bound on ln(P / Q), P and Q the chances of one event under two inputs.

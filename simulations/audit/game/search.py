@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.audit.game.bounds import PARTS, promise
+from simulations.audit.game.bounds import promise
 from simulations.audit.game.cells import MOST_VALUES, Cells, fit_cells
 from simulations.audit.game.events import Between, Event, Likelier
 from simulations.audit.game.outcomes import Rows
@@ -85,7 +85,7 @@ def choose_events(
         table = np.stack([cells.count(part) for part in np.split(values, parts)], 1).astype(float)
         sides = (table[:, :2], table[:, 2:])
         for direction, so_far in enumerate(best):
-            counts = _Counts(statistic, cells, sides[direction], sides[1 - direction], error_rate / PARTS / CAUTION)
+            counts = _Counts(statistic, cells, sides[direction], sides[1 - direction], error_rate / 2 / CAUTION)
             if statistic.ordered:
                 _take_intervals(counts, so_far)
             if not statistic.learned:
@@ -152,7 +152,7 @@ def _take_likelier(counts: _Counts, best: _Best) -> None:
     """Events of the cells with the largest ratios; each part is judged by ratios that the other taught."""
     more, fewer = counts.more, counts.fewer
     scores = np.log((more + 1) / (fewer + 1))
-    cuts = np.unique(np.round(scores, 3))
+    cuts = np.unique(np.floor(scores * 1000)) / 1000 - 1e-9  # never above a score, so that each cell is in at its own
     if len(cuts) > _CUTS:
         cuts = cuts[np.linspace(0, len(cuts) - 1, _CUTS).astype(int)]
     inside, outside = np.zeros(len(cuts)), np.zeros(len(cuts))

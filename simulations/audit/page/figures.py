@@ -243,24 +243,27 @@ def studies_figure(studies: Sequence[StudyAttack]) -> Drawn | None:
 
 
 def gap_figure(blog: BlogGame) -> Drawn:
-    """Gap between the two means against epsilon."""
+    """Gap between the two means, in standard deviations of the answers, against epsilon: measured, and by the law."""
     across = _log_axis(blog.epsilons)
-    low, high = min(0.0, *blog.gaps), max(1.0, *blog.gaps)
-    stage = Stage(make_axis(low, high, _STEPS), _HEIGHT)
-    places = [
-        Place(across.place(math.log(epsilon)), gap, (gap, gap), f"{gap:.3f} at epsilon {epsilon:g}")
-        for epsilon, gap in zip(blog.epsilons, blog.gaps, strict=True)
-    ]
+    told = [(hollow, gaps) for hollow, gaps in ((True, blog.expected_gaps), (False, blog.gaps)) if gaps]
+    every = [gap for _, gaps in told for gap in gaps]
+    stage = Stage(make_axis(min(0.0, *every), max(1.0, *every), _STEPS), _HEIGHT)
+    lines = []
+    for hollow, gaps in told:
+        places = [
+            Place(across.place(math.log(epsilon)), gap, (gap, gap), f"{gap:.3f} at epsilon {epsilon:g}")
+            for epsilon, gap in zip(blog.epsilons, gaps, strict=True)
+        ]
+        lines.append(stage.line(0, hollow, "by the law" if hollow else "measured", places, errors=False))
     figure = Figure(
         stage,
         "Gap between the two means against epsilon",
         across.ticks,
-        (stage.line(0, False, "gap", places, errors=False),),
-        " ".join(f"{place.text}." for place in places),
+        tuple(lines),
+        " ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}." for line in lines),
         below=_BELOW,
-        rules=(Rule("ceiling", stage.y(1.0), "the gap without noise"),),
     )
-    return Drawn(figure, (Key(0, False, "gap, over 1/100"),))
+    return Drawn(figure, (Key(0, False, "gap, in standard deviations of the answers"), Key(0, True, "by the law")))
 
 
 def above_figure(blog: BlogGame) -> Drawn:

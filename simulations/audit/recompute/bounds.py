@@ -7,7 +7,7 @@ always, could only be found by a card.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,6 +21,8 @@ MOST_BOUND = 2**20
 """Largest c of a card."""
 _ANY, _NONE = -1, 0
 """Implied by a query that costs the same whatever c is, and by a cost that no c gives."""
+Cards = dict[tuple[bytes, bytes], int]
+"""(learner, study) -> bound c of the signed card."""
 
 
 class Bounds:
@@ -28,22 +30,27 @@ class Bounds:
 
     Args:
         kinds: installed; of others' queries nothing is computed.
-        cards: (learner, study) -> c of the signed card, where a transcript has one.
+        cards_of: curator's public key -> (learner, study) -> c of its signed card, where a transcript has one.
 
     Attributes:
-        cards: as above.
+        cards: of this ledger's curator.
         implied: index of a RESERVE entry -> what its costs imply, of studies without a card.
         wrong: studies whose reserved costs are not those of their plans, as far as one study alone shows it.
     """
 
-    def __init__(self, kinds: Kinds, cards: dict[tuple[bytes, bytes], int] | None = None) -> None:
-        self.cards = cards or {}
+    def __init__(self, kinds: Kinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
+        self.cards: Cards = {}
+        self._cards_of = cards_of
         self.implied: dict[int, int] = {}
         self.wrong: list[Study] = []
         self._kinds = kinds
         self._shapes: dict[tuple[bytes, ...], Shape] = {}
         self._of_query = lru_cache(maxsize=65_536)(self._bound)
         self._of_costs = lru_cache(maxsize=16_384)(self._read)
+
+    def know(self, curator: bytes) -> None:
+        """The ledger is this key's, from some entry on."""
+        self.cards |= self._cards_of(curator)
 
     def shape(self, plan: Plan) -> Shape:
         """What is kept of a plan, once for all studies that have it."""

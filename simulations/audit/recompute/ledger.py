@@ -11,7 +11,7 @@ from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
 from protocol.ledger.exports import Pair, state_key
 from protocol.ledger.heads import head_is_signed
 from protocol.messages import NOBODY
-from simulations.audit.recompute.bounds import Bounds
+from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import Evidence, open_evidence
 from simulations.audit.recompute.findings import Findings
 from simulations.audit.recompute.replay import Replayed
@@ -20,7 +20,7 @@ from simulations.audit.recompute.signatures import to_check, unsigned
 Tick = Callable[[str, int, int], None]
 
 
-@dataclass
+@dataclass(eq=False)
 class LedgerAudit:
     """What a ledger's bytes prove.
 
@@ -63,7 +63,7 @@ def audit_ledger(
     path: Path,
     *,
     kinds: Kinds,
-    cards: dict[tuple[bytes, bytes], int] | None = None,
+    cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
     curator: bytes = b"",
     named: Callable[[Replayed], Iterable[int]] = lambda replayed: (),  # noqa: ARG005
     every_signature: bool = False,
@@ -74,7 +74,7 @@ def audit_ledger(
     Args:
         path: an export, or a SQLite ledger.
         kinds: the query kinds that can be read.
-        cards: (learner, study) -> bound c of the signed card.
+        cards_of: curator's public key -> (learner, study) -> bound c of its signed card.
         curator: public key that must be one of the ledger's; empty takes what it names.
         named: the replayed ledger -> entries whose signatures are checked in any case.
         every_signature: check all of them, however many there are.
@@ -85,7 +85,7 @@ def audit_ledger(
         OSError: it is missing or cannot be read.
     """
     evidence = open_evidence(path)
-    bounds = Bounds(kinds, cards)
+    bounds = Bounds(kinds, cards_of)
     replayed = Replayed(bounds)
     entries, odd = _feed(replayed, evidence, tick)
     for finding in evidence.findings:

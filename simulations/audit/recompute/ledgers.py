@@ -1,6 +1,6 @@
 """Ledgers held against transcripts, in both directions, and against their curators' policies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from protocol.kinds import Kinds
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import Message, StudyProposal
+from simulations.audit.recompute.bounds import Cards
 from simulations.audit.recompute.known import Made
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.receipts import differing
@@ -22,7 +23,11 @@ ZERO = Fraction(0)
 
 
 def read_ledger(
-    folder: Path, entry: LedgerEntry, *, kinds: Kinds, cards: dict[tuple[bytes, bytes], int] | None = None
+    folder: Path,
+    entry: LedgerEntry,
+    *,
+    kinds: Kinds,
+    cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
 ) -> tuple[LedgerVerdict, LedgerAudit | None]:
     """Audit one ledger by itself: places, contents, costs, signatures, stored replies, and the head in the run's list.
 
@@ -32,7 +37,7 @@ def read_ledger(
         folder: of the run.
         entry: which.
         kinds: the query kinds that can be read.
-        cards: (learner, study) -> bound c of the signed card.
+        cards_of: curator's public key -> (learner, study) -> bound c of its signed card.
 
     Returns:
         The verdict, and the ledger where its chain holds: one that merely lacks replies can still be held against
@@ -41,7 +46,7 @@ def read_ledger(
     verdict = LedgerVerdict(entry)
     curator = bytes.fromhex(entry.key)
     try:
-        audit = audit_ledger(folder / LEDGERS / entry.file, kinds=kinds, cards=cards, curator=curator)
+        audit = audit_ledger(folder / LEDGERS / entry.file, kinds=kinds, cards_of=cards_of, curator=curator)
     except OSError:
         verdict.why.append("it is missing or cannot be read")
         return verdict, None

@@ -168,6 +168,7 @@ class Replayed:
 
     def _open(self, entry: ReadEntry) -> str:
         self.keys.append((0, entry.learner))
+        self.bounds.know(entry.learner)
         return ""
 
     def _start(self, entry: ReadEntry) -> str:
@@ -331,6 +332,7 @@ class Replayed:
         self.handovers.append(entry.index)
         known = {NOBODY, *(key for _, key in self.keys)}
         self.keys.append((entry.index + 1, entry.learner))
+        self.bounds.know(entry.learner)
         return "hands over to a key that had the ledger before, or to none" if entry.learner in known else ""
 
     def _decide(self, entry: ReadEntry) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
+from simulations.audit.recompute.bounds import Cards
 from simulations.audit.recompute.costs import check_cost
 from simulations.audit.recompute.ledgers import hold, read_ledger
 from simulations.audit.recompute.listing import (
@@ -34,9 +35,6 @@ from simulations.run_index import (
 )
 
 Tick = Callable[[str, int, int], None]
-Cards = dict[tuple[bytes, bytes], int]
-"""(learner, study) -> bound c of the signed card."""
-
 SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
 
 OF_A_LEARNER = (
@@ -103,12 +101,12 @@ def cards_of(proof: RunProof, curator: bytes) -> Cards:
     }
 
 
-def hold_run(proof: RunProof, cards: Callable[[bytes], Cards], kinds: Kinds, tick: Tick) -> None:
+def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Kinds, tick: Tick) -> None:
     """Check a run's ledgers, each by itself and against the transcripts, and its report; `proof` is changed.
 
     Args:
         proof: of `read_run`.
-        cards: curator's public key -> what its cards show, in all runs that are audited together.
+        all_cards: curator's public key -> what its cards show, in all runs that are audited together.
         kinds: the query kinds that can be read.
         tick: called with (what, done, total).
     """
@@ -118,7 +116,7 @@ def hold_run(proof: RunProof, cards: Callable[[bytes], Cards], kinds: Kinds, tic
     in_order = {}
     for number, entry in enumerate(index.ledgers):
         tick("ledgers", number, len(index.ledgers))
-        verdict, audit = read_ledger(folder, entry, kinds=kinds, cards=cards(bytes.fromhex(entry.key)))
+        verdict, audit = read_ledger(folder, entry, kinds=kinds, cards_of=all_cards)
         hold(verdict, audit, proof.exchanges, index)
         proof.ledgers.append(verdict)
         if audit is not None:

@@ -1,6 +1,6 @@
 """All that is given together: runs, exports, receipts, witnessed heads. One result for terminal, JSON and page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +11,7 @@ from protocol.errors import ConfigurationError, printable
 from protocol.kinds import Kinds
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.queries import QUERY_KINDS
-from simulations.audit.recompute.bounds import Bounds
+from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
 from simulations.audit.recompute.known import ZERO, Price, Study
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
@@ -23,7 +23,7 @@ from simulations.audit.recompute.receipts import (
     places_of,
     read_receipt_file,
 )
-from simulations.audit.recompute.runs import Cards, Tick, cards_of, hold_run, read_run
+from simulations.audit.recompute.runs import Tick, cards_of, hold_run, read_run
 from simulations.audit.recompute.sums import NO_ZCDP, Sum, UnitSum, ledger_sums, unit_sums
 from simulations.audit.recompute.transcripts import Exchange
 from simulations.audit.recompute.verdicts import RunProof
@@ -33,7 +33,7 @@ DELTA = 1e-6
 NO_LIBRARY = '(epsilon, delta) is not computed: a part is not installed (dp_accounting): pip install "expril[audit]"'
 
 
-@dataclass
+@dataclass(eq=False)
 class AuditedLedger:
     """A ledger's part of a result.
 
@@ -188,11 +188,11 @@ def recompute(
     checkpoints = _read_checkpoints(witnessed, result)
     alone = _read_all(paths, pins, kinds, tick, result)
 
-    def cards(curator: bytes) -> Cards:
+    def all_cards(curator: bytes) -> Cards:
         return {study: bound for run in result.runs for study, bound in cards_of(run, curator).items()}
 
     for run in result.runs:
-        hold_run(run, cards, kinds, tick)
+        hold_run(run, all_cards, kinds, tick)
         for entry in run.index.ledgers if run.index else ():
             audit = run.audits.get(entry.file)
             if audit is not None:
@@ -201,7 +201,7 @@ def recompute(
                 result.ledgers.append(AuditedLedger(file, name, world, audit, held=True))
     told = [one for run in result.runs for one in _receipts_of(run)]
     for path in alone:
-        _audit_alone(path, result, [*held, *told], cards, kinds=kinds, every=every_signature, tick=tick)
+        _audit_alone(path, result, [*held, *told], all_cards, kinds=kinds, every=every_signature, tick=tick)
     _cross_check(result, held, checkpoints)
     _add_sums(result, kinds)
     return result
@@ -226,23 +226,18 @@ def _audit_alone(
     path: Path,
     result: Recomputed,
     receipts: Sequence[HeldReceipt],
-    cards: Any,
+    all_cards: Callable[[bytes], Cards],
     *,
     kinds: Kinds,
     every: bool,
     tick: Tick,
 ) -> None:
     """Audit a ledger that was given by itself."""
-    known: Cards = {}
-    for run in result.runs:
-        for one in run.index.participants if run.index else ():
-            if one.role == "curator":
-                known |= cards(bytes.fromhex(one.key))
     try:
         audit = audit_ledger(
             path,
             kinds=kinds,
-            cards=known,
+            cards_of=all_cards,
             named=lambda replayed: places_of(replayed, receipts).values(),
             every_signature=every,
             tick=tick,
@@ -270,7 +265,7 @@ def _cross_check(result: Recomputed, held: Sequence[HeldReceipt], checkpoints: d
     used: set[str] = set()
     for one in result.ledgers:
         audit = one.audit
-        own = next((run for run in result.runs if audit in run.audits.values()), None)
+        own = next((run for run in result.runs if any(audit is each for each in run.audits.values())), None)
         told = [each for run in result.runs for each in _receipts_of(run, proven=run is own)]
         before = len(audit.findings), len(audit.unproven)
         hold_receipts(audit, [*told, *held])
