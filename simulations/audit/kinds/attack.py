@@ -182,6 +182,8 @@ def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) 
 def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
     try:
         return enumerate_loss(path, pair)
+    except ConfigurationError as error:  # a limit of ours
+        return Enumerated(None, why_not=str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find
         return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
 
