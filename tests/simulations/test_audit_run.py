@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import msgspec
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from absent import in_one_process
@@ -215,6 +216,13 @@ def test_cards_of_other_curators_say_nothing_of_a_ledger(finished, tmp_path):
     result = recompute(finished[0], tmp_path / "other.export", delta=None)
     assert result.wrong == []
     assert [one.audit.bounds.bound for one in result.ledgers] == [1, 1, 1, 1, 3]
+
+
+def test_the_older_name_is_the_same_command_and_is_not_told():
+    commands = typer.main.get_command(app).commands
+    older, newer = commands["verify"], commands["audit"].commands["run"]
+    assert older.callback.__wrapped__ is newer.callback.__wrapped__
+    assert older.hidden
 
 
 def test_nothing_is_written_beside_the_evidence(finished):
