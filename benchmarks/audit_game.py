@@ -73,7 +73,7 @@ def run() -> list[Result]:
             f" {margins[closest]:.2f} above its claim",
         ),
         at_most(
-            f"whole audits of correct mechanisms flagged, of {AUDITS} at 5 %",
+            f"audits of eleven correct stand-ins flagged, of {AUDITS} at 5 %",
             sum(map(bool, audits)),
             MOST_FLAGGED,
             "audits",

@@ -115,7 +115,7 @@ def test_a_stewards_and_an_auditors_files_are_read_the_same_way(tmp_path, what):
     path = tmp_path / "file.toml"
     arguments = ["ledger", "show", tmp_path / "a.ledger", "--policy", path]
     if what == "keys":
-        arguments = ["verify", tmp_path, "--keys", path]
+        arguments = ["audit", "run", tmp_path, "--keys", path]
     path.write_bytes("name = 'Spit\xe4l'\n".encode("latin-1"))
     assert "holds text that is not UTF-8 in line 1; save it as UTF-8 text" in complaint(*arguments)
     path.unlink()

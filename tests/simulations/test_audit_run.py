@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import msgspec
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from absent import in_one_process
@@ -19,6 +20,7 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.command import app
+from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.exports import encode_export
@@ -204,6 +206,23 @@ def test_receipts_in_a_run_are_held_against_an_export_that_is_given_beside_it(fi
     wrong = recompute(finished[0], tmp_path / "older.export", delta=None).wrong
     assert any("older.export: it lacks the entry that a receipt in" in text for text in wrong)
     assert "rolled back" in audit(finished[0], tmp_path / "older.export", code=1).output
+
+
+def test_cards_of_other_curators_say_nothing_of_a_ledger(finished, tmp_path):
+    """The run's curators count one record of each unit; a stranger's ledger counts three."""
+    history = History(3)
+    a_study(history)
+    (tmp_path / "other.export").write_bytes(history.export())
+    result = recompute(finished[0], tmp_path / "other.export", delta=None)
+    assert result.wrong == []
+    assert [one.audit.bounds.bound for one in result.ledgers] == [1, 1, 1, 1, 3]
+
+
+def test_the_older_name_is_the_same_command_and_is_not_told():
+    commands = typer.main.get_command(app).commands
+    older, newer = commands["verify"], commands["audit"].commands["run"]
+    assert older.callback.__wrapped__ is newer.callback.__wrapped__
+    assert older.hidden
 
 
 def test_nothing_is_written_beside_the_evidence(finished):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 from msgspec import structs
 
 from curator_node.answerers import ANSWERERS
@@ -27,6 +28,8 @@ ERROR_RATE = 0.001
 SHORT_GAME = 400
 """Draws from either set of records, to choose between questions."""
 SHORT_COPIES = 50
+KEPT = 3
+"""Pairs on which one is played where they cannot be enumerated."""
 CLEARLY = 1.1
 """Another question than the first is attacked only where it tells so much more."""
 
@@ -145,28 +148,31 @@ def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> A
 
 
 def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
-    """The sets of records that tell a question apart best, and how well a short game does on them."""
-    found = search(path, seed=seed)
-    pair = found.pairs[0]
-    many = replace(path, copies=path.example.copies)
+    """The sets of records that tell a question apart best, and how well a short game does on them.
+
+    Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
+    short game on them proves more than is claimed.
+    """
+    found = search(path, seed=seed, keep=KEPT)
+    enumerated = _enumerated(path, found.pairs[0])
+    pairs = found.pairs if enumerated.loss is None else found.pairs[:1]
     few = replace(path, copies=min(path.example.copies, SHORT_COPIES))
-    short = attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05)
-    enumerated = _enumerated(path, pair)
-    tells = math.inf if math.isinf(found.score) else max(short.lower_bound, enumerated.loss or 0.0)
-    tells /= float(path.claimed)
-    return Candidate(many, pair, found.tried, enumerated, tells)
+    short = [attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in pairs]
+    claimed, best = float(path.claimed), int(np.argmax(short))
+    best = best if short[best] > claimed else 0
+    tells = math.inf if math.isinf(found.score) else max(short[best], enumerated.loss or 0.0)
+    many = replace(path, copies=path.example.copies)
+    return Candidate(many, pairs[best], found.tried, enumerated, tells / claimed)
 
 
-def attack_pair(
-    path: Path, pair: Neighbours, *, draws: int, error_rate: float, claimed: Fraction | None = None
-) -> Attack:
-    """Play the game on two given sets of records; the claim is the query's own cost unless told."""
+def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
+    """Play the game on two given sets of records; the claim is the query's own cost."""
     first, second = pair.both
     width = path.width(pair)
     return play(
         partial(path.draws, first, width=width),
         partial(path.draws, second, width=width),
-        claimed=path.claimed if claimed is None else claimed,
+        claimed=path.claimed,
         draws=draws,
         error_rate=error_rate,
         neighbours=pair.words,
@@ -176,6 +182,8 @@ def attack_pair(
 def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
     try:
         return enumerate_loss(path, pair)
+    except ConfigurationError as error:  # a limit of ours
+        return Enumerated(None, why_not=str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find
         return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
 

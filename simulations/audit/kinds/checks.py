@@ -160,7 +160,7 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
         question=f"Does a curator's `handle` call the answerer of {kind} that is registered, and sign what it returns?",
         found=f"With a sentinel in its place: {told}.",
         false_alarm=0.0,
-        power="another answerer, other records, other noise or changed bytes: always",
+        power="another answerer, other records, other noise or changed bytes for the questions asked here: always",
         passed=passed,
     )
 
@@ -194,7 +194,7 @@ def same_law(name: str, path: Path, pair: Neighbours) -> Check:
         found=f"{total} draws through `handle` and as many of the answerer: the least of {len(chances)} chances of "
         f"such a difference is {least:.2g}, and {alarm:.1g} is allowed.",
         false_alarm=FALSE_ALARM,
-        power=f"an event whose share differs by {_noticed(total // 2, alarm):.2g}: 0.999",
+        power=f"a quartile of the answers that lies elsewhere, by a share of {_noticed(total // 2, alarm):.2g}: 0.999",
         passed=least >= alarm,
     )
 

@@ -8,7 +8,7 @@ import msgspec
 STORED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "audit_game.json"
 """Of a checkout; an installed wheel has no measurements."""
 COMMAND = "python -m benchmarks audit_game"
-ROW = "whole audits of correct mechanisms flagged"
+ROW = "audits of eleven correct stand-ins flagged"
 KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
 
 

@@ -52,6 +52,10 @@ def read_pins(path: Path) -> Pins:
     Raises:
         ConfigurationError: it cannot be read, or names no key.
     """
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder, not a keys file; name the file in it")
+    if not path.is_file():
+        raise ConfigurationError(f"no keys file {path}; check its name")
     try:
         content = path.read_bytes()
     except OSError as error:

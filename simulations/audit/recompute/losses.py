@@ -44,7 +44,6 @@ class Losses:
     Args:
         kinds: installed.
         delta: of each plan.
-
     """
 
     def __init__(self, kinds: Kinds, delta: float) -> None:
