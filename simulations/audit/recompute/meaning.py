@@ -7,14 +7,11 @@ from simulations.audit.recompute.replay import Replayed
 SIMULATED = "its signatures are those of a simulation: NOT PRIVATE, whatever it charges"
 
 
-def check_meaning(replayed: Replayed) -> list[str]:
+def check_meaning(replayed: Replayed) -> None:
     """Findings on a ledger's terms and plans go to the ledger.
 
     Args:
         replayed: the ledger; its findings are changed.
-
-    Returns:
-        What makes it no proof of privacy although nothing is wrong.
     """
     if replayed.unexplained >= 0:
         replayed.findings.add(
@@ -28,7 +25,7 @@ def check_meaning(replayed: Replayed) -> list[str]:
             "what its charges mean",
         )
     if replayed.label == NOT_PRIVATE_LABEL:
-        return [SIMULATED]
+        return
     for study in replayed.studies.values():
         if study.shape.not_private:
             replayed.findings.add(
@@ -36,4 +33,3 @@ def check_meaning(replayed: Replayed) -> list[str]:
                 f"ledger entry {study.index} (reserve) accepts query {study.shape.not_private[0]}, which is not as "
                 "private as its cost says, under terms that say nothing of a simulation: it has no epsilon",
             )
-    return []

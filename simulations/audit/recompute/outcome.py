@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from protocol.envelopes import LABEL
 from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.ledger import LedgerAudit
 from simulations.audit.recompute.sums import Sum, UnitSum
@@ -40,6 +41,7 @@ class AuditedLedger:
             "keys": [key.hex() for _, key in replayed.keys],
             "terms": replayed.terms,
             "unit": replayed.unit,
+            "private": replayed.label == LABEL and not any(one.shape.not_private for one in replayed.studies.values()),
             "c": audit.bounds.bound,
             "head": replayed.head.hex(),
             "entries": audit.entries,

@@ -16,7 +16,7 @@ import msgspec
 from protocol.ledger.entries import EntryKind, Index, LedgerCorruptError, Suspect
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
-from protocol.rationals import AMOUNT_PATTERN, MOST, shorten
+from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, shorten
 from simulations.audit.recompute.known import ZERO, Price
 
 _AMOUNT = re.compile(AMOUNT_PATTERN)
@@ -94,13 +94,13 @@ def amount_of(text: str) -> Fraction:
 def price_of(costs: tuple[str, ...]) -> Price:
     """The price that these texts state; raises as `amount_of`.
 
-    Costs that have no common denominator of 32 bits are those of no plan (`Kinds.plan_cost`), and are rounded up.
+    Costs whose common denominator is far beyond that of any plan (`Kinds.plan_cost`) are rounded up.
     """
     parsed = tuple(map(amount_of, costs))
     common = 1
     for cost in parsed:
         common = math.lcm(common, cost.denominator)
-        if common > MOST:
+        if common > LONGEST_DENOMINATOR:
             parsed = tuple(Fraction(math.ceil(each * 2**64), 2**64) for each in parsed)
             break
     return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))

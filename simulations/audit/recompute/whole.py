@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from protocol.envelopes import NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.kinds import Kinds
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
@@ -11,6 +12,7 @@ from simulations.audit.recompute.bounds import Cards
 from simulations.audit.recompute.evidence import UnreadableError, is_ledger
 from simulations.audit.recompute.ledger import audit_ledger
 from simulations.audit.recompute.listing import Pins, pin_ledger
+from simulations.audit.recompute.meaning import SIMULATED
 from simulations.audit.recompute.outcome import DELTA, AuditedLedger, Recomputed
 from simulations.audit.recompute.receipts import (
     HeldReceipt,
@@ -121,6 +123,8 @@ def _audit_alone(
     except OSError as error:
         result.unread.append(f"{path} cannot be read: {error.strerror}")
     else:
+        if audit.replayed.label == NOT_PRIVATE_LABEL:
+            audit.unproven.append(SIMULATED)
         if audit.replayed.keys:
             wrong, open_ = pin_ledger(audit.replayed.keys[0][1], pins)
             if wrong:
