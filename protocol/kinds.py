@@ -73,6 +73,7 @@ class QueryKind:
         charge: (turn, answered turns of this kind in the study, most records of one privacy unit) -> what this turn
             costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with the first turn.
         private: (limits) -> whether all that they allow is as private as its cost says.
+        private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
         by_default: whether a policy that names no kind allows it.
         examples: of each thing that it releases as private, by name ("" where there is but one): questions to attack.
@@ -95,6 +96,7 @@ class QueryKind:
     read_release: Callable[[bytes, Any, Turn, Schema], bytes]
     charge: Callable[[Turn, Sequence[Past], int], Fraction] | None = None
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
+    private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
     by_default: bool = False
     examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
@@ -245,6 +247,10 @@ class Kinds(Mapping[str, QueryKind]):
     def private(self, limits: Limits) -> bool:
         """Whether everything that `limits` allow is as private as its cost says; raises as `limits`."""
         return all(self._kinds[name].private(self.limits(limits, name)) for name in self.allowed(limits))
+
+    def private_planned(self, planned: Planned) -> bool:
+        """Whether a planned query is as private as its cost says; raises as `kind`."""
+        return self.kind(planned.kind).private_planned(planned)
 
     def relation(self, limits: Limits) -> str:
         """The neighbouring relations of all allowed kinds, in words."""

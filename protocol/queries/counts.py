@@ -318,6 +318,7 @@ COUNTS = QueryKind(
     release_bytes=release_bytes,
     read_release=read_release,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
+    private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
     by_default=True,
     examples=examples,
     numbers=numbers,
