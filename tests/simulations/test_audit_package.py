@@ -202,7 +202,11 @@ def test_a_flipped_byte_never_ends_a_check_with_a_fault(copy):
 
 
 FORGED = {
-    "deployment.yaml: its deployment.privacy_loss.privacy_parameters.epsilon": ("deployment.yaml", "epsilon: 1.5", "epsilon: 0.15"),
+    "deployment.yaml: its deployment.privacy_loss.privacy_parameters.epsilon": (
+        "deployment.yaml",
+        "epsilon: 1.5",
+        "epsilon: 0.15",
+    ),
     "deployment.yaml: its deployment.basic.data_curators": ("deployment.yaml", "- north", "- nord"),
     "claim.json claims": ("claim.json", '"epsilon": "3/2"', '"epsilon": "1/2"'),
     "ledger.json says otherwise": ("ledger.json", '"spent": "3/2"', '"spent": "1/2"'),

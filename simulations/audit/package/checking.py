@@ -92,7 +92,7 @@ def check_package(
         return _told(found)
     same = manifest.expril == versions()["expril"]
     proof = _guarded(found, "evidence", lambda: _replayed(found, pins, tick, same_version=same))
-    audit = _guarded(found, AUDIT, lambda: decode_result(read_bytes(folder, AUDIT)))
+    audit = _guarded(found, AUDIT, lambda: _read_audit(folder))
     if proof is not None:
         _guarded(found, "claim", lambda: _check_claim(found, proof, manifest, audit, same_version=same))
         _guarded(found, EXACT, lambda: _check_exact(found, proof))
@@ -106,6 +106,11 @@ def check_package(
         "that records, units and declared bounds are true, and that each curator drew its noise as it should"
     )
     return _told(found)
+
+
+def _read_audit(folder: Path) -> tuple[AuditResult, str]:
+    read_json(folder, AUDIT)  # in its one form: no key is there twice
+    return decode_result(read_bytes(folder, AUDIT))
 
 
 def _told(found: Checked) -> Checked:

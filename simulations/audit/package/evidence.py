@@ -165,7 +165,7 @@ def replay(
         )
     }
     wrong = [text.removeprefix(f"{base}/") for text in result.wrong if text not in absent]
-    wrong += result.unread
+    wrong += [text.replace(f"{base}/", "") for text in result.unread]
     if as_json(inventory) != data:
         wrong.append(f"{INVENTORY} is not in its one form")
     wrong += _unnamed(base, inventory, result)

@@ -27,6 +27,7 @@ from simulations.audit.package.worlds import CuratorSpent
 from simulations.audit.page.page import build_page
 from simulations.audit.results import AuditResult
 
+MOST_FIELDS = 8
 _PROSE = (
     ("deployment", "basic", "description"),
     ("deployment", "dp_variant", "unprotected_quantities"),
@@ -89,10 +90,12 @@ def changed_entry(
     told, due = _flat(entry), _flat(wanted)
     prose = {".".join(path) for path in _PROSE} if not same_version else set()
     wrong = [
-        f"{DEPLOYMENT}: its {name} {'is' if name in told else 'is missing; it is'} not what the evidence proves"
+        f"{DEPLOYMENT}: its {name} is not what the evidence proves"
         for name, value in due.items()
         if name not in prose and told.get(name) != value
     ]
+    if len(wrong) > MOST_FIELDS:
+        return [f"{DEPLOYMENT} is another entry than the evidence proves: {len(wrong)} fields differ"]
     wrong += [f"{DEPLOYMENT}: its {name} is of no entry that this software writes" for name in told if name not in due]
     if same_version and not wrong:
         wrong.append(f"{DEPLOYMENT} is not in the form that this software writes")

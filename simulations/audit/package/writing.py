@@ -15,6 +15,7 @@ from simulations.audit.package.deployment import as_yaml, build_entry, check_ent
 from simulations.audit.package.evidence import Tick, collect, replay
 from simulations.audit.package.exact import exact_losses
 from simulations.audit.package.false_alarms import measured_false_alarms
+from simulations.audit.package.judged import judge
 from simulations.audit.package.manifest import seal_folder
 from simulations.audit.package.names import (
     AUDIT,
@@ -146,6 +147,10 @@ def _fill(
         raise ConfigurationError(f"the evidence does not prove its sums: {proof.wrong[0]}{more}")
     curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
     result, played = audit
+    wrong, missing = judge(result, (plan for plan, _ in proof.plans))
+    if wrong or missing:
+        first = [*wrong, *(f"the broken mechanism {name} was not attacked" for name in missing)][0]
+        raise ConfigurationError(f"this audit proves nothing: {first}; play it again: expril audit all")
     entry = build_entry(facts, curators, versions=dict(result.versions))
     if schema is not None:
         check_entry(entry, schema)
