@@ -23,6 +23,12 @@ def audit_run(
     witnessed: Annotated[
         list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; may be repeated.")
     ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Public key of a witness, known from elsewhere: 64 digits; may be repeated. Others count not."
+        ),
+    ] = None,
     delta: Annotated[float, typer.Option(help="For (epsilon, delta), of each accepted plan.")] = 1e-6,
     every_signature: Annotated[
         bool,
@@ -38,7 +44,7 @@ def audit_run(
     (no run, no ledger, one of ExPriL 0.1, or a wrong file in an option).
     """
     with plain_errors(part="simulations"):
-        from simulations.audit.recompute import read_pins, recompute
+        from simulations.audit.recompute import read_pins, read_witnesses, recompute
         from simulations.audit.recompute.tables import TABLE_WIDTH, proof_tables, sum_table
 
         pins = None if keys is None else read_pins(keys)
@@ -48,6 +54,7 @@ def audit_run(
                 pins=pins,
                 receipts=receipt or (),
                 witnessed=witnessed or (),
+                witnesses=read_witnesses(witness) if witness else None,
                 delta=delta,
                 every_signature=every_signature,
                 tick=tick,

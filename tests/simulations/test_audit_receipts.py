@@ -176,7 +176,7 @@ def test_witnessed_heads_cover_a_ledger_up_to_the_newest(witnessed, tmp_path):
     assert result.wrong == []
     (ledger,) = result.ledgers
     assert ledger.audit.unwitnessed == (int(early.read_text().split("\n")[1]), size - 1)
-    assert ledger.audit.covered_by == "a witnessed head"
+    assert ledger.audit.covered_by == f"a head that witness {WITNESS.public.hex()} co-signed"
     assert json.loads(audit(export, "--witnessed", late, "--json", code=0))["ledgers"][0]["unwitnessed"] is None
 
 

@@ -1,6 +1,6 @@
 """What was spent, recomputed from signed bytes alone: transcripts, receipts, ledgers. No data, no curator's code.
 
-* `whole`: everything given together, and its result
+* `whole`, `outcome`: everything given together, and its result
 * `runs`: a run's folder
 * `listing`: its list against its signatures, its files, and keys known from elsewhere
 * `transcripts`: each replayed by itself
@@ -8,14 +8,16 @@
 * `reports`, `costs`, `policies`: what is told for people, against what transcripts and ledgers prove
 * `evidence`: a ledger as it lies in a file
 * `replay`, `known`, `lost`, `bounds`: its entries replayed, and their costs computed anew
+* `meaning`: its terms, and plans that are not private as claimed
 * `signatures`: which are checked
 * `ledger`: one ledger audited by itself
-* `receipts`: held receipts and witnessed heads against it
-* `sums`, `losses`: exact sums, and (epsilon, delta)
+* `receipts`, `admitted`: held receipts and witnessed heads against it
+* `sums`, `summing`, `losses`: exact sums, and (epsilon, delta)
 * `findings`, `verdicts`, `tables`: what is found, and how it is told
 """
 
-from simulations.audit.recompute.listing import Pins, read_pins
+from simulations.audit.recompute.listing import Pins, read_pins, read_witnesses
+from simulations.audit.recompute.outcome import DELTA, AuditedLedger, Recomputed
 from simulations.audit.recompute.verdicts import (
     HELD,
     IN_PART,
@@ -29,7 +31,7 @@ from simulations.audit.recompute.verdicts import (
     RunProof,
     TranscriptVerdict,
 )
-from simulations.audit.recompute.whole import DELTA, AuditedLedger, Recomputed, recompute
+from simulations.audit.recompute.whole import recompute
 
 __all__ = [
     "DELTA",
@@ -48,5 +50,6 @@ __all__ = [
     "RunProof",
     "TranscriptVerdict",
     "read_pins",
+    "read_witnesses",
     "recompute",
 ]

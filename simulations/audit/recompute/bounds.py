@@ -25,6 +25,20 @@ Cards = dict[tuple[bytes, bytes], int]
 """(learner, study) -> bound c of the signed card."""
 
 
+def not_private(plan: Plan, kinds: Kinds) -> tuple[int, ...]:
+    """Numbers of a plan's queries, from 1, that are not as private as their costs say; of installed kinds only."""
+    return tuple(number for number in range(1, len(plan.queries) + 1) if not _is_private(plan, number - 1, kinds))
+
+
+def _is_private(plan: Plan, query: int, kinds: Kinds) -> bool:
+    if plan.head(query).kind not in kinds:
+        return True
+    try:
+        return kinds.private_planned(kinds.query(plan, query))
+    except RemoteProtocolError:
+        return True  # it breaks a rule of its kind, and that is told
+
+
 class Bounds:
     """The bound c of each study, from cards or implied.
 
@@ -60,7 +74,7 @@ class Bounds:
             names = tuple(head.kind for head in plan.heads)
             kinds = (self._kinds.get(name) for name in names)
             fixed = tuple(kind is not None and not kind.looks_back for kind in kinds)
-            found = self._shapes[queries] = Shape(plan, names, plan.places, fixed)
+            found = self._shapes[queries] = Shape(plan, names, plan.places, fixed, not_private(plan, self._kinds))
         return found
 
     def learn(self, study: Study) -> str:

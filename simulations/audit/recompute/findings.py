@@ -1,9 +1,18 @@
 """What is wrong with a ledger, and where."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
+
+from protocol.rationals import shorten
 
 MOST = 200
 """Findings of a ledger that are told one by one; a file that is wrong everywhere would tell no more by the next."""
+
+
+def told(amount: Fraction) -> str:
+    """An amount as text: exact, or rounded up where it is too long to be written down."""
+    return str(shorten(amount, math.ceil))
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ class Shape:
         kinds: name of each query's kind.
         places: (query, turn) of each sequence from 1 on.
         fixed: of each query, whether its first turn costs all, and that can be computed.
+        not_private: numbers of the queries, from 1, that are not as private as their costs say.
     """
 
     plan: Plan
     kinds: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
     fixed: tuple[bool, ...]
+    not_private: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from protocol.messages import NOBODY
 from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import Evidence, open_evidence
 from simulations.audit.recompute.findings import Findings
+from simulations.audit.recompute.meaning import check_meaning
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.signatures import to_check, unsigned
 
@@ -55,8 +56,8 @@ class LedgerAudit:
 
     @property
     def curators(self) -> set[bytes]:
-        """All keys that have signed in it, or will."""
-        return {key for _, key in self.replayed.keys}
+        """All keys that signed an entry; one to which it was only handed over said nothing."""
+        return {key for start, key in self.replayed.keys if start < len(self.replayed)}
 
 
 def audit_ledger(
@@ -109,9 +110,11 @@ def audit_ledger(
         replayed.findings.add(study.index, text)
     for study in bounds.wrong:
         replayed.under[study.learner, study.versions[-1]] += bounds.shortfall(study)
+    private = check_meaning(replayed)
     if not replayed.findings:
         _check_replies(audit)
     _tell(audit)
+    audit.unproven += private
     return audit
 
 
@@ -200,3 +203,9 @@ def _tell(audit: LedgerAudit) -> None:
     ]
     if replayed.studies and not audit.bounds.cards and audit.bounds.bound is not None:
         audit.unproven.append(f"c = {audit.bounds.bound} as implied by its costs: no card shows it")
+    shown = sorted(set(audit.bounds.cards.values()))
+    if len(shown) > 1:
+        audit.unproven.append(
+            f"its curator's cards show c = {' and '.join(map(str, shown))}: what a study without a card of its own "
+            "costs is not known, unless the steward changed c"
+        )

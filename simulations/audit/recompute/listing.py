@@ -1,5 +1,6 @@
 """The run's list held against itself, against the files that lie there, and against keys known from elsewhere."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -67,6 +68,20 @@ def read_pins(path: Path) -> Pins:
     return pins
 
 
+def read_witnesses(keys: Iterable[str]) -> set[bytes]:
+    """Public keys of witnesses, as people write them.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    found = set()
+    for key in keys:
+        if not re.fullmatch(r"[0-9a-f]{64}", key):
+            raise ConfigurationError(f"--witness {printable(key)} is no public key: write its 64 hexadecimal digits")
+        found.add(bytes.fromhex(key))
+    return found
+
+
 def pin(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
     """What of the run's keys is not as pinned, and which names were not pinned."""
     if pins is None:
@@ -84,6 +99,19 @@ def pin(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
                     f"the key of {role} {printable(one.name)} in repeat {one.repeat} is not the pinned one: {one.key}"
                 )
     return complaints, [f"not pinned: the keys of {', '.join(free)}"] if free else []
+
+
+def pin_ledger(first: bytes, pins: Pins | None) -> tuple[str, str]:
+    """What is wrong with the first key of a ledger that was given by itself, and what is not known of it."""
+    known = {} if pins is None else pins.of("curator")
+    if not known:
+        return (
+            "",
+            f"nobody checked whose key {first.hex()} is, which opened it: anybody can make a ledger (--keys FILE)",
+        )
+    if any(first.hex() in keys for keys in known.values()):
+        return "", ""
+    return f"it was opened by key {first.hex()}, which is none of the curators' that are pinned", ""
 
 
 def misplaced(folder: Path, index: Index) -> tuple[list[str], list[str]]:

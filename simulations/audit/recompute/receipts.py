@@ -6,7 +6,7 @@ curator's hands speaks of the ledger.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import EntryKind
 from protocol.messages import NO_DIGEST, NO_STUDY, Receipt
 from protocol.rationals import parse_amount, shorten
+from simulations.audit.recompute.admitted import Admitted
 from simulations.audit.recompute.known import ZERO, Made
 from simulations.audit.recompute.ledger import LedgerAudit
 from simulations.audit.recompute.replay import Replayed
@@ -79,11 +80,9 @@ def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
     own = [held for held in receipts if held.receipt.curator in audit.curators]
     replayed = audit.replayed
     places = places_of(replayed, own)
-    admitted = {
-        suspect.position.head: suspect.request for suspect in replayed.acknowledged if suspect.position is not None
-    }
-    requests = {suspect.request for suspect in replayed.acknowledged} - {NO_DIGEST}
-    newest, by = -1, ""
+    admitted = Admitted(replayed)
+    newest = -1
+    by: HeldReceipt | None = None
     for held in own:
         receipt = held.receipt
         if held.envelope and not _is_signed(held, replayed.label):
@@ -91,25 +90,35 @@ def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
             continue
         index = places.get(receipt.ledger_head)
         if index is None:
-            if receipt.ledger_head in admitted or receipt.request in requests:
-                audit.unproven.append(f"{held.source} is of entries that this ledger lost, as its HALT entry says")
-            else:
+            if not admitted.names(receipt):
                 audit.findings.add(len(replayed), _lacks(held, replayed))
+            elif less := admitted.complaint(receipt):
+                audit.findings.add(len(replayed), f"it lost the entries that {held.source} is of, and {less}")
+            else:
+                audit.unproven.append(f"{held.source} is of entries that this ledger lost, as its HALT entry says")
             continue
         wrong = [] if held.proven else _differences(held, index, replayed)
         if wrong:
             audit.findings.add(index, f"{held.source} and ledger entry {index} differ in {', '.join(wrong)}")
         elif index > newest:
-            newest, by = index, held.source
-    _cover(audit, newest, by)
+            newest, by = index, held
+    for text in admitted.uncovered():
+        audit.findings.add(len(replayed), text)
+    if _cover(audit, newest, "" if by is None else by.source) and by is not None and by.envelope:
+        audit.unproven.append(
+            f"{by.source} is signed by the curator alone: that a learner held it rests on the word of who gave it"
+        )
 
 
-def hold_witnessed(audit: LedgerAudit, checkpoints: Mapping[str, str]) -> set[str]:
+def hold_witnessed(
+    audit: LedgerAudit, checkpoints: Mapping[str, str], witnesses: Collection[bytes] | None = None
+) -> set[str]:
     """Hold witnessed heads against a ledger; what is found goes to `audit`.
 
     Args:
         audit: of the ledger; changed.
         checkpoints: file -> its text.
+        witnesses: public keys that are known from elsewhere; None takes all, and says so.
 
     Returns:
         Files that are of this ledger.
@@ -117,16 +126,26 @@ def hold_witnessed(audit: LedgerAudit, checkpoints: Mapping[str, str]) -> set[st
     replayed = audit.replayed
     if not checkpoints or not replayed.keys:
         return set()
-    found = hold_checkpoints(replayed.hashes, replayed.keys, checkpoints)
+    found = hold_checkpoints(replayed.hashes, replayed.keys, checkpoints, witnesses=witnesses)
     for one in found.contradicted:
         audit.findings.add(one.first, f"the ledger contradicts a checkpoint that its curator signed: {one.text}")
     for first, second, size in found.equivocations:
         audit.findings.add(size - 1, f"{first} and {second} are two checkpoints of {size} entries with two roots")
     if found.witnessed:
-        _cover(audit, found.witnessed - 1, "a witnessed head")
+        names = ", ".join(key for key, size in found.witnesses.items() if size == found.witnessed)
+        _cover(audit, found.witnessed - 1, f"a head that {_witnesses(names)} co-signed")
+        if witnesses is None:
+            audit.unproven.append(
+                f"nobody checked whose key {_witnesses(names)} is: a curator can make a witness up (--witness KEY)"
+            )
     if found.signed > found.witnessed:
-        audit.unproven.append(f"a checkpoint of {found.signed} entries fits, and no witness co-signed it")
+        whom = "no witness" if witnesses is None else "no witness that --witness names"
+        audit.unproven.append(f"a checkpoint of {found.signed} entries fits, and {whom} co-signed it")
     return checkpoints.keys() - {name for name, _ in found.unverified}
+
+
+def _witnesses(names: str) -> str:
+    return f"{'witnesses' if ',' in names else 'witness'} {names}"
 
 
 def differing(made: Made, receipt: Receipt, replayed: Replayed) -> list[str]:
@@ -177,10 +196,12 @@ def _lacks(held: HeldReceipt, replayed: Replayed) -> str:
     )
 
 
-def _cover(audit: LedgerAudit, index: int, by: str) -> None:
-    """Note that an entry, and all before it, are as somebody else knows them."""
+def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
+    """Note that an entry, and all before it, are as somebody else knows them; whether that was not known before."""
     last = len(audit.replayed) - 1
     first = 0 if audit.unwitnessed is None and not audit.covered_by else (audit.unwitnessed or (last + 1, 0))[0]
-    if index + 1 > first:
+    more = index + 1 > first
+    if more:
         audit.covered_by, first = by, index + 1
     audit.unwitnessed = (first, last) if first <= last else None
+    return more

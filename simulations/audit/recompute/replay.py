@@ -5,7 +5,6 @@ breaks a rule is named; where it still says what was spent, it is counted. Where
 ends: what follows belongs to no known history.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,9 +18,10 @@ from protocol.ledger.entries import (
     Suspect,
     entry_hash,
 )
+from protocol.ledger.terms import read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from simulations.audit.recompute.bounds import Bounds
-from simulations.audit.recompute.findings import Findings
+from simulations.audit.recompute.findings import Findings, told
 from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
 from simulations.audit.recompute.lost import Chain, lost_by
 from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
@@ -47,6 +47,7 @@ class Replayed:
         keys: (index, public key): from that entry on, this key signs.
         starts, handovers: indices of START and HANDOVER entries.
         terms: what the charges mean; "" before the first START.
+        unexplained: index of the first RESERVE entry before any terms; -1 where there is none.
         data: (index, name) of the snapshots of records that were served.
         studies: by learner's key and identity.
         requests: digest of a request that took effect -> what it made.
@@ -58,6 +59,7 @@ class Replayed:
         resumes: entries that entered it.
         halted: whether the curator has stopped.
         suspects, acknowledged: why it halted, as far as its steward has not gone on since, and before that.
+        admitted: of `acknowledged`, each with the index of the RESUME entry that restored what it proves.
         under: what was charged less than it costs, by cell.
     """
 
@@ -73,6 +75,7 @@ class Replayed:
         self.starts: list[int] = []
         self.handovers: list[int] = []
         self.terms = ""
+        self.unexplained = -1
         self.data: list[tuple[int, str]] = []
         self.studies: dict[Key, Study] = {}
         self.requests: dict[bytes, Made] = {}
@@ -85,6 +88,7 @@ class Replayed:
         self.halted = False
         self.suspects: list[Suspect] = []
         self.acknowledged: list[Suspect] = []
+        self.admitted: list[tuple[Suspect, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
         self._version = ""
@@ -118,17 +122,15 @@ class Replayed:
     @property
     def label(self) -> str:
         """Under which receipts are signed, by the terms; "" where they name none."""
-        _, _, quoted = self.terms.rpartition("; signatures: ")
-        try:
-            return str(json.loads(quoted)) if quoted != self.terms else ""
-        except ValueError:
-            return ""
+        read = read_terms(self.terms)
+        return read[1] if read else ""
 
     @property
     def unit(self) -> str:
         """The privacy unit, in the words of the terms; "" where they name none."""
-        before, mark, _ = self.terms.rpartition("; signatures: ")
-        return before.removeprefix("privacy unit: ") if mark and before.startswith("privacy unit: ") else ""
+        if read_terms(self.terms) is None:
+            return ""
+        return self.terms.rpartition("; signatures: ")[0].removeprefix("privacy unit: ")
 
     @property
     def total(self) -> Fraction:
@@ -190,6 +192,8 @@ class Replayed:
             return "reserves a study that is known, or none, or without a plan"
         if entry.request in self.requests:
             return "repeats a request that took effect before"
+        if not self.terms and self.unexplained < 0:
+            self.unexplained = entry.index
         price = price_of(entry.costs)
         amount = amount_of(entry.amount)
         if len(price.costs) != len(plan.queries):
@@ -199,11 +203,16 @@ class Replayed:
         self.studies[key] = study
         self._make(entry, study, amount)
         if amount != price.total:
-            return f"reserves {amount}, and its queries cost {price.total}"
+            return f"reserves {told(amount)}, and its queries cost {told(price.total)}"
+        complaint = self.bounds.learn(study)
         decision = self._decisions.get(entry.request)
         if decision is not None and decision.kind is EntryKind.DECLINE:
             return "accepts a plan that its steward declined"
-        return "reserves while the curator is halted" if self.halted else self.bounds.learn(study)
+        if decision is not None and amount > amount_of(decision.amount):
+            return f"reserves {told(amount)}, and its steward approved {told(amount_of(decision.amount))}"
+        if decision is not None and entry.at >= decision.expires_at:
+            return "accepts a plan whose approval had ended, unless its steward needs to approve none by now"
+        return "reserves while the curator is halted" if self.halted else complaint
 
     def _charge(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))
@@ -231,11 +240,14 @@ class Replayed:
         query, turn = study.shape.places[entry.sequence - 1]
         left, cost = study.left_for(query), study.price.costs[query]
         if amount is not left and amount > left:
-            return f"charges {amount} for a query for which {left} was reserved"
+            return f"charges {told(amount)} for a query for which {told(left)} was reserved"
         due = cost if turn == 0 else ZERO
         if study.shape.fixed[query] and amount is not due and amount != due:
             self.under[entry.learner, self._version] += due - amount
-            return f"charges {amount} for query {entry.sequence}, which costs {due}: undercharged by {due - amount}"
+            return (
+                f"charges {told(amount)} for query {entry.sequence}, which costs {told(due)}: undercharged by "
+                f"{told(due - amount)}"
+            )
         if study.state != OPEN:
             how = "that has ended" if study.state == ENDED else "that waits for an answer"
             return f"charges a study {how}"
@@ -270,7 +282,7 @@ class Replayed:
         if study.state == ENDED:
             return "ends a study that has ended"
         amount, left = amount_of(entry.amount), study.left
-        complaint = "" if amount == left else f"refunds {amount}, and {left} is left"
+        complaint = "" if amount == left else f"refunds {told(amount)}, and {told(left)} is left"
         if entry.kind is EntryKind.EXPIRE:
             early = entry.at < study.expires_at
             complaint = complaint or ("expires before its time" if early else "")
@@ -312,10 +324,11 @@ class Replayed:
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
         self.acknowledged += self.suspects
+        self.admitted += [(suspect, entry.index) for suspect in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
         if amount < least:
-            return f"restores {amount}, and the positions prove that {least} was lost"
+            return f"restores {told(amount)}, and the positions prove that {told(least)} was lost"
         return "" if was else "resumes what was not halted"
 
     def _enrol(self, entry: ReadEntry) -> str:

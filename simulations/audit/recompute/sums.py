@@ -145,7 +145,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         bounds: of its studies.
         names: public key -> name of learners that the ledger binds to none.
     """
-    private = replayed.label in ("", LABEL)
+    private = replayed.label == LABEL
     made: dict[tuple[str, str], Sum] = {}
 
     def of(who: str, version: str) -> Sum:
@@ -156,7 +156,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
 
     for (learner, study_id), study in replayed.studies.items():
         bound = bounds.cards.get((learner, study_id), bounds.implied.get(study.index, bounds.bound))
-        bound = bound if private else None
+        bound = bound if private and not study.shape.not_private else None
         of("", "").accept(study, bound)
         of(name(learner), "").accept(study, bound)
         for version in study.versions if replayed.data else ():

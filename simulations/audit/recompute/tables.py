@@ -10,9 +10,9 @@ from rich.table import Table
 
 from protocol.errors import printable
 from protocol.rationals import shorten
+from simulations.audit.recompute.outcome import Recomputed
 from simulations.audit.recompute.sums import Sum
 from simulations.audit.recompute.verdicts import RunProof
-from simulations.audit.recompute.whole import Recomputed
 
 TABLE_WIDTH = 120
 """Columns that these tables need."""

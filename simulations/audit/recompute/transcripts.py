@@ -10,6 +10,7 @@ from protocol.kinds import Kinds
 from protocol.messages import Message, Receipt, Release, StudyAccepted, StudyClosed
 from protocol.transcript import Transcript, replay
 from protocol.transitions import State
+from simulations.audit.recompute.bounds import not_private
 from simulations.audit.recompute.verdicts import IN_PART, NOT_PRIVATE, NOT_PROVEN, PROVEN, REFUSED, TranscriptVerdict
 from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_transcript, read_plain
 
@@ -76,6 +77,11 @@ def read_exchange(
         verdict.verdict = REFUSED
     if entry.label != LABEL:
         verdict.verdict += NOT_PRIVATE
+    elif proof.plan is not None and proof.state not in (State.NEW, State.REFUSED):
+        verdict.why += [
+            f"query {number} of its plan is not as private as its cost says, and it is signed as private"
+            for number in not_private(proof.plan, kinds)[:1]
+        ]
     if transcript.head.hex() != entry.head:
         verdict.why.append("the envelopes do not chain to the head in the run's list")
     if (len(transcript.envelopes), proof.state.value) != (entry.envelopes, entry.state):

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocol.errors import printable
 from protocol.transcript import Replay
 from simulations.run_index import Index, LedgerEntry, TranscriptEntry
 
@@ -130,6 +131,15 @@ class RunProof:
     ledgers: list[LedgerVerdict] = field(default_factory=list)
     exchanges: "list[Exchange]" = field(default_factory=list, repr=False)
     audits: "dict[str, LedgerAudit]" = field(default_factory=dict, repr=False)
+
+    def world(self, repeat: int) -> str:
+        """The run and repeat, for people."""
+        return f"{self.folder}, repeat {repeat}"
+
+    def curator_name(self, name: str, repeat: int) -> str:
+        """A curator's name, with its repeat where there are several."""
+        several = self.index is not None and self.index.repeats > 1
+        return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
     @property
     def wrong(self) -> list[str]:

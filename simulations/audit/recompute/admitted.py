@@ -1,0 +1,80 @@
+"""Receipts of entries that a ledger says it lost: what it entered as spent must cover what they show.
+
+A HALT entry names what was lost, and a RESUME entry restores it. Both are the curator's word alone, and a receipt
+shows what was charged. So the word passes only where it says no less than the receipt does.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+
+from protocol.ledger.entries import Suspect
+from protocol.messages import NO_DIGEST, NOBODY, Receipt
+from protocol.rationals import parse_amount, shorten
+from simulations.audit.recompute.findings import told
+from simulations.audit.recompute.known import ZERO
+from simulations.audit.recompute.replay import Replayed
+
+
+class Admitted:
+    """Lost receipts of one ledger, held against its HALT and RESUME entries.
+
+    Args:
+        replayed: the ledger.
+    """
+
+    def __init__(self, replayed: Replayed) -> None:
+        self._replayed = replayed
+        self._by_head: defaultdict[bytes, list[tuple[Suspect, int]]] = defaultdict(list)
+        self._by_request: defaultdict[bytes, list[tuple[Suspect, int]]] = defaultdict(list)
+        for suspect, index in replayed.admitted:
+            if suspect.position is not None:
+                self._by_head[suspect.position.head].append((suspect, index))
+            if suspect.request != NO_DIGEST:
+                self._by_request[suspect.request].append((suspect, index))
+        self._charged: dict[bytes, tuple[bytes, Fraction]] = {}
+
+    def names(self, receipt: Receipt) -> bool:
+        """Whether the ledger says that it lost this receipt's entry."""
+        return bool(self._naming(receipt))
+
+    def complaint(self, receipt: Receipt) -> str:
+        """In what the ledger says less than the receipt; "" where it says as much. Notes what it shows as lost."""
+        self._charged[receipt.ledger_head] = receipt.learner, parse_amount(receipt.charged)
+        wrong = [self._less(receipt, suspect, index) for suspect, index in self._naming(receipt)]
+        return "" if "" in wrong else wrong[0]
+
+    def uncovered(self) -> Iterator[str]:
+        """What the noted receipts charged, beyond what was restored: of each learner, and over all."""
+        purses, restored = self._replayed.purses, self._replayed.restored
+        lost: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
+        for learner, charged in self._charged.values():
+            lost[tuple(sorted(purses.keys_of(learner)))] += charged
+        for keys, shown in lost.items():
+            there = sum((restored.get(key, ZERO) for key in keys), ZERO)
+            if there < shown:
+                yield (
+                    f"receipts show that {told(shown)} of learner {keys[0].hex()[:16]} was lost, and its RESUME "
+                    f"entries restore {told(there)} of it"
+                )
+        shown = sum(lost.values(), ZERO)
+        if (there := restored.get(NOBODY, ZERO)) < shown:
+            yield f"receipts show that {told(shown)} was lost, and its RESUME entries enter {told(there)} as spent"
+
+    def _naming(self, receipt: Receipt) -> list[tuple[Suspect, int]]:
+        return self._by_head.get(receipt.ledger_head, []) + self._by_request.get(receipt.request, [])
+
+    def _less(self, receipt: Receipt, suspect: Suspect, resumed: int) -> str:
+        shown = parse_amount(receipt.spent_by_learner)
+        known = {
+            "its HALT entry says that the learner had spent": parse_amount(suspect.spent),
+            f"with what its entry {resumed} restores the learner has spent": shorten(
+                self._replayed.purses.by_learner(receipt.learner, resumed), math.ceil
+            ),
+        }
+        if suspect.position is not None:
+            known["its HALT entry says that all had spent"] = parse_amount(suspect.position.total)
+        return next(
+            (f"{what} {told(amount)}, and not {told(shown)}" for what, amount in known.items() if amount < shown), ""
+        )
