@@ -1,6 +1,7 @@
 """A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -110,7 +111,12 @@ def check_package(
 
 def _read_audit(folder: Path) -> tuple[AuditResult, str]:
     read_json(folder, AUDIT)  # in its one form: no key is there twice
-    return decode_result(read_bytes(folder, AUDIT))
+    result, played = decode_result(read_bytes(folder, AUDIT))
+    attacks = [*(one.attack for one in result.kinds), *(one.attack for one in result.controls)]
+    for one in attacks:
+        if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", one.claimed) is None:  # such as 1e999999999
+            raise ConfigurationError(f"{AUDIT}: a claim is no number; it is written as 1, 0.5 or 1/30")
+    return result, played
 
 
 def _told(found: Checked) -> Checked:
