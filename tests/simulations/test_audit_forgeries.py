@@ -1,7 +1,11 @@
 """Ledgers, receipts and witnesses that somebody made up: none passes for what it is not."""
 
+import math
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +17,7 @@ from protocol.ledger.entries import EntryKind, Position, Suspect
 from protocol.ledger.merkle import Tree
 from protocol.ledger.terms import ledger_terms, read_terms
 from simulations.audit.recompute import Pins, recompute
+from simulations.audit.recompute.losses import rounded_up
 
 PINS = Pins(curators={"north": HOSPITAL.public.hex()})
 
@@ -203,7 +208,80 @@ def test_a_receipt_alone_does_not_show_that_a_learner_held_it(witnessed):
     assert any(f"{receipt} is signed by the curator alone" in text for text in result.unproven)
 
 
-def test_a_number_is_exact(tmp_path):
+# What is too long, too deep, too much
+
+
+def primes(start, count):
+    found, candidate = [], start | 1
+    while len(found) < count:
+        if all(candidate % divisor for divisor in range(3, int(candidate**0.5) + 1, 2)):
+            found.append(candidate)
+        candidate += 2
+    return found
+
+
+def as_json(path, **options):
+    """What is told of a ledger, written out."""
+    result = recompute(path, **options)
+    return result, msgspec.json.decode(msgspec.json.encode(result.as_object()))
+
+
+def test_a_sum_too_long_to_be_written_is_rounded_up(tmp_path):
+    """A learner chooses scales that are primes: the exact sum has more digits than Python prints."""
+    forged, scales = Forged(), primes(2**25, 580)
+    for scale in scales:
+        forged.study(ADA, [counts(scale)], [Fraction(1, scale)])
+    result, told = as_json(forged.save(tmp_path / "primes.export"), delta=None)
+    assert result.proven, result.wrong
+    exact = sum(Fraction(1, scale) for scale in scales)
+    written = Fraction(told["units"][0]["shared"])
+    assert exact <= written <= exact + Fraction(1, 2**64)
+    assert result.units[0].shared == exact
+
+
+def long(number):
+    return "1/" + str(10**1990 + 2 * number + 1)
+
+
+def test_amounts_of_thousands_of_digits_end_in_findings(tmp_path):
+    forged = Forged()
+    for number in range(4):
+        forged.study(ADA, [{"kind": "x"}] * 20, [long(20 * number + each) for each in range(20)], amount="1")
+    for number in range(4):
+        forged.add(EntryKind.HALT)
+        forged.add(EntryKind.RESUME, amount=long(number))
+    forged.add(EntryKind.HALT)
+    forged.add(EntryKind.RESUME, amount="9" * 2000)
+    forged.study(BOB, [counts(1)], [1])
+    result, told = as_json(forged.save(tmp_path / "long.export"))
+    assert sum("and its queries cost" in text for text in result.wrong) == 4
+    assert result.sums[-1].loss is None, "no float is as large"
+    assert Fraction(told["units"][0]["shared"]) > 10**1999
+
+
+def test_a_database_whose_rows_are_computed_is_no_ledger(tmp_path):
+    path = tmp_path / "bomb.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table entries(entry_index, signature, body as (zeroblob(900000000)))")
+        connection.execute("create table replies(request, reply)")
+        connection.execute("insert into entries values(0, x'00')")
+        connection.commit()
+    assert any("has a column that is computed" in text for text in recompute(path).wrong)
+
+
+def test_a_loss_is_never_rounded_down():
+    amounts = [Fraction(1, 3), Fraction(10**400 + 1, 10**400), Fraction(1, 10**400), Fraction(2), Fraction(0)]
+    assert all(Fraction(rounded_up(amount)) >= amount for amount in amounts)
+    assert rounded_up(Fraction(2)) == 2.0
+    assert rounded_up(Fraction(10**400)) == math.inf
+
+
+def test_a_sum_over_plans_says_on_what_it_rests(tmp_path):
     forged = Forged()
     forged.study(ADA, [counts(3)], [Fraction(1, 3)])
-    assert recompute(forged.save(tmp_path / "third.export"), delta=None).sums[-1].spent == Fraction(1, 3)
+    forged.study(BOB, [counts(3)], [Fraction(1, 3)])
+    told = recompute(forged.save(tmp_path / "two.export")).as_object()["sums"]
+    caveats = {one["learner"]: one["loss"]["caveat"] for one in told}
+    assert "bounded before the first" in caveats.pop(None)
+    assert set(caveats.values()) == {None}
+    assert told[-1]["loss"]["delta"] == 2e-6

@@ -12,8 +12,8 @@ from fractions import Fraction
 from protocol.ledger.entries import Suspect
 from protocol.messages import NO_DIGEST, NOBODY, Receipt
 from protocol.rationals import parse_amount, shorten
-from simulations.audit.recompute.findings import told
-from simulations.audit.recompute.known import ZERO
+from simulations.audit.recompute.findings import as_text
+from simulations.audit.recompute.known import ZERO, plus, total_of
 from simulations.audit.recompute.replay import Replayed
 
 
@@ -50,17 +50,20 @@ class Admitted:
         purses, restored = self._replayed.purses, self._replayed.restored
         lost: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
         for learner, charged in self._charged.values():
-            lost[tuple(sorted(purses.keys_of(learner)))] += charged
+            keys = tuple(sorted(purses.keys_of(learner)))
+            lost[keys] = plus(lost[keys], charged)
         for keys, shown in lost.items():
-            there = sum((restored.get(key, ZERO) for key in keys), ZERO)
+            there = total_of(restored.get(key, ZERO) for key in keys)
             if there < shown:
                 yield (
-                    f"receipts show that {told(shown)} of learner {keys[0].hex()[:16]} was lost, and its RESUME "
-                    f"entries restore {told(there)} of it"
+                    f"receipts show that {as_text(shown)} of learner {keys[0].hex()[:16]} was lost, and its RESUME "
+                    f"entries restore {as_text(there)} of it"
                 )
-        shown = sum(lost.values(), ZERO)
+        shown = total_of(lost.values())
         if (there := restored.get(NOBODY, ZERO)) < shown:
-            yield f"receipts show that {told(shown)} was lost, and its RESUME entries enter {told(there)} as spent"
+            yield (
+                f"receipts show that {as_text(shown)} was lost, and its RESUME entries enter {as_text(there)} as spent"
+            )
 
     def _naming(self, receipt: Receipt) -> list[tuple[Suspect, int]]:
         return self._by_head.get(receipt.ledger_head, []) + self._by_request.get(receipt.request, [])
@@ -76,5 +79,6 @@ class Admitted:
         if suspect.position is not None:
             known["its HALT entry says that all had spent"] = parse_amount(suspect.position.total)
         return next(
-            (f"{what} {told(amount)}, and not {told(shown)}" for what, amount in known.items() if amount < shown), ""
+            (f"{what} {as_text(amount)}, and not {as_text(shown)}" for what, amount in known.items() if amount < shown),
+            "",
         )

@@ -15,6 +15,7 @@ from typing import Any
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.plans import Plan
+from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.known import ZERO, Price, Shape, Study
 
 MOST_BOUND = 2**20
@@ -141,20 +142,18 @@ class Bounds:
             if shape.kinds[number - 1] not in self._kinds:
                 continue
             planned = self._kinds.query(shape.plan, number - 1)
+            reserves = f"reserves {as_text(cost)} for query {number}"
             if card is not None:
                 due = self._kinds.cost(planned, card)
                 if due != cost:
-                    return _ANY, f"reserves {cost} for query {number}, which costs {due}, with c = {card} by the card"
+                    return _ANY, f"{reserves}, which costs {as_text(due)}, with c = {card} by the card"
                 continue
             bound = self._of_query(planned, cost)
             if bound == _NONE:
                 one = self._kinds.cost(planned, 1)
-                return _ANY, f"reserves {cost} for query {number}, which costs {one} times a whole number c"
+                return _ANY, f"{reserves}, which costs {as_text(one)} times a whole number c"
             if _ANY not in (bound, found) and bound != found:
-                return (
-                    _ANY,
-                    f"reserves {cost} for query {number}, as if c were {bound}, and before as if it were {found}",
-                )
+                return _ANY, f"{reserves}, as if c were {bound}, and before as if it were {found}"
             found = bound if found == _ANY else found
         return found, ""
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from protocol.errors import printable
+from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.verdicts import TranscriptVerdict
 from simulations.run_index import COST, read_plain
 
@@ -43,8 +44,8 @@ def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]
             _add(spent, verdict.entry.curator, verdict.proof.epsilon_spent)
             _add(at_most, verdict.entry.curator, verdict.proof.epsilon_at_most)
     return [
-        f"{COST} says that {printable(name)} charged {told_sums[0]}, at most {told_sums[1]}; the transcripts prove "
-        f"{Fraction(spent[name])}, at most {Fraction(at_most[name])}"
+        f"{COST} says that {printable(name)} charged {as_text(told_sums[0])}, at most {as_text(told_sums[1])}; the "
+        f"transcripts prove {as_text(Fraction(spent[name]))}, at most {as_text(Fraction(at_most[name]))}"
         for name, told_sums in sums.items()
         if told_sums != (Fraction(spent[name]), Fraction(at_most[name]))
     ]

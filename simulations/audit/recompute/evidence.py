@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -130,11 +131,14 @@ def _sqlite(path: Path) -> Evidence:
                 raise UnreadableError(f"{path}: {_FIRST_VERSION}")
             if not names >= {"entries", "replies"}:
                 raise UnreadableError(f"{path} holds no ledger: its tables are not those of one")
-            rows = connection.execute(
-                "select entry_index, body, signature from entries order by entry_index"
-            ).fetchall()
-            stored = connection.execute("select request, reply from replies").fetchall()
-    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+            room = path.stat().st_size
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(room, 1))
+            for table in ("entries", "replies"):
+                if any(hidden for *_, hidden in connection.execute(f"pragma table_xinfo({table})")):
+                    raise UnreadableError(f"{path} holds no ledger: table {table} has a column that is computed")
+            rows = _rows(connection, "select entry_index, body, signature from entries order by entry_index", room)
+            stored = _rows(connection, "select request, reply from replies", room)
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise UnreadableError(f"{path}: the database cannot be read ({type(error).__name__})") from None
     findings = Findings()
     pairs: list[Pair] = []
@@ -148,3 +152,14 @@ def _sqlite(path: Path) -> Evidence:
     if len(whole) < len(stored):
         findings.add(-1, f"{len(stored) - len(whole)} stored replies hold no bytes")
     return Evidence(iter([pairs]), {request: digest(reply) for request, reply in whole}, findings, [])
+
+
+def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[Any, ...]]:
+    """All rows; OverflowError where they hold more than the file can, as rows that share their pages do."""
+    rows = []
+    for row in connection.execute(query):
+        room -= sum(len(value) for value in row if isinstance(value, bytes | str))
+        if room < 0:
+            raise OverflowError
+        rows.append(row)
+    return rows

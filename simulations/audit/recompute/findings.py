@@ -10,7 +10,7 @@ MOST = 200
 """Findings of a ledger that are told one by one; a file that is wrong everywhere would tell no more by the next."""
 
 
-def told(amount: Fraction) -> str:
+def as_text(amount: Fraction) -> str:
     """An amount as text: exact, or rounded up where it is too long to be written down."""
     return str(shorten(amount, math.ceil))
 

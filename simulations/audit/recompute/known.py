@@ -1,9 +1,12 @@
 """What a replay keeps of a ledger: studies, requests, learners. No rules here."""
 
+import math
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from typing import NamedTuple
 
 from protocol.ledger.entries import EntryKind
@@ -11,8 +14,21 @@ from protocol.messages import NOBODY
 from protocol.plans import Plan
 
 ZERO = Fraction(0)
+LONGEST_SUM = 2**32_768
+"""Denominator up to which sums are exact: of a thousand prime scales of 32 bits."""
 OPEN, ASKED, ENDED = "open", "asked", "ended"
 """A study that may ask, one that waits for an answer, one that was closed or has expired."""
+
+
+def plus(one: Fraction, other: Fraction) -> Fraction:
+    """The sum: exact, or rounded up on the grid of 2^-64 where its denominator is longer than any honest one."""
+    found = one + other
+    return found if found.denominator <= LONGEST_SUM else Fraction(math.ceil(found * 2**64), 2**64)
+
+
+def total_of(amounts: Iterable[Fraction]) -> Fraction:
+    """The sum of all, as `plus`."""
+    return reduce(plus, amounts, ZERO)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +84,7 @@ class Study:
         sequence: of its last request.
         done: how many queries were charged, in order, each exactly what was reserved for it.
         own: what was charged for each query, where it was otherwise; None where it was not.
+        own_spent: its sum.
         kept: its answered requests whose replies are kept.
         states: query kind -> (index of the ANSWERED entry, digest of what its answerer keeps).
     """
@@ -84,13 +101,14 @@ class Study:
     sequence: int = 0
     done: int = 0
     own: dict[int, Fraction] | None = None
+    own_spent: Fraction = ZERO
     kept: "list[Made]" = field(default_factory=list)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     @property
     def spent(self) -> Fraction:
         """Charged so far."""
-        return self.price.sums[self.done] if self.own is None else sum(self.own.values(), ZERO)
+        return self.price.sums[self.done] if self.own is None else self.own_spent
 
     @property
     def left(self) -> Fraction:
@@ -118,8 +136,9 @@ class Study:
                 return
             if query == self.done - 1 and turn and not amount:
                 return
-            self.own = dict(enumerate(self.price.costs[: self.done]))
-        self.own[query] = self.own.get(query, ZERO) + amount
+            self.own, self.own_spent = dict(enumerate(self.price.costs[: self.done])), self.price.sums[self.done]
+        self.own[query] = plus(self.own.get(query, ZERO), amount)
+        self.own_spent = plus(self.own_spent, amount)
 
 
 @dataclass(slots=True, eq=False)
@@ -186,7 +205,7 @@ class Running:
         """The sum up to an entry."""
         count = bisect_right(self._places, place)
         while len(self._sums) <= count:
-            self._sums.append(self._sums[-1] + self._amounts[len(self._sums) - 1])
+            self._sums.append(plus(self._sums[-1], self._amounts[len(self._sums) - 1]))
         return self._sums[count]
 
     @property
@@ -194,7 +213,7 @@ class Running:
         """The sum of all. Equal amounts are mostly one and the same object, and are counted first."""
         distinct = {id(amount): amount for amount in self._amounts}
         counted = Counter(map(id, self._amounts))
-        return sum((times * distinct[name] for name, times in counted.items()), ZERO)
+        return total_of(times * distinct[name] for name, times in counted.items())
 
 
 @dataclass
@@ -232,4 +251,4 @@ class Purses:
         """What a learner had spent after an entry, over all keys that were bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         others = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
-        return sum((self.spent[each].at(index) for each in {key, *others} if each in self.spent), ZERO)
+        return total_of(self.spent[each].at(index) for each in {key, *others} if each in self.spent)

@@ -1,6 +1,5 @@
 """One ledger, audited by itself: file, chain, rules, costs, signatures, stored replies."""
 
-import gc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from protocol.messages import NOBODY
 from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import Evidence, open_evidence
 from simulations.audit.recompute.findings import Findings
+from simulations.audit.recompute.known import plus
 from simulations.audit.recompute.meaning import check_meaning
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.signatures import to_check, unsigned
@@ -109,7 +109,8 @@ def audit_ledger(
     for study, text in bounds.contradictions(iter(replayed.studies.values())):
         replayed.findings.add(study.index, text)
     for study in bounds.wrong:
-        replayed.under[study.learner, study.versions[-1]] += bounds.shortfall(study)
+        cell = study.learner, study.versions[-1]
+        replayed.under[cell] = plus(replayed.under[cell], bounds.shortfall(study))
     private = check_meaning(replayed)
     if not replayed.findings:
         _check_replies(audit)
@@ -122,18 +123,12 @@ def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair
     """Replay all entries; how many the file holds, and the first that does not belong to the chain."""
     entries = 0
     odd: Pair | None = None
-    collects = gc.isenabled()
-    gc.disable()  # millions of objects are made here, and none in circles: looking for them takes half of the time
-    try:
-        for part in evidence.parts:
-            for pair in part:
-                if not replayed.broken and not replayed.feed(*pair):
-                    odd = pair
-                entries += 1
-            tick("entries", entries, 0)
-    finally:
-        if collects:
-            gc.enable()
+    for part in evidence.parts:
+        for pair in part:
+            if not replayed.broken and not replayed.feed(*pair):
+                odd = pair
+            entries += 1
+        tick("entries", entries, 0)
     return entries, odd
 
 

@@ -10,7 +10,8 @@ from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import Message, StudyProposal
 from simulations.audit.recompute.bounds import Cards
-from simulations.audit.recompute.known import Made
+from simulations.audit.recompute.findings import as_text
+from simulations.audit.recompute.known import Made, plus
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.receipts import differing
 from simulations.audit.recompute.replay import Replayed
@@ -97,12 +98,12 @@ def hold(verdict: LedgerVerdict, audit: LedgerAudit | None, exchanges: Sequence[
             _check_made(request, made, studies[key], verdict)
         else:
             charged = made.amount if made.kind is EntryKind.CHARGE else ZERO
-            lacking[key] = lacking.get(key, ZERO) + charged
+            lacking[key] = plus(lacking.get(key, ZERO), charged)
     for (learner, study), charged in lacking.items():
         who = names.get(learner)
         whose = f"learner {printable(who)}" if who else f"a learner that the run does not list ({learner.hex()})"
         which = "the run has no transcript that proves it" if learner in unread else "the run has no transcript"
-        verdict.why.append(f"it charges {charged} to study {study.hex()} of {whose}, of which {which}")
+        verdict.why.append(f"it charges {as_text(charged)} to study {study.hex()} of {whose}, of which {which}")
     _check_terms(verdict, replayed.terms, own)
 
 
@@ -136,16 +137,18 @@ def _check_total(exchange: Exchange, replayed: Replayed) -> None:
     study = replayed.studies.get((exchange.learner, exchange.study))
     charged = ZERO if study is None else study.spent
     if exchange.verdict.unproven:
-        exchange.verdict.unproven[0] += f"; by the curator's ledger it was charged {charged} in all"
+        exchange.verdict.unproven[0] += f"; by the curator's ledger it was charged {as_text(charged)} in all"
     if not proof.epsilon_spent <= charged <= proof.epsilon_at_most:
-        most = "" if proof.epsilon_at_most == proof.epsilon_spent else f", and at most {proof.epsilon_at_most}"
-        exchange.verdict.why.append(f"the ledger charges {charged}, the receipts prove {proof.epsilon_spent}{most}")
+        most = "" if proof.epsilon_at_most == proof.epsilon_spent else f", and at most {as_text(proof.epsilon_at_most)}"
+        exchange.verdict.why.append(
+            f"the ledger charges {as_text(charged)}, the receipts prove {as_text(proof.epsilon_spent)}{most}"
+        )
 
 
 def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerVerdict) -> None:
     """Every entry that a request made must have its request, and its receipt where it was answered, in a transcript."""
     file = exchange.verdict.entry.file
-    amount = f" of {made.amount}" if made.kind is EntryKind.CHARGE else ""
+    amount = f" of {as_text(made.amount)}" if made.kind is EntryKind.CHARGE else ""
     said = f"its entry {made.index} ({made.kind}{amount})"
     if request not in exchange.requests:
         verdict.why.append(f"{said} was made by a request that {file} lacks")

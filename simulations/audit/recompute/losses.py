@@ -23,7 +23,7 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.noise import DiscreteLaplace, Moved
-from simulations.audit.recompute.known import ZERO, Shape, Study
+from simulations.audit.recompute.known import ZERO, Shape, Study, plus
 from simulations.audit.recompute.sums import Loss, Sum
 
 INTERVAL = 1e-5
@@ -36,6 +36,15 @@ MOST_SHIFT = 10_000
 """Queries that a unit moves further count with their pure epsilon: the library goes through every step."""
 Part = Moved | Fraction
 """Releases by their law, or a query by its pure epsilon alone."""
+
+
+def rounded_up(exact: Fraction) -> float:
+    """The least float that is not below; infinite where none is."""
+    try:
+        found = exact.numerator / exact.denominator
+    except OverflowError:
+        return math.inf
+    return found if found == math.inf or Fraction(found) >= exact else math.nextafter(found, math.inf)
 
 
 class Losses:
@@ -55,14 +64,14 @@ class Losses:
 
     def summed(self, plans: Iterable[tuple[Study, int | None]], beyond: Fraction = ZERO) -> Loss:
         """The sum over accepted plans, each with its bound c; `beyond` has no plan, and counts as it is."""
-        epsilon, pure, count = float(beyond), 0, 0
+        epsilon, pure, count = beyond, 0, 0
         counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
             found = None if bound is None else self._of_shape(shape, bound)
-            epsilon += times * (float(cost) if found is None else found)
+            epsilon = plus(epsilon, times * (cost if found is None else Fraction(found)))
             pure += times if found is None else 0
             count += times
-        return Loss(math.nextafter(epsilon, math.inf), self._delta * (count - pure), count, pure)
+        return Loss(rounded_up(epsilon), rounded_up(Fraction(self._delta) * (count - pure)), count, pure)
 
     def _parts(self, shape: Shape, bound: int) -> float | None:
         """Epsilon of one plan at delta; None where only its pure epsilon is known."""
@@ -94,7 +103,7 @@ class Losses:
             composed = one if composed is None else composed.compose(one)
         if composed is None:
             return None
-        return min(float(cost), float(composed.get_epsilon_for_delta(self._delta)))
+        return min(rounded_up(cost), float(composed.get_epsilon_for_delta(self._delta)))
 
     def _one(self, part: Part) -> Any:
         if isinstance(part, Moved):
@@ -114,7 +123,8 @@ def add_losses(sums: Iterable[Sum], kinds: Kinds, delta: float) -> None:
     losses = Losses(kinds, delta)
     for one in sums:
         if one.plans and all(bound is not None for _, bound in one.members):
-            one.loss = losses.summed(one.members, one.beyond)
+            found = losses.summed(one.members, one.beyond)
+            one.loss = found if found.epsilon < math.inf else None
 
 
 def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.ledger import LedgerAudit
 from simulations.audit.recompute.sums import Sum, UnitSum
 from simulations.audit.recompute.verdicts import RunProof
@@ -44,7 +45,7 @@ class AuditedLedger:
             "entries": audit.entries,
             "counted": len(replayed),
             "signatures_checked": audit.checked,
-            "spent": str(replayed.total),
+            "spent": as_text(replayed.total),
             "halted": replayed.halted,
             "data": [{"entry": index, "version": version} for index, version in replayed.data],
             "findings": [{"entry": one.index, "text": one.text} for one in audit.findings],

@@ -4,6 +4,7 @@ It takes what `decode_entry` takes, in a fraction of the time: an amount is chec
 a ledger of a million entries has few.
 """
 
+import math
 import re
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +16,7 @@ import msgspec
 from protocol.ledger.entries import EntryKind, Index, LedgerCorruptError, Suspect
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
-from protocol.rationals import AMOUNT_PATTERN
+from protocol.rationals import AMOUNT_PATTERN, MOST, shorten
 from simulations.audit.recompute.known import ZERO, Price
 
 _AMOUNT = re.compile(AMOUNT_PATTERN)
@@ -23,7 +24,7 @@ _LONGEST = 4001
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
-class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """As `protocol.ledger.entries.Entry`, field by field; amounts are texts of any form here, and checked apart."""
 
     index: Index
@@ -46,7 +47,7 @@ class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     note: str = ""
 
 
-class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True, gc=False):
+class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True):
     """As `protocol.ledger.entries.StatefulEntry`."""
 
     state: Digest
@@ -80,14 +81,26 @@ def read_entry(body: bytes) -> ReadEntry:
 
 @lru_cache(maxsize=65_536)
 def amount_of(text: str) -> Fraction:
-    """An exact amount; equal texts mostly give one and the same object. ValueError where it is none."""
+    """An amount; equal texts mostly give one and the same object. ValueError where it is none.
+
+    It is exact, or rounded up where its denominator is longer than any that is summed: `protocol.rationals.shorten`.
+    """
     if len(text) > _LONGEST or not _AMOUNT.match(text):
         raise ValueError(text)
-    return Fraction(text)
+    return shorten(Fraction(text), math.ceil)
 
 
 @lru_cache(maxsize=16_384)
 def price_of(costs: tuple[str, ...]) -> Price:
-    """The price that these texts state; raises as `amount_of`."""
+    """The price that these texts state; raises as `amount_of`.
+
+    Costs that have no common denominator of 32 bits are those of no plan (`Kinds.plan_cost`), and are rounded up.
+    """
     parsed = tuple(map(amount_of, costs))
+    common = 1
+    for cost in parsed:
+        common = math.lcm(common, cost.denominator)
+        if common > MOST:
+            parsed = tuple(Fraction(math.ceil(each * 2**64), 2**64) for each in parsed)
+            break
     return Price(parsed, tuple(accumulate(parsed, initial=ZERO)))

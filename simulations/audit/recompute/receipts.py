@@ -17,7 +17,7 @@ from protocol.ledger.entries import EntryKind
 from protocol.messages import NO_DIGEST, NO_STUDY, Receipt
 from protocol.rationals import parse_amount, shorten
 from simulations.audit.recompute.admitted import Admitted
-from simulations.audit.recompute.known import ZERO, Made
+from simulations.audit.recompute.known import ZERO, Made, total_of
 from simulations.audit.recompute.ledger import LedgerAudit
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.witness.holding import hold as hold_checkpoints
@@ -174,7 +174,7 @@ def _differences(held: HeldReceipt, index: int, replayed: Replayed) -> list[str]
     if receipt.study != NO_STUDY:
         study = replayed.studies.get((receipt.learner, receipt.study))
         charges = (one for one in replayed.charges if one.study is study and one.entry <= index)
-        if parse_amount(receipt.spent_by_study) != sum((one.amount for one in charges), ZERO):
+        if parse_amount(receipt.spent_by_study) != total_of(one.amount for one in charges):
             wrong.append("the study's total")
     return wrong
 

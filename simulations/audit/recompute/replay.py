@@ -21,8 +21,20 @@ from protocol.ledger.entries import (
 from protocol.ledger.terms import read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from simulations.audit.recompute.bounds import Bounds
-from simulations.audit.recompute.findings import Findings, told
-from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
+from simulations.audit.recompute.findings import Findings, as_text
+from simulations.audit.recompute.known import (
+    ASKED,
+    ENDED,
+    OPEN,
+    ZERO,
+    Charge,
+    Made,
+    Purses,
+    Running,
+    Study,
+    plus,
+    total_of,
+)
 from simulations.audit.recompute.lost import Chain, lost_by
 from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
 
@@ -203,13 +215,13 @@ class Replayed:
         self.studies[key] = study
         self._make(entry, study, amount)
         if amount != price.total:
-            return f"reserves {told(amount)}, and its queries cost {told(price.total)}"
+            return f"reserves {as_text(amount)}, and its queries cost {as_text(price.total)}"
         complaint = self.bounds.learn(study)
         decision = self._decisions.get(entry.request)
         if decision is not None and decision.kind is EntryKind.DECLINE:
             return "accepts a plan that its steward declined"
         if decision is not None and amount > amount_of(decision.amount):
-            return f"reserves {told(amount)}, and its steward approved {told(amount_of(decision.amount))}"
+            return f"reserves {as_text(amount)}, and its steward approved {as_text(amount_of(decision.amount))}"
         if decision is not None and entry.at >= decision.expires_at:
             return "accepts a plan whose approval had ended, unless its steward needs to approve none by now"
         return "reserves while the curator is halted" if self.halted else complaint
@@ -240,13 +252,14 @@ class Replayed:
         query, turn = study.shape.places[entry.sequence - 1]
         left, cost = study.left_for(query), study.price.costs[query]
         if amount is not left and amount > left:
-            return f"charges {told(amount)} for a query for which {told(left)} was reserved"
+            return f"charges {as_text(amount)} for a query for which {as_text(left)} was reserved"
         due = cost if turn == 0 else ZERO
         if study.shape.fixed[query] and amount is not due and amount != due:
-            self.under[entry.learner, self._version] += due - amount
+            cell = entry.learner, self._version
+            self.under[cell] = plus(self.under[cell], due - amount)
             return (
-                f"charges {told(amount)} for query {entry.sequence}, which costs {told(due)}: undercharged by "
-                f"{told(due - amount)}"
+                f"charges {as_text(amount)} for query {entry.sequence}, which costs {as_text(due)}: undercharged by "
+                f"{as_text(due - amount)}"
             )
         if study.state != OPEN:
             how = "that has ended" if study.state == ENDED else "that waits for an answer"
@@ -282,7 +295,7 @@ class Replayed:
         if study.state == ENDED:
             return "ends a study that has ended"
         amount, left = amount_of(entry.amount), study.left
-        complaint = "" if amount == left else f"refunds {told(amount)}, and {told(left)} is left"
+        complaint = "" if amount == left else f"refunds {as_text(amount)}, and {as_text(left)} is left"
         if entry.kind is EntryKind.EXPIRE:
             early = entry.at < study.expires_at
             complaint = complaint or ("expires before its time" if early else "")
@@ -315,12 +328,12 @@ class Replayed:
         amount, own = amount_of(entry.amount), amount_of(entry.own)
         chain = Chain(self.hashes, self.totals, self.starts, self.purses, self.requests)
         found = lost_by(chain, self.suspects, self.acknowledged)
-        least = sum((item.total for item in found), ZERO)
+        least = total_of(item.total for item in found)
         shares = [(key, share) for item in found for key, share in item.own.items()] + [(entry.learner, own)]
         for key, share in shares:
             self.purses.spend(key, share, entry.index)
-            self.restored[key] = self.restored.get(key, ZERO) + (share if key != NOBODY else ZERO)
-        self.restored[NOBODY] = self.restored.get(NOBODY, ZERO) + amount
+            self.restored[key] = plus(self.restored.get(key, ZERO), share if key != NOBODY else ZERO)
+        self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
         self.acknowledged += self.suspects
@@ -328,7 +341,7 @@ class Replayed:
         self.suspects = []
         self.resumes.append(entry)
         if amount < least:
-            return f"restores {told(amount)}, and the positions prove that {told(least)} was lost"
+            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost"
         return "" if was else "resumes what was not halted"
 
     def _enrol(self, entry: ReadEntry) -> str:

@@ -15,6 +15,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_amount, parse_rational
+from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.known import Charge, Study
 from simulations.audit.recompute.policies import AuditedPolicy, read_audited_policy
 from simulations.audit.recompute.replay import Replayed
@@ -79,7 +80,7 @@ def _check_learner(
     wrong += _check_spent(printable(told.learner), told.epsilon_spent, own, ledgers)
     planned = max((_planned(exchange) for exchange in own), default=ZERO)
     if exact(told.epsilon_claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
-        wrong.append(f"{printable(told.learner)} claimed {told.epsilon_claimed}, its plans cost {planned}")
+        wrong.append(f"{printable(told.learner)} claimed {told.epsilon_claimed}, its plans cost {as_text(planned)}")
     return wrong
 
 
@@ -91,7 +92,7 @@ def _check_validation(told: LearnerReport, own: Sequence[Exchange], ledgers: Led
     wrong = _check_spent(who, told.validation.epsilon_spent, own, ledgers)
     planned = max((_planned(exchange) for exchange in own), default=ZERO)
     if exact(told.validation.epsilon_claimed) != planned:
-        wrong.append(f"{who} claimed {told.validation.epsilon_claimed}, its plans cost {planned}")
+        wrong.append(f"{who} claimed {told.validation.epsilon_claimed}, its plans cost {as_text(planned)}")
     return wrong
 
 
@@ -108,7 +109,7 @@ def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers)
         most = max(most, proof.epsilon_at_most if charged is None else charged)
     if least <= exact(told) <= most:
         return []
-    proven = str(least) if least == most else f"{least} to {most}"
+    proven = as_text(least) if least == most else f"{as_text(least)} to {as_text(most)}"
     return [f"{who} spent {told}, transcripts and ledgers prove {proven}"]
 
 
@@ -225,12 +226,12 @@ def _limits_fit(told: Limits, written: Limits) -> bool:
 def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, str]) -> list[str]:
     wrong = []
     if replayed.total > policy.total_cap:
-        wrong.append(f"its cap is {policy.total_cap}, its ledger spent {replayed.total}")
+        wrong.append(f"its cap is {policy.total_cap}, its ledger spent {as_text(replayed.total)}")
     for learner in replayed.purses.spent:
         spent = replayed.purses.by_learner(learner, len(replayed))
         if spent > policy.cap_of(learner):
             who = printable(names.get(learner, learner.hex()))
-            wrong.append(f"the cap of {who} is {policy.cap_of(learner)}, the ledger charged it {spent}")
+            wrong.append(f"the cap of {who} is {policy.cap_of(learner)}, the ledger charged it {as_text(spent)}")
     return wrong
 
 
@@ -256,7 +257,7 @@ def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> li
         totals[name] = totals.get(name, ZERO) + one.amount
         number = begun.setdefault(one.study, numbers.get(name, 0)) + one.sequence
         numbers[name] = max(number, numbers.get(name, 0))
-        points.append(BudgetPoint(name, number, str(totals[name])))
+        points.append(BudgetPoint(name, number, as_text(totals[name])))
     return points
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY
 from simulations.audit.recompute.bounds import Bounds
-from simulations.audit.recompute.known import ZERO, Study
+from simulations.audit.recompute.findings import as_text
+from simulations.audit.recompute.known import ZERO, Study, plus, total_of
 from simulations.audit.recompute.replay import Replayed
 
 UNNAMED = "records without a name"
@@ -20,6 +21,8 @@ NO_ZCDP = (
     "no zCDP total is given: across plans it holds only under a bound on rho that was fixed before the first plan, and "
     "none was"
 )
+
+SUMMED = "epsilons and deltas of several plans are summed: that holds where their number was bounded before the first"
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Loss:
 
     def as_object(self) -> dict[str, Any]:
         """For machines."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
+        told = {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
+        return {**told, "caveat": SUMMED if self.plans > 1 else None}
 
 
 @dataclass
@@ -78,15 +82,15 @@ class Sum:
 
     def accept(self, study: Study, bound: int | None) -> None:
         """Add an accepted plan, with its bound c where it is known; not what was charged for it."""
-        self.claimed += study.price.total
+        self.claimed = plus(self.claimed, study.price.total)
         self.plans += 1
         self.members.append((study, bound))
 
     def spend(self, amount: Fraction, *, more: Fraction = ZERO, beyond: bool = False) -> None:
         """Add what was charged, and what more may have been; `beyond` all plans where it was entered after a halt."""
-        self.spent += amount
-        self.at_most += amount + more
-        self.beyond += amount if beyond else ZERO
+        self.spent = plus(self.spent, amount)
+        self.at_most = plus(self.at_most, plus(amount, more))
+        self.beyond = plus(self.beyond, amount if beyond else ZERO)
 
     def as_object(self) -> dict[str, Any]:
         """For machines; amounts are exact, as text."""
@@ -97,10 +101,10 @@ class Sum:
             "learner": self.learner or None,
             "keys": list(self.keys),
             "version": self.version or None,
-            "claimed": str(self.claimed),
-            "spent": str(self.spent),
-            "at_most": str(self.at_most),
-            "beyond_plans": str(self.beyond),
+            "claimed": as_text(self.claimed),
+            "spent": as_text(self.spent),
+            "at_most": as_text(self.at_most),
+            "beyond_plans": as_text(self.beyond),
             "plans": self.plans,
             "loss": None if self.loss is None else self.loss.as_object(),
         }
@@ -130,8 +134,8 @@ class UnitSum:
             "unit": self.unit,
             "world": self.world or None,
             "curators": list(self.curators),
-            "apart": str(self.apart),
-            "shared": str(self.shared),
+            "apart": as_text(self.apart),
+            "shared": as_text(self.shared),
         }
 
 
@@ -169,7 +173,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
                 of(who, "").spend(amount)
                 if replayed.data:
                     of(who, version or UNNAMED).spend(amount)
-    owned = sum((amount for key, amount in replayed.restored.items() if key != NOBODY), ZERO)
+    owned = total_of(amount for key, amount in replayed.restored.items() if key != NOBODY)
     for learner, amount in replayed.restored.items():
         share = amount if learner != NOBODY else max(ZERO, amount - owned)
         if share:
@@ -199,7 +203,7 @@ def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
             world,
             tuple(one.curator for one in found),
             max(one.at_most for one in found),
-            sum((one.at_most for one in found), ZERO),
+            total_of(one.at_most for one in found),
         )
         for (unit, world), found in by_unit.items()
     ]

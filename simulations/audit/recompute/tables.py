@@ -1,15 +1,13 @@
 """What an audit found, as tables for the terminal."""
 
-import math
 from collections import Counter
-from fractions import Fraction
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from protocol.errors import printable
-from protocol.rationals import shorten
+from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.outcome import Recomputed
 from simulations.audit.recompute.sums import Sum
 from simulations.audit.recompute.verdicts import RunProof
@@ -33,10 +31,10 @@ def proof_tables(proof: RunProof) -> list[Table]:
     for item in proof.transcripts:
         told = ("", "", "", "")
         if item.proof is not None:
-            spent = str(item.proof.epsilon_spent)
+            spent = as_text(item.proof.epsilon_spent)
             if item.proof.epsilon_at_most != item.proof.epsilon_spent:
-                spent += f" to {item.proof.epsilon_at_most}"
-            told = (str(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
+                spent += f" to {as_text(item.proof.epsilon_at_most)}"
+            told = (as_text(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
         entry = item.entry
         key = keys.get(("curator", entry.curator, entry.repeat))
         names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
@@ -45,7 +43,7 @@ def proof_tables(proof: RunProof) -> list[Table]:
     for name in ("ledger", "key", "verdict", "entries", "spent over all learners"):
         ledgers.add_column(name, no_wrap=True)
     for kept in proof.ledgers:
-        spent = "?" if kept.spent is None else str(shorten(kept.spent, math.ceil))
+        spent = "?" if kept.spent is None else as_text(kept.spent)
         ledgers.add_row(_plain(kept.entry.file), kept.entry.key[:8], kept.verdict, str(kept.entry.entries), spent)
     return [transcripts, ledgers] if proof.ledgers else [transcripts]
 
@@ -53,8 +51,8 @@ def proof_tables(proof: RunProof) -> list[Table]:
 def sum_table(result: Recomputed) -> Table:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
     caption = "\n".join(
-        f"{escape(one.unit or 'units')}, all learners: {_short(one.apart)} at one curator at most, "
-        f"{_short(one.shared)} over all {len(one.curators)}"
+        f"{escape(one.unit or 'units')}, all learners: {as_text(one.apart)} at one curator at most, "
+        f"{as_text(one.shared)} over all {len(one.curators)}"
         for one in result.units
         if len(one.curators) > 1
     )
@@ -62,21 +60,17 @@ def sum_table(result: Recomputed) -> Table:
     for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "(epsilon, delta)"):
         table.add_column(name, no_wrap=True)
     for one in result.sums:
-        spent = _short(one.spent) + (f" to {_short(one.at_most)}" if one.at_most != one.spent else "")
+        spent = as_text(one.spent) + (f" to {as_text(one.at_most)}" if one.at_most != one.spent else "")
         who = _plain(one.learner) or "all learners"
         style = "" if one.learner or one.version else "bold"
         records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
         names = (_plain(one.curator), _plain(one.unit), who, records or "all")
-        table.add_row(*names, _short(one.claimed), spent, _loss(one), style=style)
+        table.add_row(*names, as_text(one.claimed), spent, _loss(one), style=style)
     return table
 
 
 def _loss(one: Sum) -> str:
     return "" if one.loss is None else f"({one.loss.epsilon:.4f}, {one.loss.delta:.2g})"
-
-
-def _short(amount: Fraction) -> str:
-    return str(shorten(amount, math.ceil))
 
 
 def _plain(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import printable
 from protocol.transcript import Replay
+from simulations.audit.recompute.findings import as_text
 from simulations.run_index import Index, LedgerEntry, TranscriptEntry
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ class TranscriptVerdict:
         told: dict[str, Any] = dict.fromkeys(("claimed", "spent", "at_most", "releases", "refusals", "state"))
         if proof is not None:
             told = {
-                "claimed": str(proof.epsilon_claimed),
-                "spent": str(proof.epsilon_spent),
-                "at_most": str(proof.epsilon_at_most),
+                "claimed": as_text(proof.epsilon_claimed),
+                "spent": as_text(proof.epsilon_spent),
+                "at_most": as_text(proof.epsilon_at_most),
                 "releases": proof.releases,
                 "refusals": list(proof.refusals),
                 "state": proof.state.value,
@@ -105,7 +106,7 @@ class LedgerVerdict:
             "verdict": self.verdict,
             "why": self.why,
             "unproven": self.unproven,
-            "spent": None if self.spent is None else str(self.spent),
+            "spent": None if self.spent is None else as_text(self.spent),
         }
 
 
