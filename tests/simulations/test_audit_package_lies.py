@@ -4,12 +4,13 @@ import json
 import os
 import shutil
 from fractions import Fraction
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from audit_results import audit, full_audit, kind
-from protocol.envelopes import SigningKey
+from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import PlannedCounts
@@ -17,6 +18,7 @@ from protocol.rationals import Rational
 from run_forger import Forger, make_run
 from simulations.audit.files import as_object
 from simulations.audit.package.checking import check_package
+from simulations.audit.package.deployment import total_epsilon
 from simulations.audit.package.evidence import collect, replay
 from simulations.audit.package.exact import FORMULA, exact_losses
 from simulations.audit.package.judged import judge
@@ -25,6 +27,7 @@ from simulations.audit.package.people import Facts
 from simulations.audit.package.plain_files import as_json
 from simulations.audit.package.worlds import not_private, spent_by_curators
 from simulations.audit.package.writing import write_package
+from simulations.audit.recompute.sums import Sum
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 KEY = SigningKey.from_seed(bytes(32))
@@ -84,6 +87,34 @@ def test_a_run_that_is_given_twice_with_its_ledgers_counts_what_they_say(honest,
     again = shutil.copytree(honest[0], tmp_path / "again")
     once = spent([honest[0]], tmp_path / "once", one_curator_each=False)
     assert spent([honest[0], again], tmp_path / "twice", one_curator_each=False) == once
+
+
+def ledger_sum(name, key, version, amount, world=""):
+    """A ledger of one curator, as a recomputation tells it, and its sum."""
+    told = Sum(name, world, "each record", at_most=Fraction(amount))
+    held = SimpleNamespace(curators={key}, replayed=SimpleNamespace(data=[(1, version)], label=LABEL))
+    held.bounds = SimpleNamespace(bound=1)
+    return SimpleNamespace(audit=held, sums=[told], world=world, curator=name)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart", "shared"),
+    [
+        (("a", b"1", "x", 1), ("b", b"2", "y", 2), 2, 3),  # two curators
+        (("a", b"1", "x", 1), ("b", b"2", "x", 2), 3, 3),  # one set of records under two keys
+        (("a", b"1", "", 1), ("b", b"1", "", 2), 3, 3),  # one key
+        (("a", b"1", "", 1), ("b", b"2", "", 2), 2, 3),  # records without names are not the same
+    ],
+)
+def test_only_separate_curators_compose_in_parallel(first, second, apart, shared):
+    ledgers = [ledger_sum(*first), ledger_sum(*second)]
+    result = SimpleNamespace(runs=[], ledgers=ledgers, sums=[one for each in ledgers for one in each.sums])
+    proof = SimpleNamespace(result=result, plans=[])
+    each, over_all = (
+        total_epsilon(spent_by_curators(proof, one_curator_each=is_one), one_curator_each=is_one)
+        for is_one in (True, False)
+    )
+    assert (each, over_all) == (apart, shared)
 
 
 # Lies
@@ -213,6 +244,12 @@ def test_no_text_of_a_package_moves_a_cursor(copy):
     (copy / "audit.json").write_bytes(as_json(told))
     found = found_in(copy)
     assert all(text.isprintable() for text in (*found.wrong, *found.rests, *found.holds))
+
+
+def test_a_claim_that_takes_forever_to_read_is_refused(copy):
+    told = as_json(as_object(full_audit())).replace(b'"1/3"', b'"1e999999999"')
+    (copy / "audit.json").write_bytes(told)
+    assert "audit.json: a claim is no number; it is written as 1, 0.5 or 1/30" in found_in(copy).wrong
 
 
 # The attack

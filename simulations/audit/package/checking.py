@@ -1,6 +1,7 @@
 """A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,7 +14,7 @@ from protocol.errors import ConfigurationError, ExprilError, printable
 from simulations.audit.everything import versions
 from simulations.audit.files import decode_result
 from simulations.audit.package.evidence import Replay, Tick, replay
-from simulations.audit.package.exact import ExactLoss, exact_losses
+from simulations.audit.package.exact import FORMULA, ExactLoss, exact_losses
 from simulations.audit.package.judged import judge
 from simulations.audit.package.manifest import Manifest, check_folder, foreign_files
 from simulations.audit.package.names import AUDIT, CLAIM, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
@@ -110,7 +111,12 @@ def check_package(
 
 def _read_audit(folder: Path) -> tuple[AuditResult, str]:
     read_json(folder, AUDIT)  # in its one form: no key is there twice
-    return decode_result(read_bytes(folder, AUDIT))
+    result, played = decode_result(read_bytes(folder, AUDIT))
+    attacks = [*(one.attack for one in result.kinds), *(one.attack for one in result.controls)]
+    for one in attacks:
+        if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", one.claimed) is None:  # such as 1e999999999
+            raise ConfigurationError(f"{AUDIT}: a claim is no number; it is written as 1, 0.5 or 1/30")
+    return result, played
 
 
 def _told(found: Checked) -> Checked:
@@ -204,10 +210,16 @@ def _check_exact(found: Checked, proof: Replay) -> None:
         if one.holds is False:
             found.wrong.append(f"{EXACT}: {one.asks} loses {one.exact:.12g}, {one.claimed} was charged")
     if now and not found.wrong:
-        counted = [one for one in now if one.holds]
+        counted = [one for one in now if one.holds and not one.how]
         found.holds.append(
             f"{len(counted)} of {len(now)} different questions were enumerated: each loses what was charged, to 1e-9"
         )
+        wide = sum(one.how == FORMULA for one in now)
+        open_ = len(now) - len(counted) - wide
+        if wide:
+            found.rests.append(f"the loss of {count(wide, 'question')} with wide noise is by formula, not enumerated")
+        if open_:
+            found.rests.append(f"the loss of {count(open_, 'question')} was not computed: {EXACT} says why")
 
 
 def _same_loss(one: ExactLoss, other: ExactLoss) -> bool:

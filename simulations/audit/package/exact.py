@@ -7,6 +7,7 @@ independent numbers, each moved by c S.
 
 from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
 
 import msgspec
 import numpy as np
@@ -20,7 +21,9 @@ from simulations.audit.kinds.exact import AGREEMENT, loss_of_vectors
 
 WIDEST = 2000
 """The widest scale that is enumerated: above, tables take minutes."""
-FORMULA = "not enumerated, as its noise is wider than 2000: m c S / scale, with the scale that the noise library gets"
+MOST_SCALES = 20_000
+"""The different scales that are enumerated add up to no more, narrow ones first: it takes seconds."""
+FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the scale that the noise library gets"
 
 
 class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,7 +59,14 @@ def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, .
         plans: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
     """
     asked = {(one, bound): None for plan, bound in plans if bound is not None for one in _queries(plan)}
-    found = {_of(one, bound): None for one, bound in asked}
+    found: dict[ExactLoss, None] = {}
+    places, counted = 0, set()
+    for one, bound in sorted(asked, key=lambda each: _scale(each[0])):
+        scale = _scale(one)
+        if scale <= WIDEST and scale not in counted:
+            places += ceil(scale)
+            counted.add(scale)
+        found[_of(one, bound, by_formula=scale > WIDEST or places > MOST_SCALES)] = None
     return tuple(sorted(found, key=lambda loss: (loss.asks, loss.partitions, Fraction(loss.scale or 0), loss.records)))
 
 
@@ -67,7 +77,11 @@ def _queries(plan: Plan) -> tuple[Planned, ...]:
         return ()
 
 
-def _of(planned: Planned, bound: int) -> ExactLoss:
+def _scale(planned: Planned) -> Fraction:
+    return planned.scale.fraction if isinstance(planned, PlannedCounts) else Fraction(0)
+
+
+def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     name = str(planned.__struct_config__.tag)
     claimed = QUERY_KINDS.cost(planned, bound)
     told = ExactLoss(
@@ -98,7 +112,7 @@ def _of(planned: Planned, bound: int) -> ExactLoss:
     loss: float | None
     try:
         drawn = Fraction(float_not_below(scale))
-        if scale > WIDEST:
+        if by_formula:
             loss = float(planned.partitions * shift / drawn)
             told = msgspec.structs.replace(told, how=FORMULA)
         else:
