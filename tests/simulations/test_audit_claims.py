@@ -21,10 +21,10 @@ from simulations.audit.package.deployment import (
     round_up,
     total_epsilon,
 )
-from simulations.audit.package.evidence import CuratorSpent
 from simulations.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
 from simulations.audit.package.pages import checklist_page, readme
 from simulations.audit.package.people import NEEDED, TEMPLATE, Facts, read_facts
+from simulations.audit.package.worlds import CuratorSpent
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = SigningKey.from_seed(bytes(32))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from audit_results import audit, kind
+from audit_results import full_audit, kind
 from curator_node.key_files import write_key
 from expril.command import app
 from page_outline import Outline
@@ -44,7 +44,7 @@ FACTS = Facts(
 
 def write(paths, out, *, key=KEY, facts=FACTS, result=None, **more):
     return write_package(
-        paths, out, key=key, facts=facts, audit=(result or audit(), "then"), schema=None, created="now", **more
+        paths, out, key=key, facts=facts, audit=(result or full_audit(), "then"), schema=None, created="now", **more
     )
 
 
@@ -160,7 +160,8 @@ def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
 
 
 def test_an_audit_that_did_not_pass_is_named(run, tmp_path):
-    write([run], tmp_path / "claim", result=audit(kinds=(kind(violation=True, bound=2.0),)))
+    others = [one for one in full_audit().kinds if one.kind != "counts/mass"]
+    write([run], tmp_path / "claim", result=full_audit(kinds=(kind(violation=True, bound=2.0), *others)))
     assert checked(tmp_path / "claim").wrong == ["audit.json: the audit in it did not pass"]
 
 
@@ -201,8 +202,12 @@ def test_a_flipped_byte_never_ends_a_check_with_a_fault(copy):
 
 
 FORGED = {
-    "deployment.yaml: its privacy parameters": ("deployment.yaml", "epsilon: 1.5", "epsilon: 0.15"),
-    "deployment.yaml: its curators": ("deployment.yaml", "- north", "- nord"),
+    "deployment.yaml: its deployment.privacy_loss.privacy_parameters.epsilon": (
+        "deployment.yaml",
+        "epsilon: 1.5",
+        "epsilon: 0.15",
+    ),
+    "deployment.yaml: its deployment.basic.data_curators": ("deployment.yaml", "- north", "- nord"),
     "claim.json claims": ("claim.json", '"epsilon": "3/2"', '"epsilon": "1/2"'),
     "ledger.json says otherwise": ("ledger.json", '"spent": "3/2"', '"spent": "1/2"'),
     "exact.json says otherwise": ("exact.json", '"partitions": 1', '"partitions": 2'),
@@ -267,7 +272,7 @@ def test_nothing_private_or_foreign_can_be_named_as_evidence(run, tmp_path):
         write([run], tmp_path / "claim", receipts=[run / "local" / "predictions" / "secret.txt"])
     with pytest.raises(ConfigurationError, match="no ledger"):
         write([run / "scenario.toml"], tmp_path / "claim")
-    with pytest.raises(ConfigurationError, match="not the folder of a run"):
+    with pytest.raises(ConfigurationError, match="holds no run"):
         write([tmp_path], tmp_path / "claim")
 
 
@@ -318,7 +323,7 @@ def test_the_commands_write_and_check(run, tmp_path):
     for name, value in filled.items():
         text = text.replace(f'{name} = ""', f'{name} = "{value}"')
     facts.write_text(text)
-    write_result(audit(), tmp_path / "audit.json", created="2026-11-22T15:00:00+00:00")
+    write_result(full_audit(), tmp_path / "audit.json", created="2026-11-22T15:00:00+00:00")
     options = (
         "--key",
         tmp_path / "key.pem",

@@ -2,6 +2,8 @@
 
 import math
 
+from simulations.audit.controls import CONTROLS
+from simulations.audit.kinds import PATH_CONTROLS, kinds_to_audit
 from simulations.audit.results import (
     Attack,
     AuditResult,
@@ -147,3 +149,12 @@ def audit(**changed):
         "versions": {"expril": "0.2.0", "opendp": "0.14.1"},
     }
     return AuditResult(**(told | changed))
+
+
+def full_audit(**changed):
+    """An audit of all that a package has to show: every kind and every control of this version."""
+    told = {
+        "kinds": tuple(kind(name) for name in kinds_to_audit()),
+        "controls": tuple(control(name) for name in (*CONTROLS, *PATH_CONTROLS)),
+    }
+    return audit(**(told | changed))

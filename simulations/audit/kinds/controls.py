@@ -152,7 +152,7 @@ def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
 
     def look(units: tuple[Unit, ...], number: int) -> Numbers:
         drawn = path.draws(units, number, width=2)
-        return drawn if as_floats else np.rint(drawn * RATIO_STEPS)
+        return drawn if as_floats else np.rint(drawn * RATIO_STEPS).astype(np.int64)
 
     def attack(draws: int, error_rate: float) -> Attack:
         first, second = pair.both

@@ -5,6 +5,10 @@
 * `deployment`: the entry for a registry of deployments
 * `checklist`: what an evaluator asks, and where the answer is proven
 * `exact`: losses of the releases, by enumeration
+* `worlds`: what each curator spent, over all runs and ledgers
+* `names`, `plain_files`: of the files, and how they are read
+* `rebuilt`: what is for people, written anew and compared
+* `judged`: the attack, by its numbers
 * `manifest`: hashes of all files, signed
 * `writing`, `checking`: the two commands
 """

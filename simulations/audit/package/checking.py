@@ -1,22 +1,32 @@
 """A claim package is checked by who trusts nobody: offline, without data, from the bytes in the folder alone."""
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from protocol.errors import ConfigurationError, printable
+from protocol.errors import ConfigurationError, ExprilError, printable
+from simulations.audit.everything import versions
 from simulations.audit.files import decode_result
-from simulations.audit.package.deployment import read_entry, round_up
-from simulations.audit.package.evidence import Replay, Tick, replay, spent_by_curators
-from simulations.audit.package.exact import ExactLoss, exact_losses
-from simulations.audit.package.manifest import check_folder
-from simulations.audit.package.writing import AUDIT, CLAIM, DEPLOYMENT, EXACT, LEDGER, Claim, open_points
+from simulations.audit.package.evidence import Replay, Tick, replay
+from simulations.audit.package.exact import FORMULA, ExactLoss, exact_losses
+from simulations.audit.package.judged import judge
+from simulations.audit.package.manifest import Manifest, check_folder, foreign_files
+from simulations.audit.package.names import AUDIT, CLAIM, DEPLOYMENT, EXACT, FACTS, LEDGER, Claim, open_points
+from simulations.audit.package.people import Facts, check_facts
+from simulations.audit.package.plain_files import as_json, read_bytes, read_json
+from simulations.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
+from simulations.audit.package.worlds import APART, spent_by_curators
 from simulations.audit.recompute import Pins
+from simulations.audit.results import AuditResult
 from simulations.report.words import count
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -73,37 +83,77 @@ def check_package(
     found = Checked(folder)
     manifest, wrong = check_folder(folder, key=key)
     found.wrong += wrong
-    if manifest is not None:
-        found.key = manifest.key
-        if not wrong:
-            found.holds.append(
-                f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {printable(manifest.created)}"
-            )
-    proof = _replayed(found, pins, tick)
+    if manifest is None:
+        return _told(found)
+    found.key = manifest.key
+    if not wrong:
+        found.holds.append(f"{len(manifest.files)} files are as {manifest.key[:16]} signed them on {manifest.created}")
+    if foreign := foreign_files(folder):
+        found.wrong.append(f"{foreign[0]} is no plain file: nothing more was looked at")
+        return _told(found)
+    same = manifest.expril == versions()["expril"]
+    proof = _guarded(found, "evidence", lambda: _replayed(found, pins, tick, same_version=same))
+    audit = _guarded(found, AUDIT, lambda: _read_audit(folder))
     if proof is not None:
-        _check_claim(found, proof)
-        _check_exact(found, proof)
-    _tell_of_attack(found)
-    if not key and manifest is not None:
+        _guarded(found, "claim", lambda: _check_claim(found, proof, manifest, audit, same_version=same))
+        _guarded(found, EXACT, lambda: _check_exact(found, proof))
+    if audit is not None:
+        _guarded(found, AUDIT, lambda: _judge_attack(found, audit, proof, same_version=same))
+    if not key:
         found.rests.append(f"whose key {manifest.key} is: give the packager's, from elsewhere, by --key")
     if proof is not None:
         found.rests += open_points(proof)
     found.rests.append(
         "that records, units and declared bounds are true, and that each curator drew its noise as it should"
     )
+    return _told(found)
+
+
+def _read_audit(folder: Path) -> tuple[AuditResult, str]:
+    read_json(folder, AUDIT)  # in its one form: no key is there twice
+    result, played = decode_result(read_bytes(folder, AUDIT))
+    attacks = [*(one.attack for one in result.kinds), *(one.attack for one in result.controls)]
+    for one in attacks:
+        if re.fullmatch(r"[0-9]{1,300}([./][0-9]{1,300})?", one.claimed) is None:  # such as 1e999999999
+            raise ConfigurationError(f"{AUDIT}: a claim is no number; it is written as 1, 0.5 or 1/30")
+    return result, played
+
+
+def _told(found: Checked) -> Checked:
+    """What was found, fit for a terminal: names in a package are its author's."""
+    for texts in (found.holds, found.wrong, found.rests):
+        texts[:] = [printable(text, 2000) for text in texts]
     return found
 
 
-def _replayed(found: Checked, pins: Pins | None, tick: Tick) -> Replay | None:
-    """Replay the evidence, and hold `ledger.json` against it."""
+def _guarded(found: Checked, what: str, check: Callable[[], T]) -> T | None:
+    """Do a part of the check; what cannot be read is wrong, and the other parts go on."""
     try:
-        proof = replay(found.folder, pins=pins, tick=tick)
+        return check()
     except ConfigurationError as error:
-        found.wrong.append(str(error))
-        return None
+        text = str(error)
+        found.wrong.append(text if text.startswith(what) else f"{what}: {text}")
+    except (
+        ExprilError,
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as e:
+        found.wrong.append(f"{what} cannot be checked ({type(e).__name__})")
+    return None
+
+
+def _replayed(found: Checked, pins: Pins | None, tick: Tick, *, same_version: bool) -> Replay:
+    """Replay the evidence, and hold `ledger.json` against it."""
+    proof = replay(found.folder, pins=pins, tick=tick)
     found.wrong += [f"evidence: {text}" for text in proof.wrong]
-    told = _read_json(found, LEDGER)
-    if told is not None and not _same_sums(told, proof.as_object()):
+    told = _guarded(found, LEDGER, lambda: read_json(found.folder, LEDGER))
+    skip = frozenset() if same_version and pins is None else frozenset({"wrong", "unproven", "why", "findings"})
+    if told is not None and not alike(told, msgspec.json.decode(as_json(proof.as_object())), skip):
         found.wrong.append(f"{LEDGER} says otherwise than the evidence")
     elif not proof.wrong:
         runs, ledgers = len(proof.result.runs), len(proof.result.ledgers)
@@ -113,79 +163,63 @@ def _replayed(found: Checked, pins: Pins | None, tick: Tick) -> Replay | None:
     return proof
 
 
-def _same_sums(told: Any, now: dict[str, Any]) -> bool:
-    """Whether sums, ledgers and units are the same; texts may be those of another version."""
-
-    def facts(plain: Any) -> Any:
-        sums = [
-            {name: one[name] for name in ("curator", "learner", "version", "spent", "at_most")} for one in plain["sums"]
-        ]
-        ledgers = [{name: one[name] for name in ("head", "entries", "spent")} for one in plain["ledgers"]]
-        return sums, ledgers
-
-    try:
-        return bool(facts(told) == facts(now))
-    except (KeyError, TypeError):
-        return False
-
-
-def _check_claim(found: Checked, proof: Replay) -> None:
-    """Epsilon, curators and unit of the entry against the evidence."""
-    try:
-        claim = msgspec.json.decode((found.folder / CLAIM).read_bytes(), type=Claim)
-        curators = spent_by_curators(proof)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found.wrong.append(f"{CLAIM} is missing or cannot be read")
-        return
-    except ConfigurationError as error:
-        found.wrong.append(f"evidence: {error}")
-        return
-    now = Claim.of(curators, one_curator_each=claim.one_curator_each)
+def _check_claim(
+    found: Checked, proof: Replay, manifest: Manifest, audit: tuple[AuditResult, str] | None, *, same_version: bool
+) -> None:
+    """What people told, what the evidence proves, and all that is written from both."""
+    folder = found.folder
+    facts: Facts = read_json(folder, FACTS, Facts)
+    check_facts(facts, FACTS)
+    curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
+    now = Claim.of(curators, one_curator_each=facts.one_curator_each)
     found.epsilon = Fraction(now.epsilon)
-    if now != claim:
-        found.wrong.append(
-            f"{CLAIM} claims an epsilon of {printable(claim.epsilon, 60)}, the evidence proves {now.epsilon}"
-        )
-    try:
-        entry = read_entry((found.folder / DEPLOYMENT).read_text(encoding="utf-8"))
-        told = (
-            entry["deployment"]["privacy_loss"]["privacy_parameters"],
-            entry["deployment"]["basic"]["data_curators"],
-            entry["deployment"]["privacy_loss"]["privacy_unit"],
-        )
-    except (OSError, UnicodeDecodeError, ConfigurationError, KeyError, TypeError):
-        found.wrong.append(f"{DEPLOYMENT} is missing or cannot be read")
-        return
-    wanted = ({"epsilon": round_up(found.epsilon), "delta": 0}, list(now.curators), now.unit)
-    for what, says, is_so in zip(("privacy parameters", "curators", "privacy unit"), told, wanted, strict=True):
-        if says != is_so:
-            found.wrong.append(f"{DEPLOYMENT}: its {what} are not what the evidence proves")
-    if told == wanted:
-        found.holds.append(f"epsilon is {now.epsilon}, recomputed, and {DEPLOYMENT} says so")
-    word = "the largest at one curator" if claim.one_curator_each else "the sum over curators"
+    claim: Claim | None = _guarded(found, CLAIM, lambda: read_json(folder, CLAIM, Claim))
+    if claim is not None and now != claim:
+        found.wrong.append(f"{CLAIM} claims an epsilon of {claim.epsilon[:60]}, the evidence proves {now.epsilon}")
+    if any(one.note for one in curators):
+        found.rests.append(f"that these were repeats, and not studies of the same people: {APART}")
+    word = "the largest at one curator" if facts.one_curator_each else "the sum over curators"
     found.rests.append(f"epsilon of one unit is {word}: whether units are at one curator each, its author says")
+    found.rests.append(f"what only people know is their word: {FACTS}")
+    if audit is None:
+        return
+    entry = changed_entry(folder, facts, curators, audit[0], same_version=same_version)
+    found.wrong += entry
+    if not entry:
+        found.holds.append(f"epsilon is {now.epsilon}, recomputed, and {DEPLOYMENT} says so")
+    if not same_version:
+        found.rests.append(
+            "what is on pages and in descriptions was not compared: written by version "
+            f"{printable(manifest.expril, 40)}, and {versions()['expril']} is installed"
+        )
+        return
+    changed = changed_pages(folder, pages(manifest.key, audit, curators))
+    alarms = changed_alarms(folder)
+    found.wrong += [*changed, *([alarms] if alarms else [])]
+    if not changed:
+        found.holds.append("pages for people are what this version writes from that")
 
 
 def _check_exact(found: Checked, proof: Replay) -> None:
     """The enumerated losses against what was charged."""
-    try:
-        told = msgspec.json.decode((found.folder / EXACT).read_bytes(), type=tuple[ExactLoss, ...])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found.wrong.append(f"{EXACT} is missing or cannot be read")
-        return
+    told: tuple[ExactLoss, ...] = read_json(found.folder, EXACT, tuple[ExactLoss, ...])
     now = exact_losses(proof.plans)
     if len(told) != len(now) or not all(_same_loss(*pair) for pair in zip(told, now, strict=True)):
         found.wrong.append(f"{EXACT} says otherwise than the enumeration here")
     for one in now:
         if one.holds is False:
-            found.wrong.append(
-                f"{EXACT}: {printable(one.asks)} loses {one.exact:.12g}, {printable(one.claimed)} was charged"
-            )
+            found.wrong.append(f"{EXACT}: {one.asks} loses {one.exact:.12g}, {one.claimed} was charged")
     if now and not found.wrong:
-        counted = [one for one in now if one.holds]
+        counted = [one for one in now if one.holds and not one.how]
         found.holds.append(
             f"{len(counted)} of {len(now)} different questions were enumerated: each loses what was charged, to 1e-9"
         )
+        wide = sum(one.how == FORMULA for one in now)
+        open_ = len(now) - len(counted) - wide
+        if wide:
+            found.rests.append(f"the loss of {count(wide, 'question')} with wide noise is by formula, not enumerated")
+        if open_:
+            found.rests.append(f"the loss of {count(open_, 'question')} was not computed: {EXACT} says why")
 
 
 def _same_loss(one: ExactLoss, other: ExactLoss) -> bool:
@@ -195,23 +229,18 @@ def _same_loss(one: ExactLoss, other: ExactLoss) -> bool:
     return same and msgspec.structs.replace(one, exact=0.0) == msgspec.structs.replace(other, exact=0.0)
 
 
-def _tell_of_attack(found: Checked) -> None:
-    try:
-        result, played = decode_result((found.folder / AUDIT).read_bytes())
-    except (OSError, ConfigurationError) as error:
-        found.wrong.append(f"{AUDIT}: {error}")
-        return
+def _judge_attack(found: Checked, audit: tuple[AuditResult, str], proof: Replay | None, *, same_version: bool) -> None:
+    result, played = audit
+    wrong, missing = judge(result, [] if proof is None else [plan for plan, _ in proof.plans])
+    found.wrong += [f"{AUDIT}: {text}" for text in wrong]
     if not result.passed:
         found.wrong.append(f"{AUDIT}: the audit in it did not pass")
-    when = f" on {printable(played)}" if played else ""
+    if missing:
+        text = f"{AUDIT}: {count(len(missing), 'broken mechanism')} of this version were not attacked: {missing[0]}"
+        (found.wrong if same_version else found.rests).append(text)
+    when = f" on {played}" if played else ""
+    software = ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "unknown software"
     found.rests.append(
-        f"that the attack was played{when} as {AUDIT} says is the packager's word: play it again, expril audit all"
+        f"that the attack was played{when} on {software} as {AUDIT} says is the packager's word: play it again, "
+        "expril audit all"
     )
-
-
-def _read_json(found: Checked, name: str) -> Any:
-    try:
-        return msgspec.json.decode((found.folder / name).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found.wrong.append(f"{name} is missing or cannot be read")
-        return None

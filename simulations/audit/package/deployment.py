@@ -14,10 +14,11 @@ import yaml
 
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
-from simulations.audit.package.evidence import CuratorSpent
 from simulations.audit.package.people import Facts
+from simulations.audit.package.worlds import CuratorSpent
 from simulations.report.words import count
 
+MOST_SIGNS = 200_000
 _ACTORS = (
     "Curators (such as hospitals) hold records, and are trusted to hold true ones and to run the software unchanged. "
     "Learners ask signed questions, are not trusted, and may collude: one cap binds all of them. Relays that carry "
@@ -153,16 +154,35 @@ def as_yaml(entry: dict[str, Any]) -> str:
     return str(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=110))
 
 
+class _Strict(yaml.SafeLoader):
+    """Reads no key twice and no alias."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As there, without aliases."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """As there, each key once."""
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(found) != len(node.value):
+            raise yaml.YAMLError
+        return found
+
+
 def read_entry(text: str) -> dict[str, Any]:
     """Inverse of `as_yaml`.
 
     Raises:
         ConfigurationError: it is no such text.
     """
+    if len(text) > MOST_SIGNS:
+        raise ConfigurationError("deployment.yaml is longer than any entry")
     try:
-        entry = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigurationError("deployment.yaml is no YAML") from None
+        entry = yaml.load(text, Loader=_Strict)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError, AttributeError, LookupError):
+        raise ConfigurationError("deployment.yaml is no YAML of an entry, or has a key twice") from None
     if not isinstance(entry, dict):
         raise ConfigurationError("deployment.yaml holds no entry")
     return entry

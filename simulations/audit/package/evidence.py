@@ -8,19 +8,17 @@ taken.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.store import is_sqlite
-from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, printable
-from protocol.ledger.terms import ledger_terms
 from protocol.plans import Plan
+from simulations.audit.package.plain_files import as_json, read_bytes
 from simulations.audit.recompute import Pins, Recomputed, recompute
 from simulations.run_index import (
     COST,
@@ -37,28 +35,6 @@ from simulations.run_index import (
 
 EVIDENCE, INVENTORY = "evidence", "inventory.json"
 Tick = Callable[[str, int, int], None]
-
-
-class CuratorSpent(NamedTuple):
-    """What one curator was recomputed to have spent.
-
-    Attributes:
-        name: of the curator.
-        claimed: cost of all accepted plans, exact.
-        spent: over all learners, at most, exact.
-        learners: name -> spent by it at most, exact.
-        unit: privacy unit, in words.
-        unit_details: and its bound.
-        note: what else is to be said of this figure; "" for nothing.
-    """
-
-    name: str
-    claimed: Fraction
-    spent: Fraction
-    learners: dict[str, Fraction]
-    unit: str
-    unit_details: str
-    note: str = ""
 
 
 class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -137,7 +113,7 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
         what: tuple(_copied(files, base, what)) for what, files in (("receipts", receipts), ("witnessed", witnessed))
     }
     inventory = Inventory(runs=runs, ledgers=tuple(ledgers), **kept)
-    (base / INVENTORY).write_bytes(msgspec.json.format(msgspec.json.encode(inventory), indent=1) + b"\n")
+    (base / INVENTORY).write_bytes(as_json(inventory))
     return inventory
 
 
@@ -158,13 +134,21 @@ def replay(
         ConfigurationError: the evidence cannot be read.
     """
     base = folder / EVIDENCE
+    data = read_bytes(folder, f"{EVIDENCE}/{INVENTORY}")
     try:
-        inventory = msgspec.json.decode((base / INVENTORY).read_bytes(), type=Inventory)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        inventory = msgspec.json.decode(data, type=Inventory)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigurationError(f"{EVIDENCE}/{INVENTORY} is missing or cannot be read") from None
-    names = (*inventory.runs, *inventory.ledgers, *inventory.receipts, *inventory.witnessed)
-    if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in names):
-        raise ConfigurationError(f"{EVIDENCE}/{INVENTORY} names a file outside of the package")
+    names = {
+        "runs": inventory.runs,
+        "ledgers": inventory.ledgers,
+        "receipts": inventory.receipts,
+        "witnessed": inventory.witnessed,
+    }
+    if not all(_is_inside(name, what) for what, each in names.items() for name in each):
+        raise ConfigurationError(
+            f"{EVIDENCE}/{INVENTORY} names a file outside of the package, or one that no package has"
+        )
     result = recompute(
         *(base / name for name in (*inventory.runs, *inventory.ledgers)),
         pins=pins,
@@ -181,83 +165,28 @@ def replay(
         )
     }
     wrong = [text.removeprefix(f"{base}/") for text in result.wrong if text not in absent]
-    wrong += result.unread
+    wrong += [text.replace(f"{base}/", "") for text in result.unread]
+    if as_json(inventory) != data:
+        wrong.append(f"{INVENTORY} is not in its one form")
+    wrong += _unnamed(base, inventory, result)
     left_out = [f"{run}/{name}" for run, names in inventory.runs.items() for name in names]
     return Replay(base, result, wrong, left_out)
 
 
-def spent_by_curators(proof: Replay) -> tuple[CuratorSpent, ...]:
-    """What the curators of one world spent; of several repeats or runs, those of the one that spent most.
-
-    Raises:
-        ConfigurationError: nothing was spent anywhere, or something was signed as not private.
-    """
-    result = proof.result
-    worlds: dict[str, list[Any]] = {}
-    for one in result.sums:
-        worlds.setdefault(one.world, []).append(one)
-    totals = {
-        world: sum((one.at_most for one in sums if _is_whole(one)), Fraction(0)) for world, sums in worlds.items()
-    }
-    if not any(totals.values()):
-        raise ConfigurationError("nothing was spent there: there is no claim to hand over")
-    if _not_private(result):
-        raise ConfigurationError(
-            "this was signed as not private (noise from a seed, or a release that is not private as claimed): there is "
-            "no claim to hand over"
-        )
-    world = max(totals, key=lambda each: totals[each])
-    note = ""
-    if len(totals) > 1:
-        note = (
-            f"The evidence holds {len(totals)} repeats or runs, each with keys and ledgers of its own: the figure is "
-            "that of the one that spent most. Where they used the same records, their figures add up."
-        )
-    bounds = {one.curator: one.audit.bounds.bound for one in result.ledgers}
-    return tuple(
-        CuratorSpent(
-            name=one.curator.rpartition(", repeat ")[0] or one.curator,
-            claimed=one.claimed,
-            spent=one.at_most,
-            learners={each.learner: each.at_most for each in worlds[world] if _is_of(each, one.curator)},
-            unit=one.unit,
-            unit_details=_bounded(one.unit, bounds.get(one.curator) or _bound_of(one)),
-            note=note,
-        )
-        for one in worlds[world]
-        if _is_whole(one)
-    )
+def _is_inside(name: str, what: str) -> bool:
+    """Whether a name is as `collect` makes them: two parts, plain letters."""
+    return re.fullmatch(rf"{what}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
 
 
-def _is_whole(one: Any) -> bool:
-    """Whether a sum is over all learners and versions."""
-    return not one.learner and not one.version
-
-
-def _is_of(one: Any, curator: str) -> bool:
-    return one.curator == curator and bool(one.learner) and not one.version
-
-
-def _bound_of(one: Any) -> int | None:
-    known = {bound for _, bound in one.members}
-    return known.pop() if len(known) == 1 else None
-
-
-def _bounded(unit: str, bound: int | None) -> str:
-    if unit == EACH:
-        return "A unit is one record."
-    counted = f"at most {bound} of them are counted" if bound else "of which a bounded number is counted"
-    return f"A unit is all records with one value of {unit}; {counted}, chosen by a keyed hash of that unit alone."
-
-
-EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
-"""What a ledger says where each record is a unit."""
-
-
-def _not_private(result: Recomputed) -> bool:
-    labels = {entry.label for run in result.runs if run.index for entry in run.index.transcripts}
-    labels |= {one.audit.replayed.label for one in result.ledgers if one.audit.replayed.label}
-    return bool(labels - {LABEL})
+def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
+    """Files that lie in the evidence although nothing there names them, so that nobody replays them."""
+    named = {INVENTORY, *inventory.ledgers, *inventory.receipts, *inventory.witnessed}
+    for run in result.runs:
+        here = run.folder.relative_to(base).as_posix()
+        listed = [name for name in (run.index.files if run.index else ()) if _is_taken(name)]
+        named |= {f"{here}/{name}" for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *listed)}
+    there = [path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return [f"{name} lies in the evidence, and nothing there names it" for name in sorted(there) if name not in named]
 
 
 def _take_run(run: Path, target: Path) -> tuple[str, ...]:

@@ -7,15 +7,23 @@ independent numbers, each moved by c S.
 
 from collections.abc import Iterable
 from fractions import Fraction
+from math import ceil
 
 import msgspec
 import numpy as np
 
-from protocol.errors import ConfigurationError
+from curator_node.mechanisms import float_not_below
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.plans import Plan, Planned
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import PlannedCounts
 from simulations.audit.kinds.exact import AGREEMENT, loss_of_vectors
+
+WIDEST = 2000
+"""The widest scale that is enumerated: above, tables take minutes."""
+MOST_SCALES = 20_000
+"""The different scales that are enumerated add up to no more, narrow ones first: it takes seconds."""
+FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the scale that the noise library gets"
 
 
 class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,6 +37,7 @@ class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         exact: its enumerated loss; None where it has none.
         why_not: why it has none; "" where it has.
         holds: whether the two are one to 1e-9; None where there is nothing to compare.
+        how: where it was not enumerated, how it was computed.
     """
 
     asks: str
@@ -40,6 +49,7 @@ class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     exact: float | None
     why_not: str
     holds: bool | None
+    how: str = ""
 
 
 def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, ...]:
@@ -48,17 +58,30 @@ def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, .
     Args:
         plans: with the bound c of the curator that accepted it; None where it is not known, and then it is left out.
     """
-    asked = {
-        (one, bound): None
-        for plan, bound in plans
-        if bound is not None and not QUERY_KINDS.missing(plan)
-        for one in QUERY_KINDS.queries(plan)
-    }
-    found = {_of(one, bound): None for one, bound in asked}
+    asked = {(one, bound): None for plan, bound in plans if bound is not None for one in _queries(plan)}
+    found: dict[ExactLoss, None] = {}
+    places, counted = 0, set()
+    for one, bound in sorted(asked, key=lambda each: _scale(each[0])):
+        scale = _scale(one)
+        if scale <= WIDEST and scale not in counted:
+            places += ceil(scale)
+            counted.add(scale)
+        found[_of(one, bound, by_formula=scale > WIDEST or places > MOST_SCALES)] = None
     return tuple(sorted(found, key=lambda loss: (loss.asks, loss.partitions, Fraction(loss.scale or 0), loss.records)))
 
 
-def _of(planned: Planned, bound: int) -> ExactLoss:
+def _queries(plan: Plan) -> tuple[Planned, ...]:
+    try:
+        return () if QUERY_KINDS.missing(plan) else QUERY_KINDS.queries(plan)
+    except RemoteProtocolError:
+        return ()
+
+
+def _scale(planned: Planned) -> Fraction:
+    return planned.scale.fraction if isinstance(planned, PlannedCounts) else Fraction(0)
+
+
+def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     name = str(planned.__struct_config__.tag)
     claimed = QUERY_KINDS.cost(planned, bound)
     told = ExactLoss(
@@ -83,10 +106,21 @@ def _of(planned: Planned, bound: int) -> ExactLoss:
         steps=planned.steps,
         why_not="",
     )
-    moved = np.full(planned.partitions, bound * planned.steps, dtype=np.int64)
+    if not QUERY_KINDS.private_planned(planned):
+        return msgspec.structs.replace(told, why_not="what it releases is not private as claimed")
+    shift = bound * planned.steps
+    loss: float | None
     try:
-        loss = loss_of_vectors(np.zeros_like(moved), moved, [scale] * planned.partitions).loss
-    except ConfigurationError as error:
-        return msgspec.structs.replace(told, why_not=str(error))
+        drawn = Fraction(float_not_below(scale))
+        if by_formula:
+            loss = float(planned.partitions * shift / drawn)
+            told = msgspec.structs.replace(told, how=FORMULA)
+        else:
+            zero, moved = np.zeros(1, dtype=np.int64), np.full(1, shift, dtype=np.int64)
+            each = loss_of_vectors(zero, moved, [scale]).loss
+            loss = None if each is None else planned.partitions * each
+    except (ConfigurationError, ValueError, ArithmeticError) as error:
+        why = str(error) if isinstance(error, ConfigurationError) else "its numbers are too large to be enumerated"
+        return msgspec.structs.replace(told, why_not=why)
     holds = loss is not None and abs(loss - float(claimed)) <= AGREEMENT * max(1.0, float(claimed))
     return msgspec.structs.replace(told, exact=loss, holds=holds)

@@ -1,7 +1,7 @@
 """The hashes of all files of a folder, signed: whoever changes one byte is found, and the file is named."""
 
 import hashlib
-import stat
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.envelopes import SigningKey, is_signed
 from protocol.errors import ConfigurationError, printable
+from simulations.audit.package.plain_files import as_json, is_plain, read_bytes
 
 FORMAT = "expril audit package 1"
 DOMAIN = b"expril/2 audit package manifest"
@@ -63,7 +64,7 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
     """
     files = {}
     for name, path in _there(folder).items():
-        if not _is_plain(path):
+        if not is_plain(path):
             raise ConfigurationError(f"{path} is no plain file; a package holds plain files alone")
         files[name] = packed(path)
     manifest = Manifest(
@@ -88,11 +89,11 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
     Raises:
         ConfigurationError: the folder holds no package.
     """
-    if not (folder / MANIFEST).is_file():
+    if not is_plain(folder / MANIFEST):
         raise ConfigurationError(f"{folder} is no claim package: it has no {MANIFEST}; make one: expril audit package")
     wrong = []
-    data = (folder / MANIFEST).read_bytes()
-    signed = _read_signature(folder / SIGNATURE)
+    data = read_bytes(folder, MANIFEST)
+    signed = _read_signature(folder)
     manifest = _read_manifest(data)
     if signed is None:
         wrong.append(f"{SIGNATURE} is missing, or is not in its one form")
@@ -109,9 +110,9 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
         path = there.pop(name, None)
         if path is None:
             wrong.append(f"{printable(name)} is missing")
-        elif not _is_plain(path):
+        elif not is_plain(path):
             wrong.append(f"{printable(name)} is no plain file")
-        elif packed(path) != told:
+        elif path.stat().st_size != told.size or packed(path) != told:
             wrong.append(f"{printable(name)} was changed: its hash is not the one in the signed list")
     wrong += [f"{printable(name)} is not in the signed list" for name in there if name not in (MANIFEST, SIGNATURE)]
     return manifest, wrong
@@ -124,37 +125,47 @@ def packed(path: Path) -> Packed:
         return Packed(found, file.tell())
 
 
-def _there(folder: Path) -> dict[str, Path]:
-    """Everything in a folder that is no folder, by its path inside; links are not followed."""
+def foreign_files(folder: Path) -> list[str]:
+    """What in a folder is no plain file; nothing is opened."""
+    return [name for name, path in _there(folder, all_files=True).items() if not is_plain(path)]
+
+
+def _there(folder: Path, *, all_files: bool = False) -> dict[str, Path]:
+    """Everything in a folder that is no folder, by its path inside; links are not followed.
+
+    Raises:
+        ConfigurationError: folders are nested too deep.
+    """
     found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_dir():
-            name = path.relative_to(folder).as_posix()
-            if name not in (MANIFEST, SIGNATURE) or path.is_symlink():
-                found[name] = path
-    return found
-
-
-def _is_plain(path: Path) -> bool:
-    return stat.S_ISREG(path.lstat().st_mode)
+    try:
+        for base, folders, files in os.walk(folder):
+            for each in (*(name for name in folders if Path(base, name).is_symlink()), *files):
+                path = Path(base, each)
+                name = path.relative_to(folder).as_posix()
+                if all_files or name not in (MANIFEST, SIGNATURE) or path.is_symlink():
+                    found[name] = path
+    except RecursionError:
+        raise ConfigurationError(f"{folder} is no claim package: its folders are nested too deep") from None
+    return dict(sorted(found.items()))
 
 
 def _signature(signed: Signed) -> bytes:
     return msgspec.json.encode(signed) + b"\n"
 
 
-def _read_signature(path: Path) -> Signed | None:
+def _read_signature(folder: Path) -> Signed | None:
     """The signature; None for any bytes but those of `_signature`."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(folder, SIGNATURE)
         signed = msgspec.json.decode(data, type=Signed)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (ConfigurationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return signed if _signature(signed) == data else None
 
 
 def _read_manifest(data: bytes) -> Manifest | None:
     try:
-        return msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=Manifest)
+        return manifest if as_json(manifest) == data else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

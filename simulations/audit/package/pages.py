@@ -24,6 +24,7 @@ audit.html         the attack on every release, for people; audit.json for machi
 exact.json         losses of the releases, by enumeration
 false-alarms.json  how often the attack accuses correct software, measured
 ledger.json        what each curator spent, recomputed; claim.json the claim in four lines
+facts.json         what only people know, in their words
 evidence/          signed messages and ledger exports, from which ledger.json is recomputed
 manifest.json      hashes of all files; manifest.sig its signature
 """

@@ -69,6 +69,16 @@ def read_facts(path: Path) -> Facts:
     where = f"facts file {path.name}"
     text = read_text_file(path, "facts file", remedy="write a template: expril audit package --template FILE")
     facts = read_toml(text, Facts, where=where)
+    check_facts(facts, where)
+    return facts
+
+
+def check_facts(facts: Facts, where: str) -> None:
+    """Whether all is there that only people know.
+
+    Raises:
+        ConfigurationError: something is missing, or publication_date is no date.
+    """
     missing = [name for name in NEEDED if _is_blank(getattr(facts, name))]
     if missing:
         raise ConfigurationError(f"{where}: fill in {', '.join(missing)}; only people know")
@@ -78,7 +88,6 @@ def read_facts(path: Path) -> Facts:
         raise ConfigurationError(
             f"{where}: publication_date is {facts.publication_date!r}; write it as 2026-11-30"
         ) from None
-    return facts
 
 
 def _is_blank(value: str | tuple[str, ...]) -> bool:

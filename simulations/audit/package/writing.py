@@ -7,71 +7,34 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
-
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from simulations.audit.everything import versions
 from simulations.audit.files import write_result
-from simulations.audit.package.checklist import as_objects
-from simulations.audit.package.deployment import as_yaml, build_entry, check_entry, total_epsilon
-from simulations.audit.package.evidence import (
-    CuratorSpent,
-    Replay,
-    Tick,
-    collect,
-    replay,
-    spent_by_curators,
-)
+from simulations.audit.package.deployment import as_yaml, build_entry, check_entry
+from simulations.audit.package.evidence import Tick, collect, replay
 from simulations.audit.package.exact import exact_losses
 from simulations.audit.package.false_alarms import measured_false_alarms
+from simulations.audit.package.judged import judge
 from simulations.audit.package.manifest import seal_folder
-from simulations.audit.package.pages import checklist_page, readme
+from simulations.audit.package.names import (
+    AUDIT,
+    CLAIM,
+    DEPLOYMENT,
+    EXACT,
+    FACTS,
+    FALSE_ALARMS,
+    LEDGER,
+    Claim,
+    open_points,
+)
 from simulations.audit.package.people import Facts
-from simulations.audit.page.page import write_page
-from simulations.audit.page.spent import SpentRow
+from simulations.audit.package.plain_files import as_json
+from simulations.audit.package.rebuilt import pages
+from simulations.audit.package.worlds import spent_by_curators
+from simulations.audit.recompute import recompute
 from simulations.audit.results import AuditResult
 from simulations.run_index import LOCAL, TRANSCRIPTS
-
-DEPLOYMENT, CLAIM, LEDGER, EXACT, FALSE_ALARMS = (
-    "deployment.yaml",
-    "claim.json",
-    "ledger.json",
-    "exact.json",
-    "false-alarms.json",
-)
-CHECKLIST, CHECKLIST_PAGE, AUDIT, AUDIT_PAGE, README = (
-    "checklist.json",
-    "checklist.html",
-    "audit.json",
-    "audit.html",
-    "README.txt",
-)
-
-
-class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`claim.json`: what is claimed, for machines.
-
-    Attributes:
-        epsilon: of one unit, exact, as text.
-        one_curator_each: whether every unit is at one curator, by its author's word: then the largest, else the sum.
-        curators: name -> epsilon spent there, exact, as text.
-        unit: privacy unit.
-    """
-
-    epsilon: str
-    one_curator_each: bool
-    curators: dict[str, str]
-    unit: str
-
-    @classmethod
-    def of(cls, curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> "Claim":
-        """The claim that evidence supports."""
-        return cls(
-            epsilon=str(total_epsilon(curators, one_curator_each=one_curator_each)),
-            one_curator_each=one_curator_each,
-            curators={one.name: str(one.spent) for one in curators},
-            unit="; ".join(dict.fromkeys(one.unit for one in curators)),
-        )
 
 
 @dataclass(frozen=True)
@@ -172,64 +135,42 @@ def _fill(
     witnessed: Sequence[Path],
     tick: Tick,
 ) -> Written:
+    source = recompute(*paths, receipts=receipts, witnessed=witnessed, delta=None, tick=tick)
+    if source.unread:
+        raise ConfigurationError(source.unread[0])
+    if source.wrong:
+        raise ConfigurationError(f"the evidence does not prove its sums: {source.wrong[0]}; and see expril audit run")
     collect(paths, folder, receipts=receipts, witnessed=witnessed)
     proof = replay(folder, tick=tick)
     if proof.wrong:
         more = f"; and {len(proof.wrong) - 1} more: expril audit run" if len(proof.wrong) > 1 else ""
         raise ConfigurationError(f"the evidence does not prove its sums: {proof.wrong[0]}{more}")
-    curators = spent_by_curators(proof)
+    curators = spent_by_curators(proof, one_curator_each=facts.one_curator_each)
     result, played = audit
+    wrong, missing = judge(result, (plan for plan, _ in proof.plans))
+    if wrong or missing:
+        first = [*wrong, *(f"the broken mechanism {name} was not attacked" for name in missing)][0]
+        raise ConfigurationError(f"this audit proves nothing: {first}; play it again: expril audit all")
     entry = build_entry(facts, curators, versions=dict(result.versions))
     if schema is not None:
         check_entry(entry, schema)
     claim = Claim.of(curators, one_curator_each=facts.one_curator_each)
     (folder / DEPLOYMENT).write_text(as_yaml(entry), encoding="utf-8")
-    _write_json(folder / CLAIM, claim)
-    _write_json(folder / LEDGER, proof.as_object())
-    _write_json(folder / EXACT, exact_losses(proof.plans))
-    _write_json(folder / FALSE_ALARMS, measured_false_alarms())
-    _write_json(folder / CHECKLIST, as_objects())
-    (folder / CHECKLIST_PAGE).write_text(checklist_page(), encoding="utf-8")
+    texts = {
+        FACTS: as_json(facts),
+        CLAIM: as_json(claim),
+        LEDGER: as_json(proof.as_object()),
+        EXACT: as_json(exact_losses(proof.plans)),
+        FALSE_ALARMS: as_json(measured_false_alarms()),
+        **pages(key.public.hex(), audit, curators),
+    }
+    for name, data in texts.items():
+        (folder / name).write_bytes(data)
     write_result(result, folder / AUDIT, created=played)
-    write_page(result, folder / AUDIT_PAGE, created=played, spent=spent_rows(curators))
-    (folder / README).write_text(readme(key.public.hex()), encoding="utf-8")
-    manifest = seal_folder(folder, key, expril=result.versions.get("expril", ""), created=created)
+    manifest = seal_folder(folder, key, expril=versions()["expril"], created=created)
     return Written(folder, len(manifest.files) + 2, Fraction(claim.epsilon), schema is not None, open_points(proof))
 
 
 def _is_local(path: Path) -> bool:
     """Whether a path lies in the `local` folder of a run."""
     return any(place.name == LOCAL and (place.parent / TRANSCRIPTS).is_dir() for place in path.resolve().parents)
-
-
-def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
-    """What the report's page says of spending."""
-    return [
-        SpentRow(
-            who=one.name,
-            unit=one.unit,
-            claimed=str(one.claimed),
-            recomputed=str(one.spent),
-            verdict="Every signed message and every entry adds up to this. "
-            + (
-                f"By learner: {', '.join(f'{name} {spent}' for name, spent in one.learners.items())}."
-                if one.learners
-                else ""
-            ),
-            wrong=False,
-        )
-        for one in curators
-    ]
-
-
-def open_points(proof: Replay) -> tuple[str, ...]:
-    """What evidence leaves open although nothing contradicts."""
-    texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
-    plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
-    if proof.left_out:
-        plain.append(f"not in the package, as it is not needed: {', '.join(proof.left_out)}")
-    return tuple(plain)
-
-
-def _write_json(path: Path, value: object) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")

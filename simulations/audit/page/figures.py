@@ -18,6 +18,8 @@ _AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.
 _TAIL = 5e-4
 """Share of the draws on each side that a picture of distributions may leave out."""
 _MOST_RATIO = 1000.0
+_THINNEST = 0.8
+"""Least width of a bar, of 100: places may lie close together, with nothing around them."""
 _HIDDEN = 0.1
 """Bars below this share of the tallest one or two are hidden by them."""
 
@@ -90,6 +92,8 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         for n in range(first, last + 1):
             if only is None or only[n]:
                 left, right = bare.place(edges[n]), bare.place(edges[n + 1])
+                if right - left < _THINNEST:
+                    left, right = (left + right - _THINNEST) / 2, (left + right + _THINNEST) / 2
                 y = 50 - side * 47 * min(1.0, heights[n] / peak)
                 pieces.append(f"M{left:.2f} 50V{y:.2f}H{right:.2f}V50Z")
         return "".join(pieces)
