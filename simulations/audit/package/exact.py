@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from curator_node.mechanisms import float_not_below
-from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.plans import Plan, Planned
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import PlannedCounts
@@ -21,7 +21,7 @@ from simulations.audit.kinds.exact import AGREEMENT, loss_of_vectors
 
 WIDEST = 2000
 """The widest scale that is enumerated: above, tables take minutes."""
-MOST_SCALES = 20_000
+MOST_SCALES = 5_000
 """The different scales that are enumerated add up to no more, narrow ones first: it takes seconds."""
 FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the scale that the noise library gets"
 
@@ -83,7 +83,10 @@ def _scale(planned: Planned) -> Fraction:
 
 def _of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     name = str(planned.__struct_config__.tag)
-    claimed = QUERY_KINDS.cost(planned, bound)
+    try:
+        claimed = QUERY_KINDS.cost(planned, bound)
+    except RemoteProtocolError as error:
+        raise ConfigurationError(f"what {name} costs is out of range: {printable(str(error))}") from None
     told = ExactLoss(
         asks=name,
         partitions=0,
