@@ -16,7 +16,9 @@ from protocol.ledger.checkpoints import cosign, make_checkpoint, sign_checkpoint
 from protocol.ledger.entries import EntryKind, Position, Suspect
 from protocol.ledger.merkle import Tree
 from protocol.ledger.terms import ledger_terms, read_terms
+from protocol.queries import QUERY_KINDS
 from simulations.audit.recompute import Pins, recompute
+from simulations.audit.recompute.ledger import audit_ledger
 from simulations.audit.recompute.losses import rounded_up
 
 PINS = Pins(curators={"north": HOSPITAL.public.hex()})
@@ -163,6 +165,20 @@ def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp
     forged.study(ADA, [counts(1)], [1], request=request)
     found = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
     assert [wrong in text for text in found] == ([True] if wrong else []), found
+
+
+def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path):
+    forged = Forged()
+    first, _ = forged.study(ADA, [counts(1)], [4])
+    second, _ = forged.study(BOB, [counts(1)], [1])
+    forged.study(MALLORY, [counts(1)], [1])
+    path = forged.save(tmp_path / "cards.export")
+    shown = {(ADA.public, first): 4, (BOB.public, second): 1}
+    audit = audit_ledger(path, kinds=QUERY_KINDS, cards_of=lambda curator: shown)
+    assert any("show c = 1 and 4" in text for text in audit.unproven)
+    other = {(ADA.public, first): 1}
+    (wrong,) = audit_ledger(path, kinds=QUERY_KINDS, cards_of=lambda curator: other).findings.texts()
+    assert "with c = 1 by the card" in wrong
 
 
 # Witnesses and receipts that a curator made up
