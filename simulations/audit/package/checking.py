@@ -23,6 +23,7 @@ from simulations.audit.package.plain_files import as_json, read_bytes, read_json
 from simulations.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
 from simulations.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
 from simulations.audit.recompute import Pins
+from simulations.audit.page.words import QUICK
 from simulations.audit.results import AuditResult
 from simulations.report.words import count
 
@@ -237,6 +238,8 @@ def _judge_attack(found: Checked, audit: tuple[AuditResult, str], proof: Replay 
     if missing:
         text = f"{AUDIT}: {count(len(missing), 'broken mechanism')} of this version were not attacked: {missing[0]}"
         (found.wrong if same_version else found.rests).append(text)
+    if result.quick:
+        found.rests.append(QUICK)
     when = f" on {played}" if played else ""
     software = ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "unknown software"
     found.rests.append(
