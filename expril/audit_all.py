@@ -65,7 +65,9 @@ def audit_all(
                 wide_console(WIDTH).print(table, "")
             for text in spent.wrong:
                 err.print(f"[bold red]not proven[/] {escape(text)}", highlight=False, soft_wrap=True)
-            sys.stdout.write(f"{headline(result)}.\n{f'{QUICK}{chr(10)}' if result.quick else ''}{out / 'audit.html'}\n")
+            sys.stdout.write(
+                f"{headline(result)}.\n{f'{QUICK}{chr(10)}' if result.quick else ''}{out / 'audit.html'}\n"
+            )
             err.print(f"{result.seconds:.0f} seconds", highlight=False)
         if not result.passed or not spent.proven:
             raise typer.Exit(1)

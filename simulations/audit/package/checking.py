@@ -22,8 +22,8 @@ from simulations.audit.package.people import Facts, check_facts
 from simulations.audit.package.plain_files import as_json, read_bytes, read_json
 from simulations.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
 from simulations.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
-from simulations.audit.recompute import Pins
 from simulations.audit.page.words import QUICK
+from simulations.audit.recompute import Pins
 from simulations.audit.results import AuditResult
 from simulations.report.words import count
 

@@ -45,8 +45,8 @@ def summary(result: AuditResult) -> tuple[str, ...]:
         )
         share = max(of_claim(one.attack.claimed, one.attack.lower_bound) for one in result.kinds)
         told.append(
-            f"The strongest attack reached {100 * min(share, 1e6):.0f} % of the loss that is claimed; above 100 % would be a "
-            "violation."
+            f"The strongest attack reached {100 * min(share, 1e6):.0f} % of the loss that is claimed; above 100 % "
+            "would be a violation."
         )
     caught = sum(one.caught for one in result.controls)
     if result.controls:
