@@ -41,8 +41,9 @@ def audit_all(
         from simulations.audit.files import as_object, write_result
         from simulations.audit.page.page import write_page
         from simulations.audit.page.spent import rows_of
-        from simulations.audit.page.words import headline
+        from simulations.audit.page.words import QUICK, headline
         from simulations.audit.recompute import Recomputed, recompute
+        from simulations.audit.results import DRAWS
         from simulations.audit.tables import WIDTH, audit_tables
 
         spent = recompute(*runs) if runs else Recomputed()
@@ -53,7 +54,8 @@ def audit_all(
         with work_bar(json_) as tick:
             result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick)
         named = [f"--run {path}" for path in runs or ()]
-        command = " ".join(("expril audit all", f"--draws {draws}", *(("--quick",) if quick else ()), *named))
+        few = [f"--draws {draws}"] if draws != DRAWS else []
+        command = " ".join(("expril audit all", *few, *(["--quick"] if quick else []), *named))
         write_result(result, out / "audit.json", created=created)
         write_page(result, out / "audit.html", created=created, command=command, spent=rows_of(spent))
         if json_:
@@ -63,7 +65,9 @@ def audit_all(
                 wide_console(WIDTH).print(table, "")
             for text in spent.wrong:
                 err.print(f"[bold red]not proven[/] {escape(text)}", highlight=False, soft_wrap=True)
-            sys.stdout.write(f"{headline(result)}.\n{out / 'audit.html'}\n")
+            sys.stdout.write(
+                f"{headline(result)}.\n{f'{QUICK}{chr(10)}' if result.quick else ''}{out / 'audit.html'}\n"
+            )
             err.print(f"{result.seconds:.0f} seconds", highlight=False)
         if not result.passed or not spent.proven:
             raise typer.Exit(1)

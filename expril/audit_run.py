@@ -1,5 +1,6 @@
 """The command `expril audit run`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def audit_run(
     """
     with plain_errors(part="simulations"):
         from simulations.audit.recompute import read_pins, read_witnesses, recompute
-        from simulations.audit.recompute.tables import TABLE_WIDTH, proof_tables, sum_table
+        from simulations.audit.recompute.tables import TABLE_WIDTH, proof_tables, sum_table, verdict
 
         pins = None if keys is None else read_pins(keys)
         with bars(json_) as tick:
@@ -76,6 +77,7 @@ def audit_run(
             ):
                 for text in texts:
                     err.print(f"{what} {escape(text)}", highlight=False, soft_wrap=True)
+            sys.stdout.write(f"{verdict(result)}\n")
         if not result.proven:
             raise typer.Exit(1)
         if result.unread:

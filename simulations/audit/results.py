@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+DRAWS = 100_000
+"""From each of two inputs, of an audit that may be relied on."""
+
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a mechanism put out on two neighbouring inputs, on one axis.
@@ -177,6 +180,11 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     false_alarm: float = 0.05
     seconds: float = 0.0
     versions: Mapping[str, str] = {}
+
+    @property
+    def quick(self) -> bool:
+        """Whether a release was attacked with fewer draws than an audit has that may be relied on."""
+        return any(one.attack.draws < DRAWS for one in self.kinds)
 
     @property
     def passed(self) -> bool:

@@ -9,7 +9,7 @@ from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.files import mark_path, open_ledger_file
 from protocol.ledger.entries import Suspect
-from steward_commands import made, run
+from steward_commands import TERMS, made, run
 
 POLICY = f"""
 name = "ward"
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_ledger_is_one_clear_line(tmp_path):
 def test_backup_copies_a_ledger_that_is_served(tmp_path):
     path, pem = made(tmp_path, studies=1)
     ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     spend(ledger, 2, learner=key("ann").public)
     run("ledger", "backup", path, tmp_path / "copy.ledger")
     ledger.close()
@@ -88,13 +88,13 @@ def test_resume_after_a_restored_backup_enters_what_the_mark_knows(tmp_path):
     copy = tmp_path / "copy.ledger"
     run("ledger", "backup", path, copy)
     ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     spend(ledger, 2, learner=key("ann").public)
     ledger.settle()
     ledger.close()
     path.write_bytes(copy.read_bytes())
     ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     ledger.close()
     assert "HALTED" in run("ledger", "show", path).output
     output = run("ledger", "resume", path, "--key", pem, "--note", "restored the copy").output

@@ -17,7 +17,7 @@ from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError
 from protocol.ledger.exports import decode_export, encode_export, read_block
 from protocol.messages import Receipt
-from steward_commands import made, run
+from steward_commands import TERMS, made, run
 
 ANN = key("ann").public
 
@@ -25,7 +25,7 @@ ANN = key("ann").public
 def go_on(where, pem, number, mark=None):
     """A process serves another study."""
     ledger = open_ledger_file(where, read_key(pem), mark=mark)
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     halted = ledger.account.halted
     if not halted:
         spend(ledger, number, learner=ANN)

@@ -107,7 +107,7 @@ def test_all_in_order_exits_with_0_and_writes_a_page_and_json(run, tmp_path):
     assert "No attack found more privacy loss than is claimed." in done.stdout
     assert read_result(tmp_path / "out" / "audit.json")[0].kinds == audit().kinds
     page = (tmp_path / "out" / "audit.html").read_text()
-    assert "expril audit all --draws 100000" in page
+    assert "expril audit all" in page
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from protocol.ledger.notes import Signature
 from simulations.audit.witness import EquivocationError, hold, open_state, witness
 from simulations.audit.witness.histories import HONEST, LIES, play
 from simulations.audit.witness.keeping import MemoryState
-from steward_commands import made, run
+from steward_commands import TERMS, made, run
 from witnessed import NOW, Grown
 
 WITNESS = key("university")
@@ -371,7 +371,7 @@ def test_histories_would_show_a_witness_that_is_blind(monkeypatch):
 
 def serve(path, pem, number):
     ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     halted = ledger.account.halted
     if not halted:
         spend(ledger, number, learner=key("ann").public)

@@ -7,6 +7,10 @@ from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.files import open_ledger_file
 from expril.command import app
+from protocol.envelopes import LABEL
+from protocol.ledger.terms import ledger_terms
+
+TERMS = ledger_terms(None, LABEL)
 
 
 def run(*arguments, code=0):
@@ -21,7 +25,7 @@ def made(folder, *, studies=0):
     run("keys", pem)
     run("ledger", "create", path, "--key", pem, "--note", "the first")
     ledger = open_ledger_file(path, read_key(pem))
-    ledger.begin("each record", NOW)
+    ledger.begin(TERMS, NOW)
     for number in range(1, studies + 1):
         spend(ledger, number, learner=key("ann").public)
     ledger.settle()

@@ -51,7 +51,7 @@ class Game:
         return play(
             lambda count: self._draw(self.first, count, "first"),
             lambda count: self._draw(self.second, count, "second"),
-            claimed=repr(epsilon) if isinstance(epsilon, float) else epsilon,
+            claimed=repr(float(epsilon)) if isinstance(epsilon, float) else epsilon,
             draws=draws,
             error_rate=error_rate,
             neighbours=self.neighbours or f"{_short(self.first)} and {_short(self.second)}",

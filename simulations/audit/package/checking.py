@@ -21,7 +21,8 @@ from simulations.audit.package.names import AUDIT, CLAIM, DEPLOYMENT, EXACT, FAC
 from simulations.audit.package.people import Facts, check_facts
 from simulations.audit.package.plain_files import as_json, read_bytes, read_json
 from simulations.audit.package.rebuilt import alike, changed_alarms, changed_entry, changed_pages, pages
-from simulations.audit.package.worlds import APART, spent_by_curators
+from simulations.audit.package.worlds import REPEATED, SIMULATED, spent_by_curators
+from simulations.audit.page.words import QUICK
 from simulations.audit.recompute import Pins
 from simulations.audit.results import AuditResult
 from simulations.report.words import count
@@ -176,8 +177,7 @@ def _check_claim(
     claim: Claim | None = _guarded(found, CLAIM, lambda: read_json(folder, CLAIM, Claim))
     if claim is not None and now != claim:
         found.wrong.append(f"{CLAIM} claims an epsilon of {claim.epsilon[:60]}, the evidence proves {now.epsilon}")
-    if any(one.note for one in curators):
-        found.rests.append(f"that these were repeats, and not studies of the same people: {APART}")
+    found.rests += [text for text in (SIMULATED, REPEATED) if any(text in one.note for one in curators)]
     word = "the largest at one curator" if facts.one_curator_each else "the sum over curators"
     found.rests.append(f"epsilon of one unit is {word}: whether units are at one curator each, its author says")
     found.rests.append(f"what only people know is their word: {FACTS}")
@@ -238,6 +238,8 @@ def _judge_attack(found: Checked, audit: tuple[AuditResult, str], proof: Replay 
     if missing:
         text = f"{AUDIT}: {count(len(missing), 'broken mechanism')} of this version were not attacked: {missing[0]}"
         (found.wrong if same_version else found.rests).append(text)
+    if result.quick:
+        found.rests.append(QUICK)
     when = f" on {played}" if played else ""
     software = ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "unknown software"
     found.rests.append(

@@ -15,7 +15,7 @@ import yaml
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError, printable
 from simulations.audit.package.people import Facts
-from simulations.audit.package.worlds import CuratorSpent
+from simulations.audit.package.worlds import SIMULATED, CuratorSpent
 from simulations.report.words import count
 
 MOST_SIGNS = 200_000
@@ -63,6 +63,7 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
         "data_product_type": facts.product,
         "data_product_region": facts.region,
         "description": (
+            f"{f'{SIMULATED} ' if any(SIMULATED in one.note for one in curators) else ''}"
             f"Learnt from differentially private counts of {count(len(curators), 'curator')}, by ExPriL. No record, "
             "gradient or exact number left a curator."
         ),
@@ -128,8 +129,9 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
 
 def total_epsilon(curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> Fraction:
     """Epsilon of one unit over all curators: the largest where each unit is at one, else the sum; exact."""
-    spent = [one.spent for one in curators]
-    return max(spent) if one_curator_each else sum(spent, start=Fraction(0))
+    if one_curator_each:
+        return max(one.spent + one.elsewhere for one in curators)
+    return sum((one.spent for one in curators), start=Fraction(0))
 
 
 def round_up(value: Fraction) -> float:

@@ -10,9 +10,10 @@ from simulations.report.words import count
 PACKAGE = "simulations.audit.package"
 
 README = """\
-What this is: a claim of differential privacy with all that proves it. It needs no data, no network and no trust.
+What this is: a claim of differential privacy with all that proves it. To check it takes no data and no network,
+and the check says what still rests on somebody's word.
 
-Check it, on any machine with ExPriL: pip install "expril[simulations,audit]"
+Check it on any machine with ExPriL and its extras "simulations" and "audit":
 
     expril audit check-package THIS_FOLDER --key KEY
 
@@ -23,7 +24,7 @@ checklist.html     what an evaluator asks (NIST SP 800-226), and where each answ
 audit.html         the attack on every release, for people; audit.json for machines
 exact.json         losses of the releases, by enumeration
 false-alarms.json  how often the attack accuses correct software, measured
-ledger.json        what each curator spent, recomputed; claim.json the claim in four lines
+ledger.json        what each curator spent, recomputed; claim.json the claim itself
 facts.json         what only people know, in their words
 evidence/          signed messages and ledger exports, from which ledger.json is recomputed
 manifest.json      hashes of all files; manifest.sig its signature

@@ -12,12 +12,14 @@ from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from simulations.audit.package.evidence import Replay
 from simulations.audit.recompute import Recomputed
+from simulations.audit.recompute.listing import is_deployed
 from simulations.audit.recompute.sums import Sum
 
-APART = (
-    "The evidence holds repeats of one simulation, each with keys of its own: of each simulation the figure is that of "
-    "the repeat that spent most. Had they been studies of the same people, their figures would add up."
+REPEATED = (
+    "The evidence holds repeats of one simulation. Nothing shows that they had different people, so their figures are "
+    "added up."
 )
+SIMULATED = "This was a simulation: whoever ran it held all records and all keys, and no hospital was asked."
 EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
 """What a ledger says where each record is a unit."""
 
@@ -33,6 +35,8 @@ class CuratorSpent(NamedTuple):
         unit: privacy unit, in words.
         unit_details: and its bound.
         note: what else is to be said of this figure; "" for nothing.
+        elsewhere: what a unit may have been charged beside it at other curators, where it may be at one now and at
+            another then.
     """
 
     name: str
@@ -42,6 +46,7 @@ class CuratorSpent(NamedTuple):
     unit: str
     unit_details: str
     note: str = ""
+    elsewhere: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +63,17 @@ class _Part:
     run: str
     ties: frozenset[str]
 
+    @property
+    def name(self) -> str:
+        """Of the curator, whatever the repeat."""
+        return self.told.curator.rpartition(", repeat ")[0] or self.told.curator
+
 
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
     """What each curator spent, over all runs and ledgers.
 
-    Parts of one curator, by its key or by its records' name, add up. Of repeats of one simulation that share no key
-    and no records, those of the repeat that spent most are taken.
+    Parts of one curator, by its key or by its records' name, add up. So do the repeats of one simulation, curator by
+    curator: each deals the same people anew, as far as anybody sees.
 
     Args:
         proof: the evidence, replayed.
@@ -76,28 +86,37 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
     parts = _parts(proof.result)
     if not any(part.told.at_most for part in parts):
         raise ConfigurationError("nothing was spent there: there is no claim to hand over")
-    curators = _joined(parts, lambda part: part.ties)
-    worlds = _joined(parts, lambda part: part.ties | {f"world {part.told.world}"})
-    alone: dict[str, list[list[_Part]]] = {}
-    kept: list[_Part] = []
-    for cluster in worlds:
-        runs = {part.run for part in cluster}
-        if len(runs) == 1 and runs != {""}:
-            alone.setdefault(runs.pop(), []).append(cluster)
-        else:
-            kept += cluster
-
-    def spent(cluster: Sequence[_Part]) -> Fraction:
-        sums = [sum((part.told.at_most for part in each), Fraction(0)) for each in _joined(cluster, lambda p: p.ties)]
-        return max(sums) if one_curator_each else sum(sums, Fraction(0))
-
-    for clusters in alone.values():
-        most = max(spent(each) for each in clusters)
-        kept += next(each for each in clusters if spent(each) == most)
-    note = APART if any(len(clusters) > 1 for clusters in alone.values()) else ""
-    found = [[part for part in each if part in kept] for each in curators]
+    repeated = {run for run in {part.run for part in parts} if run and len(_repeats(parts, run)) > 1}
+    curators = _joined(
+        parts, lambda part: part.ties | ({f"{part.run}, {part.name}"} if part.run in repeated else set())
+    )
+    simulated = {str(run.folder) for run in proof.result.runs if run.index and not is_deployed(run.index)}
     names: set[str] = set()
-    return tuple(_curator(each, proof.result, note, names) for each in found if each)
+    found = []
+    for each in curators:
+        runs = sorted({part.run for part in each} & repeated)
+        notes = (SIMULATED if simulated & {part.run for part in each} else "", REPEATED if runs else "")
+        one = _curator(each, proof.result, " ".join(filter(None, notes)), names)
+        if one_curator_each and runs:
+            most = sum((_largest(world) for run in runs for world in _repeats(parts, run)), Fraction(0))
+            own = sum((part.told.at_most for part in each if part.run in runs), Fraction(0))
+            one = one._replace(elsewhere=most - own)
+        found.append(one)
+    return tuple(found)
+
+
+def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
+    """The parts of a run, world by world."""
+    worlds: dict[str, list[_Part]] = {}
+    for part in parts:
+        if part.run == run:
+            worlds.setdefault(part.told.world, []).append(part)
+    return list(worlds.values())
+
+
+def _largest(parts: Sequence[_Part]) -> Fraction:
+    """The most that one curator spent in a world."""
+    return max(sum((part.told.at_most for part in each), Fraction(0)) for each in _joined(parts, lambda p: p.ties))
 
 
 def check_private(proof: Replay) -> None:
@@ -182,7 +201,7 @@ def _joined(parts: Sequence[_Part], ties_of: Callable[[_Part], Iterable[str]]) -
 
 def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[str]) -> CuratorSpent:
     first = parts[0]
-    name = first.told.curator.rpartition(", repeat ")[0] or first.told.curator
+    name = first.name
     if name in names:
         keys = sorted(tie for part in parts for tie in part.ties if not tie.startswith("records "))
         name = f"{name} ({(keys or [str(len(names))])[0][:16]})"

@@ -31,17 +31,23 @@ def headline(result: AuditResult) -> str:
     return "No attack found more privacy loss than is claimed"
 
 
+QUICK = "This was a quick look with few draws, and it may miss much: run a whole audit before you rely on it."
+
+
 def summary(result: AuditResult) -> tuple[str, ...]:
     """The sentences under the headline: what was done, and how sure that is."""
-    told = []
+    told = [QUICK] if result.quick else []
     if result.kinds:
         draws = min(one.attack.draws for one in result.kinds)
         told.append(
             f"{count(len(result.kinds), 'kind')} of release answered {draws:,} times on each of two data sets that "
-            "differ by one person's records, through the same code and with the same noise as in a hospital."
+            "differ by one person's records, by the software and with the noise that are installed here."
         )
         share = max(of_claim(one.attack.claimed, one.attack.lower_bound) for one in result.kinds)
-        told.append(f"The strongest attack proved {100 * min(share, 1e6):.0f} % of what its release may give away.")
+        told.append(
+            f"The strongest attack reached {100 * min(share, 1e6):.0f} % of the loss that is claimed; above 100 % "
+            "would be a violation."
+        )
     caught = sum(one.caught for one in result.controls)
     if result.controls:
         told.append(

@@ -18,6 +18,17 @@ NAME_BYTES = 16
 """Of the name of a snapshot of records."""
 
 
+def verdict(result: Recomputed) -> str:
+    """The answer in one sentence."""
+    if result.wrong:
+        return f"Not proven: {len(result.wrong)} of these things do not fit."
+    if not result.sums:
+        return "Nothing was proven: no study was read."
+    left = len(result.unproven) + len(result.unwitnessed)
+    rest = f" What is left open is said in {left} line{'s' if left > 1 else ''}." if left else ""
+    return f"Proven: every signature, entry and sum fits.{rest}"
+
+
 def proof_tables(proof: RunProof) -> list[Table]:
     """What each transcript and each ledger of a run proves, under which curator's key, and how many do."""
     counted = Counter(item.verdict for item in proof.transcripts)

@@ -24,7 +24,7 @@ from simulations.audit.recompute.receipts import (
 from simulations.audit.recompute.runs import Tick, cards_of, hold_run, read_run
 from simulations.audit.recompute.summing import add_sums
 from simulations.audit.recompute.verdicts import RunProof
-from simulations.run_index import epsilon_runs
+from simulations.run_index import TRANSCRIPTS, epsilon_runs
 
 
 def recompute(
@@ -180,7 +180,7 @@ def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt
     for exchange in run.exchanges:
         file = exchange.verdict.entry.file
         for answer in exchange.answers.values():
-            yield HeldReceipt(f"a receipt in {run.folder}/{file}", answer.receipt, proven=proven)
+            yield HeldReceipt(f"a receipt in {run.folder / TRANSCRIPTS / file}", answer.receipt, proven=proven)
 
 
 def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
