@@ -94,8 +94,13 @@ def _publish(draft: Path, path: Path, rule: str) -> None:
         if path.exists():
             raise ConfigurationError(f"{path} exists; {rule}") from None
         draft.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk; OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)

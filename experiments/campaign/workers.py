@@ -1,15 +1,13 @@
 """Shares tasks out to processes, which end with this one however it ends."""
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context
 from typing import Protocol, TypeVar
 
 from protocol.errors import ConfigurationError, ExprilError
+from simulations.worker_processes import begin_worker
 
 Task = TypeVar("Task")
 Found = TypeVar("Found")
@@ -85,7 +83,7 @@ def computed_by(
         return
     # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
     # would first finish what it has begun.
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_worker)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=begin_worker)
     try:
         pending: dict[Future[Found], Task] = {}
         while True:
@@ -114,16 +112,3 @@ def ray_address(workers: str) -> str:
     if not workers.startswith(f"{RAY}://"):
         raise ConfigurationError(f"--workers is {RAY}, or {RAY}://host:port, not {workers!r}")
     return workers
-
-
-def _begin_worker() -> None:
-    """Leave interrupts to the parent, and end with it however it ends: nobody would hear of the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

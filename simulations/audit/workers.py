@@ -1,14 +1,13 @@
 """Tasks over worker processes of this machine."""
 
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context
 
 from threadpoolctl import threadpool_limits
+
+from simulations.worker_processes import begin_worker
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,6 @@ def finished(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, object]
 
 
 def _begin() -> None:
-    """One thread a process, and an end with the parent, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """One thread a process, beside what every worker begins with."""
     threadpool_limits(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    begin_worker()

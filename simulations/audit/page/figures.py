@@ -9,7 +9,7 @@ from itertools import pairwise
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.audit.results import Attack, BlogGame, Spread, StudyAttack
-from simulations.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis, percent
+from simulations.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, make_axis, percent
 
 _HEIGHT = 320
 _BELOW = 18
@@ -259,14 +259,7 @@ def gap_figure(blog: BlogGame) -> Drawn:
             for epsilon, gap in zip(blog.epsilons, gaps, strict=True)
         ]
         lines.append(stage.line(0, hollow, "by the law" if hollow else "measured", places, errors=False))
-    figure = Figure(
-        stage,
-        "Gap between the two means against epsilon",
-        across.ticks,
-        tuple(lines),
-        " ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}." for line in lines),
-        below=_BELOW,
-    )
+    figure = _against_epsilon(stage, "Gap between the two means against epsilon", across, lines)
     return Drawn(figure, (Key(0, False, "gap, in standard deviations of the answers"), Key(0, True, "by the law")))
 
 
@@ -284,16 +277,15 @@ def above_figure(blog: BlogGame) -> Drawn:
                 for epsilon, pair in zip(blog.epsilons, told, strict=True)
             ]
             lines.append(stage.line(side, hollow, f"{name}{', by the law' if hollow else ''}", places, errors=False))
-    figure = Figure(
-        stage,
-        "Share of rounds above 1/200 against epsilon",
-        across.ticks,
-        tuple(lines),
-        " ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}." for line in lines),
-        below=_BELOW,
-    )
+    figure = _against_epsilon(stage, "Share of rounds above 1/200 against epsilon", across, lines)
     keys = (Key(0, False, "100 zeros"), Key(1, False, "99 zeros and a one"))
     return Drawn(figure, keys)
+
+
+def _against_epsilon(stage: Stage, title: str, across: Axis, lines: Sequence[Line]) -> Figure:
+    """A figure of the blog's game, with all that its lines show in words."""
+    told = " ".join(f"{line.title}: {', '.join(mark.text for mark in line.marks)}." for line in lines)
+    return Figure(stage, title, across.ticks, tuple(lines), told, below=_BELOW)
 
 
 def _log_axis(epsilons: Sequence[float]) -> Axis:

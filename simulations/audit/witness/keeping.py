@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from curator_node.new_files import write_new
+from curator_node.new_files import sync_folder, write_new
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import Equivocation, SignedCheckpoint, read_checkpoint, witness_name, witnesses_of
@@ -110,7 +110,7 @@ class WitnessState:
         place = self._place(checkpoint.first)
         if not place.exists():
             place.mkdir(mode=0o755)
-            _sync(self._folder)
+            sync_folder(self._folder)
         for left in place.glob(".*.new"):  # of a process that was killed
             left.unlink()
         content = str(signed.note).encode()
@@ -155,7 +155,7 @@ def open_state(folder: Path, key: bytes) -> Iterator[WitnessState]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigurationError(f"another process works with the state {folder}; try again") from None
-        _sync(folder.parent)
+        sync_folder(folder.parent)
         yield WitnessState(folder, key)
     finally:
         os.close(lock)
@@ -166,11 +166,3 @@ def _co_signed(signed: SignedCheckpoint, key: bytes, where: str) -> tuple[Signed
     if at is None:
         raise ConfigurationError(f"{where} was not co-signed by {key.hex()}; give each key a state of its own")
     return signed, next(line for line in signed.note.signatures if line.name == witness_name(key)), at
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
