@@ -49,6 +49,8 @@ PINNED = {
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
+        "protocol/secure_sum/graph.py",
+        "protocol/secure_sum/masks.py",
         "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
