@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,17 @@ from protocol.schema import Schema
 
 
 class QueryFailedError(ExprilError):
-    """What curators say together was not opened; the text says at which step, and names the curators concerned."""
+    """What curators say together was not opened; the text says at which step, and names the curators concerned.
+
+    Attributes:
+        out: name of a curator that broke the protocol -> how.
+    """
 
     kind = "query"
+
+    def __init__(self, text: str, out: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.out = out
+        super().__init__(text)
 
 
 @dataclass(frozen=True)
@@ -28,15 +37,19 @@ class Led:
     Attributes:
         turn: the first of them.
         bodies: what the strategy asks, by curator's name; who is not among them is not asked.
+        learner: its own public key.
         keys: the curators' public keys, by name.
         cards: theirs, by name.
+        label: under which they sign.
         entropy: n -> n random bytes, the same again where another process goes on with the study; never for noise.
     """
 
     turn: Turn
     bodies: Mapping[str, Any]
+    learner: bytes
     keys: Mapping[str, bytes]
     cards: Mapping[str, Card]
+    label: str
     entropy: Callable[[int], bytes]
 
 
@@ -47,10 +60,12 @@ class Pooled:
     Attributes:
         answer: what the curators say together.
         took_part: names of those that it is of, at least one.
+        out: name of a curator that broke the protocol -> how; nothing more is asked there.
     """
 
     answer: Any
     took_part: tuple[str, ...]
+    out: Mapping[str, str] = MappingProxyType({})
 
 
 Leading = Generator[Mapping[str, Any], Mapping[str, Any], Pooled]
@@ -94,6 +109,7 @@ class Reader:
         precision: (body, turn, schema, target records, curators) -> of their pooled answers.
         lead: how all turns of a query are taken together, where each follows from what all curators answered to the one
             before, and only what they say together is opened; None: every turn is a question of its own.
+        opening: (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card.
     """
 
     kind: QueryKind
@@ -103,3 +119,9 @@ class Reader:
     rehearse: Callable[[Any, Turn, Records, NDArray[np.int64], int, np.random.Generator], Any]
     precision: Callable[[Any, Turn, Schema, int, int], Precision]
     lead: Callable[[Led], Leading] | None = None
+    opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
+
+
+def questions(turns: Sequence[Turn], readers: Mapping[str, Reader]) -> tuple[Turn, ...]:
+    """The turns of a plan with which a question begins: the first of a query that is led, else every one."""
+    return tuple(turn for turn in turns if turn.number == 0 or readers[turn.planned.kind].lead is None)

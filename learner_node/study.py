@@ -13,10 +13,11 @@ from learner_node.exchange import Exchange
 from learner_node.fates import BAD_REPLY, Fates
 from learner_node.federation import Carrier, Federation, UnfinishedError
 from learner_node.objections import complaint_about_question
-from learner_node.reading import Led, Pooled, QueryFailedError, Reader
+from learner_node.reading import Led, Pooled, QueryFailedError, Reader, questions
 from learner_node.requests import Request, closing, pending, proposal, query, terms, unanswered
 from learner_node.session import Session
 from protocol.codec import encode
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.kinds import Kinds, Turn
 from protocol.messages import Card, Refusal, Release
@@ -79,7 +80,7 @@ class Study:
         refusals: the full refusals that ended the asking of a request, per curator.
         asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
-        kinds: the query kinds that may be asked.
+        readers, kinds: of the query kinds that may be asked.
         plan: what was proposed.
 
     Raises:
@@ -90,7 +91,8 @@ class Study:
         if len(set(federation.curators.values())) != len(federation.curators):
             raise ConfigurationError("two curators have the same public key; name each once")
         self._federation = federation
-        self.kinds = Kinds(*(reader.kind for reader in federation.readers.values()))
+        self.readers = federation.readers
+        self.kinds = Kinds(*(reader.kind for reader in self.readers.values()))
         self._turns: tuple[Turn, ...] = ()
         self._asked = 0
         self._liars: set[str] = set()
@@ -119,8 +121,7 @@ class Study:
     @property
     def questions(self) -> int:
         """How often `ask` asks until the plan is carried out: a query that the learner leads is one question."""
-        heads = () if self.plan is None else self.plan.heads
-        return sum(1 if self._federation.readers[head.kind].lead else head.turns for head in heads)
+        return len(questions(self._turns, self.readers))
 
     @property
     def cards(self) -> dict[str, Card]:
@@ -201,7 +202,7 @@ class Study:
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
         turn = self._turns[self._asked]
-        reader = self._federation.readers[turn.planned.kind]
+        reader = self.readers[turn.planned.kind]
         done = self._alone(reader, turn, bodies) if reader.lead is None else self._led(reader, turn, bodies)
         self.rounds.append(done)
         if not self.survivors:
@@ -225,7 +226,10 @@ class Study:
             raise TypeError(f"nobody leads {turn.planned.kind}")
         keys = {name: self.sessions[name].curator for name in bodies}
         cards = {name: card for name, card in self.cards.items() if name in bodies}
-        leading = reader.lead(Led(turn, bodies, keys, cards, self._federation.entropy))
+        not_private = any(self.sessions[name].not_private for name in bodies)
+        label = NOT_PRIVATE_LABEL if not_private else LABEL
+        learner = self._federation.key.public
+        leading = reader.lead(Led(turn, bodies, learner, keys, cards, label, self._federation.entropy))
         before = {name: len(said) for name, said in self.outcomes.items()}
         alive = set(bodies)
         try:
@@ -238,11 +242,21 @@ class Study:
         except StopIteration as end:
             pooled: Pooled = end.value
         except QueryFailedError as error:
+            self._put_out(error.out)
             raise self._nobody(str(error)) from None
         finally:
             for name, first in before.items():
                 self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
+        self._put_out(pooled.out)
+        alive -= pooled.out.keys()
         return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
+
+    def _put_out(self, out: Mapping[str, str]) -> None:
+        """Note curators that broke the protocol of a query that is led, in place of what they answered."""
+        for name, reason in out.items():
+            if self.outcomes[name]:
+                self.outcomes[name].pop()
+            self.leave_out(name, reason)
 
     def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
         """Take the plan's next turn; what each curator released that can be read."""
@@ -275,7 +289,7 @@ class Study:
         return [
             done.pooled
             if done.took_part
-            else self._federation.readers[done.turn.planned.kind].pool([done.answers[name] for name in names])
+            else self.readers[done.turn.planned.kind].pool([done.answers[name] for name in names])
             for done in self.rounds
         ]
 
