@@ -1,14 +1,18 @@
 """A malicious learner with t colluders, which asks honest curators for their steps in any order with any lists."""
 
 import contextlib
+import random
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from protocol.errors import RemoteProtocolError
 from protocol.secure_sum import participant
+from protocol.secure_sum.graph import Graph, graph_of
+from protocol.secure_sum.group import Group
 from secure_rounds import circulant
 from secure_world import KEY, SEED, World
 
@@ -123,9 +127,9 @@ class RingLearner(Learner):
 
 
 TestComplete = Learner.TestCase
-TestComplete.settings = settings(max_examples=60, stateful_step_count=10)
+TestComplete.settings = settings(max_examples=40, stateful_step_count=10)
 TestRing = RingLearner.TestCase
-TestRing.settings = settings(max_examples=25, stateful_step_count=10)
+TestRing.settings = settings(max_examples=15, stateful_step_count=10)
 
 
 def lawful(world, dealers=None, survivors=None, until=5):
@@ -163,3 +167,69 @@ def test_of_a_lawful_round_the_sum_over_the_honest_survivors_is_exposed_and_no_m
         (4, KEY),
     }
     world.check()
+
+
+def attack(group, seed):
+    """A learner that shows two lists of everything, at random, and then opens whatever signatures allow."""
+    draw, world = random.Random(seed), World(*group)
+    everybody = range(group[0])
+
+    def few():
+        gone = draw.sample(everybody, draw.randint(0, group[2]) + (draw.random() < 0.1))
+        return tuple(index for index in everybody if index not in gone)
+
+    def ask(step, method, lists):
+        often = draw.choice([1.0, 0.9, 0.7, 0.5])
+        for session in [each for each in world.sessions if each.state.step == step]:
+            with contextlib.suppress(RemoteProtocolError):
+                method(session, lists[draw.random() > often])
+
+    for index in everybody:
+        for _ in range(draw.choice([1, 1, 1, 2])):
+            (world.collude if index in world.colluders else world.begin)(index)
+    cards = [[(index, draw.choice(world.cards[index])) for index in few()] for _ in "ab"]
+    ask(1, lambda session, cards: world.share(session, own_card_in(session, cards)), cards)
+    ask(2, lambda session, among: world.mask(session, tuple(sorted({*among} & {*session.cards}))), [few(), few()])
+    ask(3, lambda session, among: world.agree(session, tuple(sorted({*among} & {*session.dealers}))), [few(), few()])
+    for _, _, survivors in list(world.signatures):
+        ask(4, lambda session, among: world.reveal(session, among, world.agreements(session, among)), [survivors] * 2)
+    return world
+
+
+def opened_by(group, seeds):
+    """Raises at the first breach; else how many of the learners got a sum."""
+    opened = 0
+    for seed in seeds:
+        world = attack(group, seed)
+        world.check()
+        opened += bool(world.exposed())
+    return opened
+
+
+@pytest.mark.parametrize("group", COMPLETE)
+def test_learners_that_show_two_lists_of_everything_get_one_whole_sum_or_nothing(group):
+    assert opened_by(group, range(40)) > 0
+
+
+@pytest.mark.parametrize("group", RING)
+def test_so_they_do_in_a_sparse_graph(group, monkeypatch):
+    monkeypatch.setattr(participant, "graph_of", circulant)
+    assert opened_by(group, range(25)) > 0
+
+
+@pytest.mark.parametrize(
+    ("group", "breach", "changed"),
+    [
+        ((5, 1, 1), "two lists", {"signatures": property(lambda group: 1), "out_of_reach": lambda *_: []}),
+        ((5, 1, 0), "fewer noise shares", {"least": property(lambda group: group.sites - group.dropouts - 1)}),
+        ((5, 1, 1), "both secrets", {"threshold": lambda graph, node: 1}),
+    ],
+)
+def test_without_a_threshold_the_same_learners_win(group, breach, changed, monkeypatch):
+    """So the tests above would notice."""
+    owners = {"signatures": Group, "least": Group, "threshold": Graph, "out_of_reach": participant}
+    for name, without in changed.items():
+        monkeypatch.setattr(owners[name], name, without)
+    monkeypatch.setattr(participant, "graph_of", lambda seed, size, colluders, _: graph_of(seed, size, colluders, 0))
+    with pytest.raises(AssertionError, match=breach):
+        opened_by(group, range(300))
