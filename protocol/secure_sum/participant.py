@@ -262,7 +262,8 @@ def check_survivors(group: Group, state: State, survivors: Indices) -> None:
     _check_list("survivors", survivors, state.dealers, group.least)
     if state.index not in survivors:
         raise _broken("survivors", "this curator among them: its masked vector was sent")
-    if out_of_reach(state.graph(group), state.joined, survivors, survivors):
+    places = {index: place for place, index in enumerate(state.joined)}
+    if not state.graph(group).holds([places[index] for index in survivors]):
         raise _broken("survivors", "enough neighbours of each survivor among them")
 
 
@@ -276,13 +277,18 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless it signed this list, as did more than (n + t) / 2 of all n, enough holders of each among them."""
+    """Refuse unless it signed this list, as did more than (n + t) / 2 of all n.
+
+    Among them must be enough holders of each survivor of whose self mask this participant would reveal a share.
+    """
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")
     signers = [index for index, _ in agreements]
     _check_list("agreements", signers, survivors, group.signatures)
-    if out_of_reach(state.graph(group), state.joined, survivors, signers):
+    among = set(survivors)
+    opened = [index for index, _ in state.held if index in among]
+    if out_of_reach(state.graph(group), state.joined, opened, signers):
         raise _broken("agreements", "enough neighbours of each survivor among those who signed")
     payload = group.signed(SURVIVORS_TYPE, survivors_payload(state.round, state.dealers, survivors))
     for index, signature in agreements:
@@ -307,7 +313,7 @@ def survivors_payload(round_: bytes, dealers: Sequence[int], survivors: Sequence
 
 def self_mask(seed: bytes, round_: bytes, dealers: bytes, length: int) -> Words:
     """The mask that a participant alone makes; `dealers` is the digest of their list."""
-    return masks.stream(masks.derive(seed, b"self mask", round_, dealers), length)
+    return masks.stream(masks.derive(seed, b"self mask", round_ + dealers), length)
 
 
 def pair_masks(
@@ -325,7 +331,7 @@ def pair_masks(
     """
     total = np.zeros(length, np.uint64)
     for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
-        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_, dealers, _pair(index, other)), length)
+        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_ + dealers + _pair(index, other)), length)
         if index < other:
             total += drawn
         else:
@@ -335,7 +341,7 @@ def pair_masks(
 
 def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple[bytes, bytes]:
     """Keys of the shares that one participant deals to another, and of those that it gets from it."""
-    keys = masks.derive(agreed, b"shares", round_, _pair(index, other), keys=2)
+    keys = masks.derive(agreed, b"shares", round_ + _pair(index, other), keys=2)
     return (keys[:32], keys[32:]) if index < other else (keys[32:], keys[:32])
 
 
