@@ -79,7 +79,7 @@ class LaplaceShares:
         return float(self.log_pmfs(np.array([value]))[0])
 
     def log_pmfs(self, values: NDArray[np.int64]) -> Floats:
-        """The same for (n,) values of at most 2^53 in size, (n,): some 30 microseconds each.
+        """The same for (n,) values of at most 2^53 in size, (n,): some 20 microseconds each.
 
         With k = |value|, q = exp(-1 / scale), r the shape and w = (1 - q) / (1 + q), P(k) is
         q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
@@ -127,7 +127,7 @@ class _Integral:
 
     def logs(self, k: Floats) -> Floats:
         """Its logarithm for (n,) places, (n,)."""
-        peak = -np.arcsinh((self.shape - 0.5) / ((k + 0.5) * math.sinh(min(self.a, 700.0))))
+        peak = -np.arcsinh((self.shape - 0.5) / ((k + 0.5) * math.sinh(min(self.a, 600.0))))
         top = self.log(k, peak)
         left, right = self._reach(k, peak, top, -1.0), self._reach(k, peak, top, 1.0)
         found = np.empty_like(k)
@@ -156,10 +156,11 @@ class _Integral:
 
     def _reach(self, k: Floats, peak: Floats, top: Floats, sign: float) -> Floats:
         """How far from the peak, to one side, the integrand is small enough to be cut off; at most twice too far."""
-        reach = np.full(len(k), 2.0**-30)
+        # About the width of the peak, by the logarithm's second derivative there.
+        reach = 1.0 / np.sqrt(2.0 + self.shape + k * -math.expm1(-2.0 * self.a))
         open_ = np.arange(len(k))
         while open_.size:
-            reach[open_] *= 1.5
+            reach[open_] *= 2.0
             far = self.log(k[open_], peak[open_] + sign * reach[open_])
             open_ = open_[far > top[open_] - _DEPTH]
         return reach
