@@ -71,7 +71,9 @@ class QueryKind:
         release_bytes: (checked body, turn, schema) -> most bytes of the release, before anything is charged.
         read_release: (release bytes, body, turn, schema) -> its payload, checked for shape.
         charge: (turn, answered turns of this kind in the study, most records of one privacy unit) -> what this turn
-            costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with the first turn.
+            costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with `charged_turn`.
+        charged_turn: number of the turn, from 0, that is the first to release anything that depends on a record.
+        remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
@@ -95,6 +97,8 @@ class QueryKind:
     release_bytes: Callable[[Any, Turn, Schema], int]
     read_release: Callable[[bytes, Any, Turn, Schema], bytes]
     charge: Callable[[Turn, Sequence[Past], int], Fraction] | None = None
+    charged_turn: int = 0
+    remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
@@ -202,11 +206,12 @@ class Kinds(Mapping[str, QueryKind]):
             past: the study's answered turns, in order; those of kinds that do not look back may be left out.
             most_records_per_unit: contribution bound c.
         """
-        rule = self.kind(turn.planned.kind).charge
-        if rule is not None:
+        kind = self.kind(turn.planned.kind)
+        if kind.charge is not None:
             own = [item for item in past if item.turn.planned.kind == turn.planned.kind]
-            return rule(turn, own, most_records_per_unit)
-        return self.cost(turn.planned, most_records_per_unit) if turn.number == 0 else Fraction(0)
+            return kind.charge(turn, own, most_records_per_unit)
+        charged = turn.number == kind.charged_turn
+        return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
 
     def limits(self, limits: Limits, name: str) -> Any:
         """What `limits` say of a kind, with its defaults, as the kind's own struct.

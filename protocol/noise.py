@@ -41,10 +41,7 @@ class DiscreteLaplace:
         return Fraction(l1) / self.scale
 
     def variance(self, draws: float = 1) -> float:
-        """Variance of the sum of `draws` independent ones, 2 draws p / (1 - p)^2; 0 where that is below any float.
-
-        Part of a draw is that many shares of one (`protocol.noise_shares`).
-        """
+        """Variance of the sum of `draws` independent ones, 2 draws p / (1 - p)^2; 0 where that is below any float."""
         # numpy's functions, here and in `simulate`: the last digits of math's are others, and numbers are published.
         exponent = -1.0 / float(self.scale)
         return float(2.0 * draws * np.exp(exponent) / np.expm1(exponent) ** 2)
@@ -72,7 +69,7 @@ class DiscreteLaplace:
 
         Args:
             rate: in (0, 1), of one side.
-            draws: their number; the sum of none is 0. Part of a draw is that many shares of one.
+            draws: their number, not always whole (`protocol.noise_shares`); the sum of none is 0.
         """
         if not draws:
             return 0.0

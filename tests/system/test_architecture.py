@@ -49,6 +49,8 @@ PINNED = {
     "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
+        "protocol/secure_sum/graph.py",
+        "protocol/secure_sum/masks.py",
         "curator_node/daemon/calls.py",
         "curator_node/daemon/node_key.py",
         "curator_node/ledger/sealing.py",
@@ -288,6 +290,7 @@ CORE = [
     *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "serving")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
+    *(ROOT / "learner_node" / f"{name}.py" for name in ("exchange", "fates")),
 ]
 """What holds for every query kind."""
 TABLES = {"protocol.queries", "curator_node.answerers", "learner_node.readers"}

@@ -1,0 +1,89 @@
+"""Who sums together, and how many of them may lie or fall silent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from protocol.envelopes import digest, encode_parts, statement_bytes
+
+Entropy = Callable[[int], bytes]
+"""n -> n random bytes."""
+Sign = Callable[[str, bytes], bytes]
+"""(name of what is signed, payload) -> the participant's signature, 64 bytes."""
+Verify = Callable[[bytes, bytes, bytes], bool]
+"""(public key, signature, signed bytes) -> whether it fits."""
+
+LEAST_PARTICIPANTS, MOST_PARTICIPANTS = 2, 1000
+CARD_TYPE, SURVIVORS_TYPE = "secure_sum_card", "secure_sum_survivors"
+"""What participants sign; never the name of a message."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Participants of secure sums; each is told by its index in `participants`.
+
+    Attributes:
+        participants: identity keys of the n participants, ascending, none twice.
+        colluders: t, assumed at most to tell the learner all they know; at least 1.
+        dropouts: u, tolerated; n > 2 u + t.
+        label: under which all of them sign.
+
+    Raises:
+        ValueError: a rule is broken; the text says which.
+    """
+
+    participants: tuple[bytes, ...]
+    colluders: int
+    dropouts: int
+    label: str
+
+    def __post_init__(self) -> None:
+        if complaint := complaint_about(self.participants, self.colluders, self.dropouts):
+            raise ValueError(complaint)
+
+    @property
+    def sites(self) -> int:
+        """Their number n."""
+        return len(self.participants)
+
+    @property
+    def shares(self) -> int:
+        """Noise shares h = n - t - u that make one whole noise: so many come from honest survivors at least."""
+        return self.sites - self.colluders - self.dropouts
+
+    @property
+    def least(self) -> int:
+        """Fewest participants h + t of a round, and fewest survivors that may be opened."""
+        return self.sites - self.dropouts
+
+    @property
+    def signatures(self) -> int:
+        """Signatures on the one survivor list before anything is opened: more than (n + t) / 2 of all n.
+
+        Two lists with so many signers each have more than t in common, so an honest one, which signs one list only.
+        """
+        return (self.sites + self.colluders) // 2 + 1
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all that is said here."""
+        numbers = (number.to_bytes(8, "big") for number in (self.colluders, self.dropouts))
+        return digest(encode_parts(b"expril/2 secure sum", self.label.encode(), *numbers, *self.participants))
+
+    def signed(self, type_name: str, payload: bytes) -> bytes:
+        """The bytes under a participant's signature; they never pass as an envelope or a receipt."""
+        return statement_bytes(self.label, type_name, payload)
+
+
+def complaint_about(participants: tuple[bytes, ...], colluders: int, dropouts: int) -> str:
+    """Which rule a group breaks; empty where none."""
+    sites = len(participants)
+    if not LEAST_PARTICIPANTS <= sites <= MOST_PARTICIPANTS:
+        return f"{LEAST_PARTICIPANTS} to {MOST_PARTICIPANTS} participants"
+    if list(participants) != sorted(set(participants)):
+        return "participants in ascending order, none twice"
+    if colluders < 1 or dropouts < 0:
+        return "at least one colluder, and no fewer than no dropouts"
+    if sites <= 2 * dropouts + colluders:
+        return f"more participants than colluders and twice the dropouts together, {2 * dropouts + colluders}"
+    return ""

@@ -1,0 +1,61 @@
+"""Key agreement, sealing and masks. Everything here is of one round: keys are made for it and gone with it."""
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from protocol.envelopes import encode_parts
+
+Words = NDArray[np.uint64]
+"""Numbers modulo 2^64."""
+
+WORD = 8
+_NONCE = 12
+
+
+def public_of(private: bytes) -> bytes:
+    """X25519 public key of 32 secret bytes."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def exchange(private: bytes, public: bytes) -> bytes:
+    """32 bytes that both owners come to (RFC 7748).
+
+    A public key of small order gives zeros. Only a colluder has one, and the learner may know what colluders share.
+    """
+    try:
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return bytes(32)
+
+
+def derive(secret: bytes, *context: bytes) -> bytes:
+    """32 bytes for one purpose (HKDF-SHA256, RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=encode_parts(b"expril/2 secure sum", *context)).derive(
+        secret
+    )
+
+
+def seal(key: bytes, data: bytes, nonce: bytes) -> bytes:
+    """The nonce, and the data encrypted (ChaCha20-Poly1305, RFC 8439)."""
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, data, None)
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
+    """Inverse of `seal`; None where another key sealed it, or it was changed."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def stream(seed: bytes, length: int) -> Words:
+    """`length` pseudorandom words: the ChaCha20 keystream of a 32-byte seed that is used once."""
+    zeros = bytes(WORD * length)
+    drawn = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor().update(zeros)
+    return np.frombuffer(drawn, "<u8").astype(np.uint64)

@@ -1,0 +1,236 @@
+"""Shamir's shares of a 32-byte secret: any `threshold` of them give it back, fewer tell nothing (Shamir 1979).
+
+A secret is the constant term of a polynomial over the integers modulo a prime, with uniform further coefficients; the
+share at point x is the polynomial's value there. Every 32 bytes are a number below the prime, so no secret is left out.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+
+SECRET = 32
+"""Bytes of a secret."""
+SHARE = 33
+"""Bytes of a share: a number below P, most significant byte first."""
+P = 2**256 + 297
+"""The least prime above 2^256: the field must hold every 32-byte secret, and two points must differ in it."""
+MOST_POINTS = 2**16
+TRIES = 1024
+"""`recover` tries all sets of shares where there are no more than this."""
+
+_SPARE = 8 * SHARE - P.bit_length()  # bits of 33 bytes beyond those of P
+
+
+def split(secret: bytes, points: Sequence[int], threshold: int, entropy: Callable[[int], bytes]) -> list[bytes]:
+    """Shares of a secret, one a point, in the points' order.
+
+    Args:
+        secret: 32 bytes.
+        points: distinct, 1 to 2^16.
+        threshold: shares that give the secret back, 1 to the number of points.
+        entropy: that many secret, uniform bytes.
+
+    Raises:
+        ValueError: an argument is outside of its range.
+    """
+    if len(secret) != SECRET:
+        raise ValueError(f"a secret has {SECRET} bytes, this one {len(secret)}")
+    _check_points(points)
+    if not 1 <= threshold <= len(points):
+        raise ValueError(f"a threshold of {threshold} does not suit {len(points)} shares")
+    polynomial = [int.from_bytes(secret), *_coefficients(threshold - 1, entropy)]
+    return [_value(polynomial, point).to_bytes(SHARE) for point in points]
+
+
+class Combiner:
+    """Gives secrets back from shares at fixed points; the weights are worked out once.
+
+    The secret is the sum of weight times share, with the weights of Lagrange's interpolation at 0: for point x the
+    product over the other points y of y / (y - x).
+
+    Args:
+        points: distinct, 1 to 2^16, as many as the threshold was.
+
+    Raises:
+        ValueError: there is no point, or they are not distinct or out of range.
+    """
+
+    def __init__(self, points: Sequence[int]) -> None:
+        _check_points(points)
+        self._weights = _weights_at_zero(tuple(points))
+
+    def combine(self, shares: Sequence[bytes]) -> bytes:
+        """The secret, 32 bytes, of one share a point, in the points' order.
+
+        Raises:
+            ValueError: a share is missing, too long or not below P, or together they give no 32 bytes. Wrong shares
+                may also give a wrong secret: compare it with a commitment.
+        """
+        if len(shares) != len(self._weights):
+            raise ValueError(f"{len(self._weights)} shares are needed, not {len(shares)}")
+        total = sum(weight * _number(share) for weight, share in zip(self._weights, shares, strict=True)) % P
+        if total >> 8 * SECRET:
+            raise ValueError(f"these shares give a number of more than {SECRET} bytes: at least one is wrong")
+        return total.to_bytes(SECRET)
+
+
+def recover(
+    shares: Mapping[int, bytes], threshold: int, fits: Callable[[bytes], bool]
+) -> tuple[bytes, tuple[int, ...]] | None:
+    """The secret that fits a commitment, though some of the shares may be wrong.
+
+    It tries the first `threshold` shares, then decodes all of them (Gao 2003), which finds the secret whenever at most
+    (shares - threshold) / 2 are wrong, then tries all sets of `threshold` shares where there are at most `TRIES` sets.
+    Slower than `Combiner`, which comes first where shares are expected to be right.
+
+    Args:
+        shares: by point, 1 to 2^16. One that is no number below P counts as wrong.
+        threshold: that the secret was split with.
+        fits: whether a secret is the one that was committed to; called at most `TRIES` + 2 times.
+
+    Returns:
+        The secret and the points, ascending, of all wrong shares; None where no secret was found that fits.
+
+    Raises:
+        ValueError: a point or the threshold is out of range.
+    """
+    if threshold < 1:
+        raise ValueError(f"a threshold of {threshold} is below 1")
+    _check_points(tuple(shares) or (1,))
+    values = {point: int.from_bytes(shares[point]) for point in sorted(shares) if _in_field(shares[point])}
+    for polynomial in _candidates(values, threshold):
+        secret = polynomial[0] if polynomial else 0
+        if not secret >> 8 * SECRET and fits(secret.to_bytes(SECRET)):
+            wrong = (point for point in shares if values.get(point) != _value(polynomial, point))
+            return secret.to_bytes(SECRET), tuple(sorted(wrong))
+    return None
+
+
+def _candidates(values: Mapping[int, int], threshold: int) -> Iterator[list[int]]:
+    """Polynomials of fewer than `threshold` coefficients that the values may lie on, the likeliest first."""
+    if len(values) < threshold:
+        return
+    yield _through((point, values[point]) for point in list(values)[:threshold])
+    if len(values) == threshold:
+        return
+    if (decoded := _decoded(values, threshold)) is not None:
+        yield decoded
+    if math.comb(len(values), threshold) <= TRIES:
+        for chosen in combinations(values, threshold):
+            yield _through((point, values[point]) for point in chosen)
+
+
+def _decoded(values: Mapping[int, int], threshold: int) -> list[int] | None:
+    """The polynomial on which all but at most (values - threshold) / 2 lie; None where there is none.
+
+    Gao's decoder of Reed-Solomon codes: Euclid's algorithm on the polynomial with a root at every point and the one
+    through all values, stopped below degree (values + threshold) / 2; the quotient of what is left and its cofactor.
+    """
+    before, now = [1], _through(values.items())
+    for point in values:
+        before = _times(before, [-point, 1])
+    cofactor_before: list[int] = []
+    cofactor = [1]
+    while 2 * (len(now) - 1) >= len(values) + threshold:
+        quotient, rest = _divided(before, now)
+        before, now = now, rest
+        cofactor_before, cofactor = cofactor, _minus(cofactor_before, _times(quotient, cofactor))
+    polynomial, rest = _divided(now, cofactor)
+    return None if rest or len(polynomial) > threshold else polynomial
+
+
+def _through(values: Iterable[tuple[int, int]]) -> list[int]:
+    """The polynomial of least degree through (point, value) pairs, by Newton's interpolation.
+
+    Like every polynomial below: numbers below P, lowest power first, the last one not 0.
+    """
+    polynomial: list[int] = []
+    rooted = [1]
+    for point, value in values:
+        step = (value - _value(polynomial, point)) * pow(_value(rooted, point), -1, P)
+        polynomial = _minus(polynomial, [-step * number for number in rooted])
+        rooted = _times(rooted, [-point, 1])
+    return polynomial
+
+
+def _value(polynomial: Sequence[int], point: int) -> int:
+    """Value at a point, by Horner's rule; reduced once, since points are small."""
+    total = 0
+    for number in reversed(polynomial):
+        total = total * point + number
+    return total % P
+
+
+def _minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    longer = [0] * max(len(left), len(right))
+    for power, number in enumerate(left):
+        longer[power] = number
+    for power, number in enumerate(right):
+        longer[power] -= number
+    return _trimmed(longer)
+
+
+def _times(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    product = [0] * (len(left) + len(right))
+    for power, number in enumerate(left):
+        for other, factor in enumerate(right):
+            product[power + other] += number * factor
+    return _trimmed(product)
+
+
+def _divided(left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Quotient and rest of polynomials; the divisor is not 0."""
+    rest = list(left)
+    quotient = [0] * max(len(left) - len(right) + 1, 0)
+    inverse = pow(right[-1], -1, P)
+    for shift in reversed(range(len(quotient))):
+        quotient[shift] = factor = rest[shift + len(right) - 1] * inverse % P
+        for power, number in enumerate(right):
+            rest[shift + power] = (rest[shift + power] - factor * number) % P
+    return _trimmed(quotient), _trimmed(rest)
+
+
+def _trimmed(polynomial: Sequence[int]) -> list[int]:
+    """Modulo P, without leading zeros."""
+    numbers = [number % P for number in polynomial]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
+
+
+@lru_cache(maxsize=256)
+def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
+    """Lagrange's weights at 0; math.prod over small differences is quicker than a product modulo P."""
+    weights = []
+    for point in points:
+        others = [other for other in points if other != point]
+        bottom = math.prod(other - point for other in others)
+        weights.append(math.prod(others) * pow(bottom, -1, P) % P)
+    return tuple(weights)
+
+
+def _coefficients(count: int, entropy: Callable[[int], bytes]) -> list[int]:
+    """Independent uniform numbers below P: of 257 random bits, those below P are kept, about every other one."""
+    numbers: list[int] = []
+    while len(numbers) < count:
+        missing = count - len(numbers)
+        drawn = entropy(2 * SHARE * missing)
+        tries = (int.from_bytes(drawn[at : at + SHARE]) >> _SPARE for at in range(0, 2 * SHARE * missing, SHARE))
+        numbers += [number for number in tries if number < P][:missing]
+    return numbers
+
+
+def _number(share: bytes) -> int:
+    if not _in_field(share):
+        raise ValueError(f"a share is {SHARE} bytes of a number below 2^256 + 297")
+    return int.from_bytes(share)
+
+
+def _in_field(share: bytes) -> bool:
+    return len(share) == SHARE and int.from_bytes(share) < P
+
+
+def _check_points(points: Sequence[int]) -> None:
+    if not points or not all(1 <= point <= MOST_POINTS for point in points) or len(set(points)) < len(points):
+        raise ValueError(f"the points of shares are distinct numbers from 1 to {MOST_POINTS}, at least one")
