@@ -79,7 +79,7 @@ class LaplaceShares:
         return float(self.log_pmfs(np.array([value]))[0])
 
     def log_pmfs(self, values: NDArray[np.int64]) -> Floats:
-        """The same for (n,) values of at most 2^53 in size, (n,): some 20 microseconds each.
+        """The same for (n,) values of at most 2^53 in size, (n,): some 20 microseconds each of many.
 
         With k = |value|, q = exp(-1 / scale), r the shape and w = (1 - q) / (1 + q), P(k) is
         q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
