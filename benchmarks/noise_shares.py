@@ -2,16 +2,18 @@
 
 The simplest one is rejection: of geometric numbers k it keeps those that pass the coins (j - 1 + r) / j, j = 1 .. k,
 which turns their law into the negative binomial of shape r; one number at a time, in Python's integers.
+All times are processor time: one thread draws, and waits for nothing.
 """
 
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 from scipy import stats
 
-from benchmarks.common import Result, at_most, interleaved, median, seconds, spread
+from benchmarks.common import Result, at_most, median, spread
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.noise_shares import draw_shares
 from protocol.noise import DiscreteLaplace
@@ -34,10 +36,23 @@ def _drawing(scale: Fraction | int, parts: int, size: int = SIZE) -> Callable[[]
     return lambda: draw_shares(size, Fraction(scale), parts)
 
 
+def _seconds(task: Callable[[], object]) -> float:
+    """Processor time of one call."""
+    start = time.process_time()
+    task()
+    return time.process_time() - start
+
+
+def _interleaved(tasks: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """Processor times of several tasks, run in turn; the first run of each does not count."""
+    rounds = [[_seconds(task) for task in tasks] for _ in range(repeats + 1)]
+    return [list(taken) for taken in zip(*rounds[1:], strict=True)]
+
+
 def _shares() -> list[Result]:
     each = {}
     for scale in SCALES:
-        times = interleaved([_drawing(scale, parts) for parts in PARTS], REPEATS)
+        times = _interleaved([_drawing(scale, parts) for parts in PARTS], REPEATS)
         each[scale] = [median(taken) * 1e6 / SIZE for taken in times]
     slowest = max(max(found) for found in each.values())
     rows = [
@@ -83,7 +98,7 @@ def _beside_rejection() -> list[Result]:
         def rejection(scale: Fraction = scale, parts: int = parts, size: int = size) -> list[int]:
             return [_rejected(parts, scale) - _rejected(parts, scale) for _ in range(size)]
 
-        ours, theirs = interleaved([_drawing(scale, parts), rejection], 5)
+        ours, theirs = _interleaved([_drawing(scale, parts), rejection], 5)
         times = median(theirs) / size * SIZE / median(ours)
         rows.append(
             Result(
@@ -104,7 +119,7 @@ def _beside_whole_noise() -> list[Result]:
         def whole(law: DiscreteLaplace = law) -> object:
             return OpenDPNoise().discrete_laplace(zeros, 1, law, STAMP)
 
-        ours, theirs = interleaved([_drawing(scale, 8), whole], REPEATS)
+        ours, theirs = _interleaved([_drawing(scale, 8), whole], REPEATS)
         rows.append(
             Result(
                 f"a share of 8, over OpenDP's whole noise, scale {scale}",
@@ -122,7 +137,7 @@ def _what_time_tells() -> list[Result]:
         sizes, times = [], []
         for _ in range(draws):
             drawn: list[np.ndarray] = []
-            times.append(seconds(lambda drawn=drawn, size=size: drawn.append(draw_shares(size, Fraction(30), 8))))
+            times.append(_seconds(lambda drawn=drawn, size=size: drawn.append(draw_shares(size, Fraction(30), 8))))
             sizes.append(int(np.abs(drawn[0]).sum()))
         rows.append(
             Result(
