@@ -156,10 +156,12 @@ def test_a_number_below_a_limit_is_drawn_from_a_whole_multiple_of_it(limit, word
 
 
 def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
-    limits = np.array([3, 2**63 - 1, 5, 2**62 + 1], np.uint64)
+    limits = np.array([2**62 + 1, 2**63 - 1, 5, 3], np.uint64)
     over = [2**64 % limit for limit in limits.tolist()]
-    source = noise_shares._Source(words(0, 9, over[2], over[3] - 1, 10, over[3] - 1, 2**62))
-    assert source.below(limits).tolist() == [10 % 3, 9, 1, 2**62]
+    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
+    assert source.below(limits).tolist() == [2**62, 9, 1, 10 % 3]
+    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
+    assert source.below(limits).tolist() == [7, 9, 1, 10 % 3]
 
 
 def test_a_remainder_is_the_first_that_passes_its_coin():
