@@ -129,11 +129,11 @@ def settled(size: int, colluders: int, dropouts: int) -> Settled:
     Mean degrees are tried in steps of four. The first is taken with which (docs/secure-sums-graph.md)
 
     1. an honest participant has more than `local_colluders` colluding neighbours with probability at most 2^-105,
-    2. honest survivors of a list that `Graph.holds` accepts fall apart with probability at most 2^-105,
+    2. honest participants fall apart with probability at most 2^-105 when any 2 `dropouts` are taken away,
     3. a round opens with probability at least 1 - 2^-20 though as many as tolerated drop out, whoever they are.
 
     Probabilities are whole numbers, rounded up, so every machine settles on the same graph. Colluders are fixed before
-    the graph; survivors may be chosen after it.
+    the graph; dealers and survivors may be chosen after it.
 
     Raises:
         ConfigurationError: a round of this size cannot tolerate so many.
@@ -158,7 +158,7 @@ def _protects(word: int, size: int, colluders: int, dropouts: int) -> Settled | 
     local, crowded = _local_bound(word, size, colluders)
     if not _opens(word, size, dropouts, local):
         return None
-    apart = _apart(word, size, colluders, dropouts, local)
+    apart = _apart(word, size, colluders, dropouts)
     if apart > _chance(FAILURE_BITS + 1):
         return None
     return Settled(word, local, (crowded + apart).bit_length() - _PRECISION)
@@ -187,37 +187,32 @@ def _opens(word: int, size: int, dropouts: int, local: int) -> bool:
     return size * short <= _chance(OPENING_BITS) << _PRECISION
 
 
-def _apart(word: int, size: int, colluders: int, dropouts: int, local: int) -> int:
-    """The chance that honest survivors fall apart.
+def _apart(word: int, size: int, colluders: int, dropouts: int) -> int:
+    """The chance that honest participants fall apart when some twice as many as tolerated are taken away.
 
-    Nobody in a part of a members has more than 2 a + local - 2 neighbours. So either somebody has at most
-    2 least + local - 4 of them, or two parts of at least `least` members have no edge between them. The `least` is
-    taken for which both together are unlikeliest.
+    Then two parts of those that are left have no edge between them; summed over all parts, for those whom it is easiest
+    to take away.
     """
-    ways = _ways_to_cut(size - colluders, dropouts)
-    kept = size - colluders - dropouts
-    apart: int = (WORD - word) ** _STEPS
-    bits = 32 * _STEPS - apart.bit_length()  # (1 - p)^_STEPS < 2^-bits
-    cuts = (1 << max(way + _PRECISION - part * (kept - part) * bits // _STEPS, 0) for part, way in enumerate(ways))
-    larger = list(accumulate(reversed(list(cuts))))[::-1]
-    few = list(accumulate(_binomial(size - 1, word)))
-    chances = [larger[1]]
-    for least in range(2, len(ways)):
-        most = min(2 * least + local - 4, size - 1)
-        chances.append(size * few[most] + larger[least])
-    return min(chances)
+    ways = _ways_to_cut(size - colluders, 2 * dropouts)
+    left = size - colluders - 2 * dropouts
+    joined: int = (WORD - word) ** _STEPS
+    bits = 32 * _STEPS - joined.bit_length()  # (1 - p)^_STEPS < 2^-bits
+    return sum(
+        1 << max(way + _PRECISION - part * (left - part) * bits // _STEPS, 0)
+        for part, way in enumerate(ways[1:], start=1)
+    )
 
 
 @lru_cache(maxsize=8)
-def _ways_to_cut(honest: int, dropouts: int) -> list[int]:
-    """Bits of how many ways there are to remove `dropouts` and cut the rest in two, by the smaller part's size.
+def _ways_to_cut(honest: int, taken: int) -> list[int]:
+    """Bits of how many ways there are to take some away and cut the rest in two, by the smaller part's size.
 
-    The number is honest! / (part! (kept - part)! dropouts!), kept = honest - dropouts.
+    The number is honest! / (part! (left - part)! taken!) with left = honest - taken.
     """
-    kept = honest - dropouts
-    ways = [comb(honest, dropouts)]
-    for part in range(kept // 2):
-        ways.append(ways[-1] * (kept - part) // (part + 1))
+    left = honest - taken
+    ways = [comb(honest, taken)]
+    for part in range(left // 2):
+        ways.append(ways[-1] * (left - part) // (part + 1))
     return [number.bit_length() for number in ways]
 
 
