@@ -60,7 +60,7 @@ class Group:
     def signatures(self) -> int:
         """Signatures on the one survivor list before anything is opened: n - u, more than (n + t) / 2.
 
-        At least n - u - t = h of them are honest, and signed after they had masked their vectors for this very round: no
+        At least n - u - t = h of them are honest, and signed after they had masked their vectors for this round: no
         card of another round can stand for one of them. And two lists with so many signers each have n - 2 u > t in
         common, so an honest one, which signs one list only.
         """
