@@ -14,17 +14,8 @@ import pytest
 from curator_fakes import NOW, key, message_of, policy
 from curator_node.ledger.checks import check
 from curator_node.ledger.studies import StudyKey
-from pooled import (
-    BODY,
-    KIND,
-    OTHER_BODY,
-    ROWS,
-    Pool,
-    names,
-    planned_of,
-    rules_of,
-)
-from protocol.codec import decode, encode
+from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of
+from protocol.codec import decode
 from protocol.limits import Limits
 from protocol.messages import Refusal
 from protocol.queries.secure_counts import (
@@ -94,7 +85,7 @@ def test_the_sum_is_that_of_all_counts_and_costs_each_what_one_query_costs(n, co
 @pytest.mark.parametrize("release", ["mass", "error_correct", "signed_error", "class_counts"])
 def test_whatever_is_counted_may_be_summed(release):
     pool = Pool(3, queries=(planned_of(3, release=release),))
-    body = OTHER_BODY if release in ("error_correct", "signed_error") else BODY
+    body = ERRORS if release in ("error_correct", "signed_error") else BODY
     np.testing.assert_array_equal(pool.run(body).values, pool.exact(body))
 
 
@@ -147,8 +138,8 @@ def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     assert json.loads(notes[2]) == told
     assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
     assert SECURE_COUNTS.told(notes[2]) == (
-        "a secure sum over 4 sites (n), at most 1 of them colluding (t), 1 dropping out (u); the noise of one is made of "
-        "2 shares (h)"
+        "a secure sum over 4 sites (n), at most 1 of them colluding (t), 1 dropping out (u); the noise of one is made "
+        "of 2 shares (h)"
     )
     assert SECURE_COUNTS.told(notes[4]) == (
         "helped to open the sum over 3 of 4 sites; not among them, counted from 0 in the plan: 2"
@@ -310,10 +301,8 @@ def test_masked_vectors_are_given_for_the_question_that_was_signed_alone():
     body = pool.relay(0)
     changed = {
         "body.counts": [
-            msgspec.structs.replace(body, nonce=b"another nonce...")
-            if field == "nonce"
-            else msgspec.structs.replace(body, counts=encode_edges(40.0, 60.0))
-            for field in ("nonce", "counts")
+            msgspec.structs.replace(body, nonce=b"another nonce..."),
+            msgspec.structs.replace(body, counts=body_of(40.0, 60.0)),
         ],
         "body.dealers": [
             msgspec.structs.replace(body, dealers=body.dealers[:2], shares=body.shares[:1]),  # below h + t
@@ -331,18 +320,11 @@ def test_masked_vectors_are_given_for_the_question_that_was_signed_alone():
     for field, bodies in changed.items():
         for wrong in bodies:
             assert_refused(pool, 0, wrong, field)
-    longer = msgspec.structs.replace(body, counts=encode_edges(30.0, 40.0, 60.0))
+    longer = msgspec.structs.replace(body, counts=body_of(30.0, 40.0, 60.0))
     assert_refused(pool, 0, longer, "body.counts")
     assert pool.noises[0].calls == []
     assert isinstance(pool.ask(0, body), msgspec.Struct)
     assert charges(pool, 0) == [0, 0, EPSILON]
-
-
-def encode_edges(*edges):
-    from protocol.partitions import FeatureBins
-    from protocol.queries.counts import CountsBody
-
-    return encode(CountsBody(partitions=(FeatureBins(attribute="age", edges=edges),), hypothesis=None))
 
 
 def test_a_share_that_does_not_open_keeps_nobody_from_answering():
@@ -397,7 +379,7 @@ def test_a_second_list_is_refused_before_and_after_a_restart():
     pool = Pool(4, 1, 1).until(3)
     pool.ask(0, ProposeSurvivors((0, 1, 2, 3)))
     sent = pool.sessions[0].transcript.envelopes[-2]
-    second = request_like(pool, 0, ProposeSurvivors((0, 1, 2)), sent)
+    second = request_like(ProposeSurvivors((0, 1, 2)), sent)
     for _ in range(2):
         refusal = message_of(pool.handle[0](second))
         assert refusal.code == RefusalCode.CHANGED_CONTENT
@@ -407,14 +389,6 @@ def test_a_second_list_is_refused_before_and_after_a_restart():
     assert_refused(pool, 0, ProposeSurvivors((0, 1, 2)), "body", RefusalCode.MALFORMED)
     lists = [decode(state_of(pool, 0), State).survivors]
     assert lists == [(0, 1, 2, 3)]
-
-
-def request_like(pool, index, body, sent):
-    """Another request of the same sequence, signed by the same learner."""
-    from protocol.envelopes import open_envelope, seal
-
-    _, message = open_envelope(sent)
-    return seal(msgspec.structs.replace(message, body=encode(body)), key("ann"))
 
 
 def test_a_list_is_opened_by_its_signatures_alone():
@@ -456,7 +430,7 @@ def test_both_shares_of_one_site_cannot_be_asked_for():
     assert dealers == sorted(set(dealers))
     assert all(both.endswith(dict(revealed.shares)[dealer]) for dealer, both in state.held)
     sent = pool.sessions[0].transcript.envelopes[-2]
-    again = request_like(pool, 0, OpenSum((0, 1, 2), pool.agreements), sent)
+    again = request_like(OpenSum((0, 1, 2), pool.agreements), sent)
     for _ in range(2):
         assert message_of(pool.handle[0](again)).code == RefusalCode.CHANGED_CONTENT
         pool.restart(0)
