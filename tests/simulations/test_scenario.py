@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.carriers.sites import open_here, order_site
+from simulations.carriers.sites import open_here, order_sites
 from simulations.records import load_records, split_records
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
 
@@ -64,7 +64,7 @@ def load(folder, text):
 def build(scenario, folder):
     """The split records of the first repeat, and their sites."""
     parts = split_records(scenario, load_records(scenario, folder), 0)
-    return parts, {name: open_here(order_site(scenario, part, 0, {})) for name, part in parts.items()}
+    return parts, {order.name: open_here(order) for order in order_sites(scenario, parts.values(), 0, {})}
 
 
 def test_built_in_scenarios_all_load():
