@@ -96,7 +96,7 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
         ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner ada, epsilon: '-1'", "positive"),
         ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
-        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, not 'mean' - at"),
+        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean' - at"),
         ('name = "ada"', 'name = "ada"\npooling = "sums"', "one of sum, site, not 'sums'", "did you mean 'sum'?"),
         ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
