@@ -74,6 +74,10 @@ class ZeroNoise:
         self.calls.append((exact.copy(), l1, law, stamp))
         return exact
 
+    def laplace_shares(self, size, law, parts, stamp):
+        self.calls.append((size, parts, law, stamp))
+        return np.zeros(size, np.int64)
+
     def laplace(self, size, scale, stamp):
         self.calls.append((size, None, scale, stamp))
         return np.zeros(size)
@@ -88,6 +92,10 @@ class CountingNoise(OpenDPNoise):
     def discrete_laplace(self, exact, l1, law, stamp):
         self.draws += 1
         return super().discrete_laplace(exact, l1, law, stamp)
+
+    def laplace_shares(self, size, law, parts, stamp):
+        self.draws += 1
+        return super().laplace_shares(size, law, parts, stamp)
 
 
 class FlakyStore:

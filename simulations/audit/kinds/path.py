@@ -22,6 +22,7 @@ from protocol.errors import ConfigurationError
 from protocol.examples import Example
 from protocol.kinds import Kinds, Past, Turn
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from simulations.audit.kinds.invented import Neighbours, Unit, held
 
 Numbers = NDArray[np.number[Any]]
@@ -38,9 +39,10 @@ class NoNoise:
 
     Attributes:
         drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+            Shares of noise are drawn before there is an exact number: zeros stand there.
     """
 
-    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | None]] = field(default_factory=list)
+    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
     seeded = False
 
     def discrete_laplace(
@@ -53,6 +55,11 @@ class NoNoise:
         """See `NoiseSource`."""
         self.drawn.append((exact.copy(), law))
         return exact
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.drawn.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
+        return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""
