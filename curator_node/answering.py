@@ -49,7 +49,6 @@ class Question:
         state: what the answerer last kept of this study; empty at first.
         stamp: which answer its noise is for.
         seat: as whom the curator answers.
-        limits: what its policy says of this kind today.
     """
 
     body: Any
@@ -58,7 +57,6 @@ class Question:
     state: bytes = field(repr=False)
     stamp: Stamp
     seat: Seat
-    limits: Any
 
 
 @dataclass(frozen=True)

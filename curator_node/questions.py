@@ -59,7 +59,6 @@ class Questions:
             state=self._state(study.key, kind.name) if kind.state_bytes else b"",
             stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
             seat=self._seat(message),
-            limits=self._kinds.limits(policy.limits, kind.name),
         )
 
     def room(self, question: Question, schema: Schema) -> int:

@@ -133,7 +133,7 @@ class Path:
             charged += self.kinds.charge(turn, past, bound)
             seen = tuple(past) if kind.looks_back else ()
             stamp = Stamp("auditor", 0, turn.number + 1)
-            question = Question(body, turn, seen, state, stamp, self.seat, kind.limits())
+            question = Question(body, turn, seen, state, stamp, self.seat)
             answered = self.answerer.answer(question, dataset, noise)
             numbers = kind.numbers(answered.release, body, turn, self.example.schema)
             parts.append(numbers.reshape(self.copies, -1))
