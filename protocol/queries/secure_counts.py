@@ -15,6 +15,7 @@ Cost: that of the `counts` query with this scale, as long as at most t of the n 
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from protocol.codec import decode, encode
 from protocol.envelopes import check_public_key, digest, encode_parts
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Key
 from protocol.queries import counts
@@ -334,6 +336,13 @@ def proviso(planned: PlannedSecureCounts) -> str:
     )
 
 
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks: whatever is counted, it is a sum that is released."""
+    from protocol.queries import secure_counts_examples  # noqa: PLC0415 - made of the structs above
+
+    return {"": secure_counts_examples.examples()}
+
+
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
     relation=counts.COUNTS.relation,
@@ -353,6 +362,7 @@ SECURE_COUNTS = QueryKind(
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
     state_bytes=2**18,
+    examples=examples,
     numbers=numbers,
     laws=counts.laws,
 )
