@@ -26,8 +26,9 @@ from curator_node.site import temporary_site
 from curator_node.steward import StewardFile
 from learner_node.label_model import Observation, fit_label_model
 from learner_node.label_model.expectation_propagation import approximate_posterior, tilted_moments
-from learner_node.label_model.likelihood import fit_mass_prior, noise_law, site_table
+from learner_node.label_model.likelihood import fit_mass_prior, site_table
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies
+from learner_node.label_model.summed_noise import noise_law
 from learner_node.learn import learn
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits
@@ -81,7 +82,7 @@ def _solve() -> list[Result]:
         total=float(totals.sum()),
         variance=2.0 * noise_law(1.0).variance(),
     )
-    tables = site_table(counts, prior, scale=1.0, sites=1).log_likelihood
+    tables = site_table(counts, prior, scale=1.0, noises=1).log_likelihood
     rows = averages.stationary[1.0].astype(np.float64)
     covariance = rows @ rows.T + 0.5 * averages.centres @ averages.centres.T / ATTRIBUTES
     within = np.maximum(1.09 + 0.5 * averages.square - np.diag(covariance), 0.0)

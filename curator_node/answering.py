@@ -1,17 +1,46 @@
 """What an answerer of a query kind is told, and what it gives back. No kind is named here."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
+from protocol.envelopes import SigningKey, statement_bytes
 from protocol.kinds import Past, QueryKind, Turn
 
 
 @dataclass(frozen=True)
+class Seat:
+    """As whom a curator answers, where its answer is meant for other curators, too.
+
+    Attributes:
+        identity: the public key that the question is addressed to.
+        label: under which the curator signs.
+        learner: public key of who asks.
+        sign: (name of what is said, its bytes) -> the curator's signature over `statement_bytes` of both; 64 bytes.
+        entropy: n -> n random bytes, for keys and nonces; never for noise.
+    """
+
+    identity: bytes
+    label: str
+    learner: bytes
+    sign: Callable[[str, bytes], bytes] = field(repr=False)
+    entropy: Callable[[int], bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, key: SigningKey, label: str, learner: bytes, entropy: Callable[[int], bytes]) -> "Seat":
+        """The seat of the curator with this key."""
+
+        def sign(type_name: str, payload: bytes) -> bytes:
+            return key.sign(statement_bytes(label, type_name, payload))
+
+        return cls(key.public, label, learner, sign, entropy)
+
+
+@dataclass(frozen=True)
 class Question:
-    """A checked question, after it was charged.
+    """A checked question: its answerer checks it once more, then it is charged, then answered.
 
     Attributes:
         body: as the kind read it.
@@ -19,13 +48,15 @@ class Question:
         past: the study's answered turns of this kind, in order; empty unless what the kind charges depends on them.
         state: what the answerer last kept of this study; empty at first.
         stamp: which answer its noise is for.
+        seat: as whom the curator answers.
     """
 
     body: Any
     turn: Turn
     past: tuple[Past, ...]
-    state: bytes
+    state: bytes = field(repr=False)
     stamp: Stamp
+    seat: Seat
 
 
 @dataclass(frozen=True)
@@ -34,11 +65,16 @@ class Answered:
 
     Attributes:
         release: the encoded release body.
-        state: what to keep of this study for its next turns, stored together with the reply; None keeps what is there.
+        state: what to keep of this study for its next turns, stored together with the reply, and encrypted for the
+            curator alone; None keeps what is there.
     """
 
     release: bytes
-    state: bytes | None = None
+    state: bytes | None = field(default=None, repr=False)
+
+
+def _nothing_more(question: Question) -> None:
+    """Where request, policy and ledger have said all."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +84,11 @@ class Answerer:
     Attributes:
         kind: which.
         answer: must not fail, nor take another path, because of a record.
+        check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
+            kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
+            charged before is not checked again. It runs under the ledger's lock, and draws nothing.
     """
 
     kind: QueryKind
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
+    check: Callable[[Question], None] = _nothing_more

@@ -32,10 +32,11 @@ from curator_node.ledger import (
     StudyKey,
     TooManyStudiesError,
 )
-from curator_node.mechanisms import NoiseSource, Stamp
+from curator_node.mechanisms import NoiseSource
 from curator_node.meters import Meter
 from curator_node.policy import Policy
-from curator_node.proposals import ENVELOPE_ROOM, Proposal, check_in_time, reserve
+from curator_node.proposals import Proposal, check_in_time, reserve
+from curator_node.questions import Questions
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
 from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
@@ -47,7 +48,7 @@ from protocol.envelopes import (
     verify,
 )
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from protocol.kinds import Kinds, Past, Turn
+from protocol.kinds import Kinds, Turn
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import (
     Card,
@@ -112,6 +113,7 @@ class Curator:
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
         bind_known(ledger, policy, clock())
         self._identities = Identities(keys, self.label, entropy)
+        self._questions = Questions(ledger, self._kinds, self._identities, keys, entropy)
         self._meter = Meter()
         self._refusals = Refusals(ledger, policy, clock, self._meter)
         # The ledger's lock is never held while records are counted: cards, closes and refusals do not wait for a count.
@@ -194,7 +196,7 @@ class Curator:
             self._ledger.refresh(now)
             if is_bound_elsewhere(self._ledger, self.policy, message.sender):
                 return self._refuse(data, None, b"", RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
-            if self._ledger.known(identity) and identity not in self._ledger.account.owed:
+            if self._ledger.answered(identity):
                 return self._settled(self._ledger.reply(identity))
             self._refusals.check(identity)
             if limit := self._meter.complaint_about(StudyKey(message.sender, message.study), now, self.policy):
@@ -277,6 +279,9 @@ class Curator:
         body, turn = check_query(message, study, self._kinds, self._dataset.steward, self.policy)
         with self._lock:
             now = self._clock()
+            self._ledger.refresh(now)
+            if self._ledger.answered(identity):  # by another process, meanwhile
+                return self._settled(self._ledger.reply(identity))
             question = self._charge(message, identity, turn, body, now)
         with self._counting, self._threads.limit(limits=1, user_api="blas"):
             answered = self._answerers[message.kind].answer(question, self._dataset, self._noise)
@@ -289,12 +294,11 @@ class Curator:
             return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
         with self._lock:
-            state = None if answered.state is None else (message.kind, answered.state)
+            state = self._questions.sealed(answered.state, study.key, message.kind)
             return self._settled(self._ledger.answer(identity, release, now, state=state))
 
     def _charge(self, message: Query, identity: bytes, turn: Turn, body: Any, now: int) -> Question:
-        """Charge a question; all that its answerer needs beside the records is read before."""
-        self._ledger.refresh(now)
+        """Charge a question; all that its answerer needs beside the records is read, and checked by it, before."""
         study = self._study(message)
         kind, bound = self._kinds.kind(turn.planned.kind), self._dataset.steward.most_records_per_unit
         if self._kinds.cost(turn.planned, bound) != study.costs[turn.query]:
@@ -303,34 +307,18 @@ class Curator:
         known = self._ledger.known(identity)
         if not known:
             check_next(message, study)
-        learner = self.policy.learner(message.sender)
         try:
-            question = Question(
-                body=body,
-                turn=turn,
-                past=self._past(study, message.sequence) if kind.looks_back else (),
-                state=self._ledger.state(study.key, kind.name) if kind.state_bytes else b"",
-                stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
-            )
+            question = self._questions.put(message, study, turn, body, self.policy)
         except (StateGoneError, AnswerGoneError) as error:
             log.error("what was kept of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
             raise RemoteProtocolError(RefusalCode.ANSWER_GONE if known else RefusalCode.STATE_GONE) from None
         if not known:
+            self._answerers[kind.name].check(question)
             cost = self._kinds.charge(turn, question.past, bound)
-            size = ENVELOPE_ROOM + kind.release_bytes(body, turn, self._dataset.schema) + kind.state_bytes
-            self._ledger.make_room(size, self.policy.reply_bytes, now)
-            self._ledger.charge(study.key, message.sequence, cost, identity, now, caps_of(self.policy, message.sender))
+            self._ledger.make_room(self._questions.room(question, self._dataset.schema), self.policy.reply_bytes, now)
+            caps, remark = caps_of(self.policy, message.sender), kind.remark(body, turn)
+            self._ledger.charge(study.key, message.sequence, cost, identity, now, caps, note=remark)
         return question
-
-    def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
-        """The answered turns of a query's kind before it, from stored replies; AnswerGoneError where one is gone."""
-        name = study.kind_of(sequence)
-        past = []
-        for earlier, reply in self._ledger.replies(study.key):
-            message = open_envelope(reply)[1]
-            if isinstance(message, Release) and message.kind == name and earlier < sequence:
-                past.append(Past(self._kinds.turn(study.plan, study.places[earlier - 1]), message.body))
-        return tuple(past)
 
     def _close(self, data: bytes, message: StudyClose, identity: bytes) -> bytes:
         now = self._clock()

@@ -13,7 +13,7 @@ from curator_node.ledger import Account, Ledger, Owed
 from curator_node.ledger.sealing import Sealer
 from curator_node.receipts import Receipts
 from protocol.codec import decode
-from protocol.envelopes import LEARNER_TYPES, Envelope, SigningKey, digest, open_envelope, seal
+from protocol.envelopes import LEARNER_TYPES, Envelope, SigningKey, digest, open_envelope, seal, statement_bytes
 from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Message, Receipt
 
@@ -46,6 +46,11 @@ class Keys:
     former: tuple[FormerKey, ...] = ()
 
     @property
+    def newest_first(self) -> tuple[SigningKey, ...]:
+        """All of them, the current one in front."""
+        return (self.current, *(former.key for former in reversed(self.former)))
+
+    @property
     def first(self) -> SigningKey:
         """The oldest: what must never change is derived from it (which records of a unit are kept, the mark's key)."""
         return self.former[0].key if self.former else self.current
@@ -58,11 +63,15 @@ class Identities:
         keys: the curator's.
         label: under which it signs.
         entropy: n -> n random bytes, for nonces.
+
+    Attributes:
+        current: the public key that signs for itself.
+        label: under which the curator signs.
     """
 
     def __init__(self, keys: Keys, label: str, entropy: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self.current = keys.current.public
-        self._label = label
+        self.label = label
         every = (keys.current, *(former.key for former in keys.former))
         self._keys = {key.public: key for key in every}
         self._receipts = {key.public: Receipts(key, Sealer(key, entropy), label) for key in every}
@@ -95,9 +104,13 @@ class Identities:
             "expires_at": expires_at,
         }
 
+    def say(self, identity: bytes, type_name: str, payload: bytes) -> bytes:
+        """The signature of one of the curator's keys over `statement_bytes`, under its label."""
+        return self._keys[identity].sign(statement_bytes(self.label, type_name, payload))
+
     def seal(self, message: Message) -> bytes:
         """Sign a reply, under the key that it names as its sender."""
-        return seal(message, self._keys[message.sender], label=self._label)
+        return seal(message, self._keys[message.sender], label=self.label)
 
     def receipt(
         self, request: Message, account: Account, owed: Owed, identity: bytes, now: int, *, release: bytes = NO_DIGEST

@@ -17,6 +17,7 @@ from opendp.measurements import make_laplace
 from opendp.metrics import l1_distance
 from opendp.mod import enable_features
 
+from curator_node.noise_shares import draw_shares
 from protocol.noise import DiscreteLaplace
 
 enable_features("contrib")
@@ -54,12 +55,22 @@ class NoiseSource(Protocol):
             stamp: which answer this is.
         """
 
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
+        """`size` independent shares of noise: those of `parts` curators add up to noise of that law.
+
+        Args:
+            size: how many, at least 0.
+            law: of the sum over `parts` curators.
+            parts: h, at least 1; a share has the law `LaplaceShares(law.scale, Fraction(1, parts))`.
+            stamp: which answer this is.
+        """
+
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """`size` independent continuous Laplace draws, for `paper_ratio` in simulations only."""
 
 
 class OpenDPNoise:
-    """Exact discrete Laplace noise of OpenDP, from the operating system's generator."""
+    """Exact discrete Laplace noise of OpenDP, and shares of such noise, from the operating system's generator."""
 
     seeded = False
 
@@ -74,6 +85,10 @@ class OpenDPNoise:
         mechanism = discrete_laplace_mechanism(law)
         check_loss(mechanism.map(d_in=l1), l1, law)
         return np.array(mechanism([int(value) for value in exact]), np.int64)
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`. OpenDP has no such noise: it is drawn by `noise_shares`, just as exactly."""
+        return draw_shares(size, law.scale, parts)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""

@@ -202,7 +202,7 @@ def compute(task: Task) -> Coverage:
     pooled = task.maker == "pooled"
     records = [int(np.diff(pool.starts).mean() * count) for pool, count in zip(split.pools, split.drawn, strict=True)]
     probability = probability_of(split.hypothesis, split.source)
-    count = bin_count(probability, target_size=sum(records), scale=float(scale), sites=len(split.pools))
+    count = bin_count(probability, target_size=sum(records), scale=float(scale), noises=len(split.pools))
     asked = settled_thresholds(read_thresholds(DEFAULT_THRESHOLDS), probability, bins=count)
     bins = validation_bins(split.hypothesis, split.source, count, asked)
     k = len(bins.edges) + 1
@@ -229,7 +229,7 @@ def compute(task: Task) -> Coverage:
                 np.sum([answers[index] for index in part], axis=0).astype(np.float64),
                 place,
                 scale=float(scale),
-                sites=len(part),
+                noises=len(part),
                 draws=DRAWS,
                 seed=repeat,
                 design=float(split.most),

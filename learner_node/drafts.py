@@ -4,17 +4,20 @@ Everything here is computed from cards and the learner's own source, so what it 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
-from learner_node.pooling import POOLED, POOLINGS, Pooling
-from learner_node.readers.counts import cells_of, limits_of, tightest
+from learner_node.pooling import POOLED, POOLINGS
+from learner_node.readers import READERS
+from learner_node.readers.counts import cells_of, tightest
+from learner_node.reading import Reader
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
+from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.messages import Card
@@ -51,16 +54,17 @@ class Setting:
     Attributes:
         strategy: key of `STRATEGIES`.
         options: of the strategy.
-        pooling: as in `learn`.
+        together: how answers are pooled.
         problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
-        kinds: the query kinds that may be asked.
+        kinds, readers: of the query kinds that may be asked.
     """
 
     strategy: str
     options: Mapping[str, object]
-    pooling: Pooling
+    together: Together
     problem: Problem
     kinds: Kinds
+    readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,14 @@ def _drafted(
     setting: Setting, cards: Mapping[str, Card]
 ) -> tuple[Draft | None, dict[str, str], ConfigurationError | None]:
     """A draft for exactly these curators, who is to be left out of it and why, and the strategy's own objection."""
+    if apart := setting.together.strangers(cards):
+        return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
     setting = replace(setting, problem=replace(setting.problem, most_records_per_unit=most))
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
-    for key, names in POOLINGS[setting.pooling](cards).items():
+    for key, names in POOLINGS[setting.together.pooling](cards).items():
         part = {name: cards[name] for name in names}
         try:
             group = _group(setting, part, part, key)
@@ -131,7 +137,7 @@ def _drafted(
         found = {
             name: f"it would refuse this study: {reason}"
             for name, card in part.items()
-            if (reason := _complaint_about(group, card, setting.kinds))
+            if (reason := _complaint_about(group, card, setting))
         }
         reasons |= found or _cramped(setting, part)
     if not groups:
@@ -152,7 +158,8 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
         setting.problem,
         sites=len(members),
         target_size=assumed_size([card.round_size for card in members.values()], len(setting.problem.source)),
-        limits=tightest([limits_of(card) for card in limiting.values()]),
+        limits=tightest([setting.together.limits(card) for card in limiting.values()]),
+        pool=setting.together.pool(members),
     )
     strategy = make_strategy(setting.strategy, setting.options)
     return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem))
@@ -176,7 +183,7 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
     `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
     is coarse, too.
     """
-    cells = {name: limits_of(card).cells for name, card in members.items()}
+    cells = {name: setting.together.limits(card).cells for name, card in members.items()}
     if len(set(cells.values())) == 1:
         return {}
     sizes = weights(members, len(setting.problem.source))
@@ -195,12 +202,12 @@ def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
     }
 
 
-def _complaint_about(group: Group, card: Card, kinds: Kinds) -> str:
+def _complaint_about(group: Group, card: Card, setting: Setting) -> str:
     """Why a curator would refuse, read off its card; empty where it would not."""
+    kinds = setting.kinds
     turn = kinds.turn(group.plan, group.plan.places[0])
-    return complaint_about_plan(group.plan, card, kinds) or complaint_about_question(
-        group.conversation.body, turn, card, kinds
-    )
+    body = setting.readers[turn.planned.kind].opening(group.conversation.body, turn)
+    return complaint_about_plan(group.plan, card, kinds) or complaint_about_question(body, turn, card, kinds)
 
 
 def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:

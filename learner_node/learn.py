@@ -10,12 +10,13 @@ import polars as pl
 
 from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
-from learner_node.pooling import POOLED, POOLINGS, Pooling
+from learner_node.pooling import POOLED, Pooling
 from learner_node.population import population
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
 from learner_node.synthetic import MixedModel
+from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.rationals import parse_rational
@@ -71,7 +72,7 @@ class Learned:
         return MixedModel(tuple(models.values()), masses)
 
 
-def learn(
+def learn(  # noqa: PLR0913 - each is stated alone
     federation: Federation,
     source: pl.DataFrame | Callable[[Schema], Records],
     *,
@@ -79,6 +80,8 @@ def learn(
     options: Mapping[str, Any] | None = None,
     epsilon: Fraction,
     pooling: Pooling = "sum",
+    colluders: int | None = None,
+    dropouts: int | None = None,
     purpose: str = "",
     seed: int = 0,
     train: Trainer = train_alone,
@@ -95,7 +98,11 @@ def learn(
         strategy: key of `STRATEGIES`.
         options: of the strategy.
         epsilon: to spend at the costliest curator, exact.
-        pooling: "sum": one model from summed answers; "site": one model per curator.
+        pooling: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
+            curators open together, each with about the noise of one curator.
+        colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
+        dropouts: with "secure", how many curators may fall silent within a query. None, here and there, is
+            as `pooling.SecurePool.of` says.
         purpose: for the stewards to read.
         seed: of the learner's own random choices.
         train: trains the strategy's networks.
@@ -107,8 +114,7 @@ def learn(
             with which a study can be made; nothing has been charged.
     """
     epsilon = parse_rational(epsilon)
-    if pooling not in POOLINGS:
-        raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
+    together = Together(pooling, colluders, dropouts)
     if len(purpose) > MOST_PURPOSE:
         raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
     make_strategy(strategy, options or {})
@@ -117,12 +123,12 @@ def learn(
     problem = Problem(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
-    draft = settle(Setting(strategy, options or {}, pooling, problem, study.kinds), cards, left_out)
+    draft = settle(Setting(strategy, options or {}, together, problem, study.kinds, study.readers), cards, left_out)
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
-    rounds = len(draft.plan.places)
     with study.closing():
         study.propose(draft.plan, purpose, draft.names)
+        rounds = study.questions
         for number in range(rounds):
             progress("rounds", number, rounds)
             bodies = {name: group.conversation.body for group in draft.groups for name in group.names}

@@ -1,13 +1,92 @@
-"""How answers of several curators become models: added up to one ("sum"), or one for each curator ("site")."""
+"""How answers of several curators become models: added up ("sum"), one for each curator ("site"), or opened as a sum.
+
+Of a secure sum ("secure") nobody sees a summand, and all curators together add the noise of about one.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-Pooling = Literal["sum", "site"]
+from protocol.errors import ConfigurationError
+from protocol.secure_sum.group import complaint_about
+
+Pooling = Literal["sum", "site", "secure"]
 POOLED = ""
 """Key of the model of all curators together."""
+SECURE = "secure"
 POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
     "sum": lambda names: {POOLED: list(names)},
     "site": lambda names: {name: [name] for name in names},
+    "secure": lambda names: {POOLED: list(names)},
 }
 """Names of curators -> for each model, under its key, those whose answers are added up for it."""
+SITES_PER_COLLUDER, SITES_PER_DROPOUT = 10, 5
+
+
+def check_pooling(pooling: str, colluders: int | None, dropouts: int | None) -> None:
+    """Raise ConfigurationError for no such pooling, and for colluders or dropouts where sums are not secure."""
+    if pooling not in POOLINGS:
+        raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
+    for name, value in (("colluders", colluders), ("dropouts", dropouts)):
+        if value is not None and pooling != SECURE:
+            raise ConfigurationError(f'{name} = {value} needs pooling = "{SECURE}"; pooling is "{pooling}"')
+
+
+@dataclass(frozen=True)
+class SecurePool:
+    """Curators that sum securely, as a plan names them.
+
+    Attributes:
+        participants: their identity keys, ascending.
+        colluders: t of them, at most, are assumed to tell the learner all they know; at least 1.
+        dropouts: u of them may fall silent within a query; n > 2 u + t.
+
+    Raises:
+        ConfigurationError: a rule is broken; the text says which.
+    """
+
+    participants: tuple[bytes, ...]
+    colluders: int
+    dropouts: int
+
+    def __post_init__(self) -> None:
+        if complaint := complaint_about(self.participants, self.colluders, self.dropouts):
+            raise ConfigurationError(
+                f"{len(self.participants)} curators cannot sum securely with colluders = {self.colluders} and "
+                f'dropouts = {self.dropouts}: {complaint} are needed; ask more curators, or pool by "sum"'
+            )
+
+    @property
+    def shares(self) -> int:
+        """Shares h = n - t - u of the noise that add up to a whole one; each curator adds one share."""
+        return len(self.participants) - self.colluders - self.dropouts
+
+    @classmethod
+    def of(
+        cls,
+        participants: Iterable[bytes],
+        *,
+        colluders: int | None = None,
+        dropouts: int | None = None,
+        least_colluders: int = 1,
+    ) -> "SecurePool":
+        """With the usual t and u, where they are not given.
+
+        t is 1 up to 9 curators and one more for each ten: whoever bribes a tenth of them is expected. u is a fifth of
+        them, which keeps the noise at twice that of one, at most: the variance is n / h of it. Up to 4 curators u is 0:
+        to tolerate one would cost them as much noise as having one curator less.
+
+        Args:
+            participants: identity keys.
+            colluders: t.
+            dropouts: u.
+            least_colluders: the fewest that all of the curators' policies ask a plan to assume.
+
+        Raises:
+            ConfigurationError: as the class.
+        """
+        keys = tuple(sorted(participants))
+        sites = len(keys)
+        t = max(1 + sites // SITES_PER_COLLUDER, least_colluders) if colluders is None else colluders
+        u = max(0, min(sites // SITES_PER_DROPOUT, (sites - t - 1) // 2)) if dropouts is None else dropouts
+        return cls(keys, t, u)

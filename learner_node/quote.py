@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from learner_node.label_model import MOST_CELLS
 from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
+from learner_node.pooling import SecurePool
 from learner_node.readers import READERS
-from learner_node.reading import Precision
+from learner_node.reading import Precision, questions
 from learner_node.rehearsal import CellsForeseen, Rehearsal, rehearse
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
@@ -140,6 +141,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     sites: int = 1,
     target_size: int | None = None,
     most_records_per_unit: int = 1,
+    pool: SecurePool | None = None,
     belief: Belief | None = None,
     problems: int | None = None,
     seed: int = 0,
@@ -161,6 +163,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
         target_size: private records that count at all of them together, at most MOST_TARGET_SIZE; None: each has as
             many as the source.
         most_records_per_unit: contribution bound c.
+        pool: of these curators, where they sum securely; None: each adds noise of its own.
         belief: what is known of the labels; None is nothing.
         problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
@@ -177,7 +180,8 @@ def quote(  # noqa: PLR0913 - each is stated alone
     _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
     told = dict(options or {})
     at = {
-        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed) for epsilon in (*epsilons, NO_NOISE)
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool)
+        for epsilon in (*epsilons, NO_NOISE)
     }
     if len(source.schema.classes) != 2:
         return [_unlabelled_row(at[epsilon], strategy, told) for epsilon in epsilons]
@@ -277,7 +281,7 @@ def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any])
     """Cost, noise and precision of the first question; what comes after it hangs on answers."""
     chosen = make_strategy(strategy, options)
     plan = chosen.plan(problem)
-    turn, *_ = QUERY_KINDS.turns(plan)
+    turn, *_ = questions(QUERY_KINDS.turns(plan), READERS)
     body = Conversation(chosen, problem).body
     return QuoteRow(
         epsilon=problem.epsilon,
@@ -304,7 +308,7 @@ def _row(
     exact: Rehearsal,
 ) -> QuoteRow:
     plan = make_strategy(strategy, options).plan(problem)
-    turns = QUERY_KINDS.turns(plan)
+    turns = questions(QUERY_KINDS.turns(plan), READERS)
     precisions = [
         READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
         for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)

@@ -1,16 +1,76 @@
 """What a learner does with the answers of a query kind. No kind is named here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.errors import ExprilError
 from protocol.kinds import QueryKind, Turn
+from protocol.messages import Card
 from protocol.records import Records
 from protocol.schema import Schema
+
+
+class QueryFailedError(ExprilError):
+    """What curators say together was not opened; the text says at which step, and names the curators concerned.
+
+    Attributes:
+        out: name of a curator that broke the protocol -> how.
+    """
+
+    kind = "query"
+
+    def __init__(self, text: str, out: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.out = out
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class Led:
+    """What a learner knows as it begins to lead a query of several turns.
+
+    Attributes:
+        turn: the first of them.
+        bodies: what the strategy asks, by curator's name; who is not among them is not asked.
+        learner: its own public key.
+        keys: the curators' public keys, by name.
+        cards: theirs, by name.
+        label: under which they sign.
+        entropy: n -> n random bytes, the same again where another process goes on with the study; never for noise.
+    """
+
+    turn: Turn
+    bodies: Mapping[str, Any]
+    learner: bytes
+    keys: Mapping[str, bytes]
+    cards: Mapping[str, Card]
+    label: str
+    entropy: Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What a query of several turns opened.
+
+    Attributes:
+        answer: what the curators say together.
+        took_part: names of those that it is of, at least one.
+        out: name of a curator that broke the protocol -> how; nothing more is asked there.
+    """
+
+    answer: Any
+    took_part: tuple[str, ...]
+    out: Mapping[str, str] = MappingProxyType({})
+
+
+Leading = Generator[Mapping[str, Any], Mapping[str, Any], Pooled]
+"""Yields the body of the next turn for each curator that is to be asked, and is sent what those released that answered,
+as `Reader.read` reads it. Returns what was opened; raises QueryFailedError where nothing can be."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +107,9 @@ class Reader:
         rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are
             like each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
         precision: (body, turn, schema, target records, curators) -> of their pooled answers.
+        lead: how all turns of a query are taken together, where each follows from what all curators answered to the one
+            before, and only what they say together is opened; None: every turn is a question of its own.
+        opening: (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card.
     """
 
     kind: QueryKind
@@ -55,3 +118,10 @@ class Reader:
     complaint: Callable[[Any, int | None], str]
     rehearse: Callable[[Any, Turn, Records, NDArray[np.int64], int, np.random.Generator], Any]
     precision: Callable[[Any, Turn, Schema, int, int], Precision]
+    lead: Callable[[Led], Leading] | None = None
+    opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
+
+
+def questions(turns: Sequence[Turn], readers: Mapping[str, Reader]) -> tuple[Turn, ...]:
+    """The turns of a plan with which a question begins: the first of a query that is led, else every one."""
+    return tuple(turn for turn in turns if turn.number == 0 or readers[turn.planned.kind].lead is None)

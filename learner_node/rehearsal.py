@@ -16,6 +16,7 @@ from learner_node.areas import expected_auc
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import PriorProblems
 from learner_node.readers import READERS
+from learner_node.reading import questions
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, class_probabilities
@@ -73,7 +74,7 @@ def rehearse(
         conversation = Conversation(chosen, problem)
         answers: list[Any] = []
         bodies: list[Any] = []
-        for turn in QUERY_KINDS.turns(chosen.plan(problem)):
+        for turn in questions(QUERY_KINDS.turns(chosen.plan(problem)), READERS):
             bodies.append(conversation.body)
             reader = READERS[turn.planned.kind]
             answers.append(reader.rehearse(bodies[-1], turn, problem.source, tally, problem.sites, rng))
@@ -109,7 +110,7 @@ class CellsForeseen:
         """Of one plan; its `bodies` are the last question alone."""
         strategy = CellsStrategy(**options)
         planned = QUERY_KINDS.turns(strategy.plan(problem))[-1].planned
-        draws = problem.sites * (1 if planned.release == "signed_error" else 2)
+        draws = problem.noises * (1 if planned.release == "signed_error" else 2)
         partition, cells = self._cells_of(strategy.cell_count(problem))
         counts = np.bincount(cells).astype(np.float64)
         probability = self._drawn.probability
@@ -142,8 +143,8 @@ def _multiplicities(problem: Problem, rng: np.random.Generator) -> NDArray[np.in
     return rng.multinomial(problem.target_size, np.full(n, 1.0 / n))
 
 
-def _summed_noise(law: DiscreteLaplace, draws: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sums of independent draws, int64 (size,): a difference of negative binomials, however many they are."""
+def _summed_noise(law: DiscreteLaplace, draws: float, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sums of independent draws, int64 (size,): a difference of negative binomials, however many, whole or not."""
     success = -np.expm1(-1.0 / float(law.scale))
     noise: NDArray[np.int64] = np.subtract(*rng.negative_binomial(draws, success, (2, size)))
     return noise

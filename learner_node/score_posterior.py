@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from learner_node.label_model.likelihood import noise_law, noise_log_pmf
+from learner_node.label_model.summed_noise import noise_law, noise_log_pmf
 from learner_node.score_trend import LEAST_SHAPE, MOST_SHAPE, Bins, draw_trend
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class CountDraws:
 
 
 def draw_counts(
-    counts: Floats, bins: Bins, *, scale: float, sites: int, draws: int, seed: int, design: float = 1.0
+    counts: Floats, bins: Bins, *, scale: float, noises: float, draws: int, seed: int, design: float = 1.0
 ) -> CountDraws:
     """Draw from the posterior of the expected counts, and of the area.
 
@@ -53,7 +53,7 @@ def draw_counts(
         counts: noisy, of class 0 and of class 1, whole numbers, float64 (k, 2).
         bins: k of them.
         scale: of one site's discrete Laplace noise; 0 is none.
-        sites: number of noises in each count.
+        noises: their number in each count.
         draws: their number S.
         seed: of the draws, non-negative.
         design: effect of records that come in units: so many records say as much as one; at least 1.
@@ -62,9 +62,9 @@ def draw_counts(
         The draws; a pure function of the arguments.
     """
     rng = np.random.default_rng(seed)
-    table = _Table.of(counts.ravel(), scale, sites)
+    table = _Table.of(counts.ravel(), scale, noises)
     size = max(float(counts.sum()), 1.0)
-    size_error = float(np.sqrt(noise_law(scale).variance(sites) * counts.size + design * size))
+    size_error = float(np.sqrt(noise_law(scale).variance(noises) * counts.size + design * size))
     trend = draw_trend(bins, table.log_likelihood, size=size, size_error=size_error, draws=draws, rng=rng)
     means = trend.means.reshape(draws, -1)
     expected = np.empty_like(means)
@@ -97,13 +97,13 @@ class _Table:
     values: Floats
 
     @classmethod
-    def of(cls, answers: Floats, scale: float, sites: int) -> "_Table":
-        reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, sites)) + 2.0
+    def of(cls, answers: Floats, scale: float, noises: float) -> "_Table":
+        reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, noises)) + 2.0
         low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach
         true = np.array([_nodes(*ends) for ends in zip(low, high, strict=True)])
         gaps = np.diff(true, axis=1, prepend=true[:, :1] - 1.0, append=true[:, -1:] + 1.0)
         stands: Floats = 0.5 * (gaps[:, 1:] + gaps[:, :-1])
-        noise = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, sites)
+        noise = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, noises)
         base = noise - gammaln(true + 1.0) + np.log(stands)
         means = np.linspace(np.log(_LEAST_MEAN), np.log(2.0 * true.max()), _MEANS)
         at = np.exp(means)

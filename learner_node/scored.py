@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from learner_node.distillation import HEADER_PARAMETERS, distil_score
-from learner_node.label_model.likelihood import noise_law
+from learner_node.label_model.summed_noise import noise_law
 from learner_node.partitions import score_bins
 from learner_node.performance import RULES
 from learner_node.readers.counts import limits_of
@@ -111,19 +111,19 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
     return network, Agreement(correlation, float(np.mean((told > 0.5) == (logits > 0))))
 
 
-def bin_count(probability: Floats, *, target_size: int, scale: float, sites: int, most: int = MOST_BINS) -> int:
+def bin_count(probability: Floats, *, target_size: int, scale: float, noises: float, most: int = MOST_BINS) -> int:
     """Bins for which the rarer class has about three deviations of noise in each, 4 to 30.
 
     Args:
         probability: of the source's records, (n,).
         target_size: private records at all curators, as declared.
         scale: of one curator's noise.
-        sites: curators.
+        noises: their number in each count.
         most: bins that they allow.
     """
     share = float(np.mean(probability))
     rarer = max(min(share, 1.0 - share), 0.01) * target_size
-    deviation = np.sqrt(noise_law(scale).variance(sites))
+    deviation = np.sqrt(noise_law(scale).variance(noises))
     wanted = int(np.clip(round(rarer / (DEVIATIONS_A_BIN * deviation)), FEWEST_BINS, MOST_BINS))
     return max(1, min(wanted, most, max(2, len(probability) // SOURCE_A_BIN)))
 

@@ -9,33 +9,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from learner_node.exchange import Exchange
+from learner_node.fates import BAD_REPLY, Fates
 from learner_node.federation import Carrier, Federation, UnfinishedError
-from learner_node.objections import complaint_about_question, in_words
-from learner_node.reading import Reader
+from learner_node.objections import complaint_about_question
+from learner_node.reading import Led, Pooled, QueryFailedError, Reader, questions
 from learner_node.requests import Request, closing, pending, proposal, query, terms, unanswered
 from learner_node.session import Session
 from protocol.codec import encode
-from protocol.envelopes import digest, open_envelope
-from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
+from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
+from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.kinds import Kinds, Turn
-from protocol.messages import Card, Message, Refusal, Release
+from protocol.messages import Card, Refusal, Release
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
 __all__ = ["Carrier", "Federation", "NoCuratorError", "Round", "Study", "UnfinishedError"]
-
-NO_REPLY = "no reply"
-BAD_REPLY = "bad reply"
-NOT_SENT = "not sent"
-LEFT_OUT = "left out"
-
-_ADVICE = {
-    NO_REPLY: "no reply; see that it runs and can be reached, then ask again",
-    BAD_REPLY: "its replies broke the protocol; nothing of it was used; ask its steward",
-    NOT_SENT: "the question is over the limits on its card",
-}
 
 
 class NoCuratorError(ExprilError):
@@ -54,10 +45,23 @@ class NoCuratorError(ExprilError):
 
 @dataclass(frozen=True)
 class Round:
-    """What was asked and who answered."""
+    """What was asked and who answered.
 
+    Attributes:
+        turn: of the plan; the first one, of a query of several turns that the learner leads.
+        bodies: what was asked, by curator.
+        answers: each curator's own; none where only what they say together was opened.
+        alive: curators that answered all of it.
+        pooled: what they say together, where only that was opened.
+        took_part: curators that `pooled` is of; some of them may have dropped out later.
+    """
+
+    turn: Turn
     bodies: Mapping[str, Any]
     answers: Mapping[str, Any]
+    alive: frozenset[str]
+    pooled: Any = None
+    took_part: tuple[str, ...] = ()
 
 
 class Study:
@@ -76,7 +80,7 @@ class Study:
         refusals: the full refusals that ended the asking of a request, per curator.
         asked_again: requests that were answered only when sent again, per curator.
         rounds: answered so far.
-        kinds: the query kinds that may be asked.
+        readers, kinds: of the query kinds that may be asked.
         plan: what was proposed.
 
     Raises:
@@ -87,20 +91,37 @@ class Study:
         if len(set(federation.curators.values())) != len(federation.curators):
             raise ConfigurationError("two curators have the same public key; name each once")
         self._federation = federation
-        self.kinds = Kinds(*(reader.kind for reader in federation.readers.values()))
+        self.readers = federation.readers
+        self.kinds = Kinds(*(reader.kind for reader in self.readers.values()))
         self._turns: tuple[Turn, ...] = ()
+        self._asked = 0
         self._liars: set[str] = set()
-        self._fates: dict[str, str] = {}
-        self._complaints: dict[str, str] = {}
-        self._judged: dict[str, str] = {}
-        self._stale: dict[str, bool] = {}
+        self._fates = Fates(federation.curators)
         self.sessions = {name: self._session(key) for name, key in federation.curators.items()}
         self.retired: dict[str, list[Session]] = {name: [] for name in self.sessions}
-        self.outcomes: dict[str, list[str]] = {name: [] for name in self.sessions}
-        self.refusals: dict[str, list[Refusal]] = {name: [] for name in self.sessions}
-        self.asked_again: dict[str, int] = dict.fromkeys(self.sessions, 0)
+        self._exchange = Exchange(federation, self.sessions, self._fates)
         self.rounds: list[Round] = []
         self.plan: Plan | None = None
+
+    @property
+    def outcomes(self) -> dict[str, list[str]]:
+        """See the class."""
+        return self._fates.outcomes
+
+    @property
+    def refusals(self) -> dict[str, list[Refusal]]:
+        """See the class."""
+        return self._fates.refusals
+
+    @property
+    def asked_again(self) -> dict[str, int]:
+        """See the class."""
+        return self._fates.asked_again
+
+    @property
+    def questions(self) -> int:
+        """How often `ask` asks until the plan is carried out: a query that the learner leads is one question."""
+        return len(questions(self._turns, self.readers))
 
     @property
     def cards(self) -> dict[str, Card]:
@@ -112,18 +133,22 @@ class Study:
         """Curators that accepted the plan and answered every round so far."""
         alive = {name for name, session in self.sessions.items() if session.accepted is not None} - self._liars
         for done in self.rounds:
-            alive &= done.answers.keys()
+            alive &= done.alive
         return [name for name in self.sessions if name in alive]
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Curators whose answers are used in no model, so far -> what became of each."""
-        return {name: self.fate(name) for name in self.sessions if name not in self.survivors}
+        """Curators whose answers are used in no model, so far, or not in all of it -> what became of each."""
+        summed = {name for done in self.rounds for name in done.took_part}
+        return {
+            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in summed else "")
+            for name in self.sessions
+            if name not in self.survivors
+        }
 
     def leave_out(self, name: str, reason: str) -> None:
         """Go on without a curator, for a reason that the learner found; nothing more is asked there."""
-        self._judged[name] = reason
-        self.outcomes[name].append(LEFT_OUT)
+        self._fates.leave_out(name, reason)
 
     def read_cards(self) -> dict[str, Card]:
         """Ask every curator for its card; those that sent one.
@@ -131,7 +156,9 @@ class Study:
         Raises:
             NoCuratorError: none did.
         """
-        self._ask({name: session.request_card for name, session in self.sessions.items()}, record=False, renew=True)
+        self._exchange.ask(
+            {name: session.request_card for name, session in self.sessions.items()}, record=False, renew=True
+        )
         if not self.cards:
             raise self._nobody("no curator sent its card")
         return self.cards
@@ -143,9 +170,11 @@ class Study:
             NoCuratorError: none did.
         """
         self.plan, self._turns = plan, self.kinds.turns(plan)
-        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
+        self._exchange.ask({name: proposal(self.sessions[name], plan, purpose) for name in names}, record=True)
         again: set[str] = set()
-        while late := [name for name in names if self._came_late(name) and (self._stale[name] or name not in again)]:
+        while late := [
+            name for name in names if self._came_late(name) and (self._exchange.stale[name] or name not in again)
+        ]:
             again |= set(late)
             self._propose_again(late, plan, purpose)
         for name in names:
@@ -155,7 +184,7 @@ class Study:
             cost = self.kinds.plan_cost(plan, session.card.most_records_per_unit)
             if parse_amount(session.accepted.cost) != cost:
                 self.outcomes[name].append(BAD_REPLY)
-                self._fates[name] = BAD_REPLY
+                self._fates.last[name] = BAD_REPLY
                 self._liars.add(name)
         if not self.survivors:
             raise self._nobody("no curator accepted the plan")
@@ -164,52 +193,104 @@ class Study:
     def ask(self, bodies: Mapping[str, Any]) -> Round:
         """Ask the plan's next question of every curator named; one may be asked a body of its own.
 
-        A body over the limits of a curator's card is not sent there.
+        A body over the limits of a curator's card is not sent there. Where a query takes several turns that the
+        learner leads, all of them are taken, and who misses one is asked no later one.
 
         Raises:
-            NoCuratorError: none answered this and every earlier round.
+            NoCuratorError: none answered this and every earlier round, or what they say together was not opened.
         """
         if self.plan is None:
             raise NoCuratorError("no plan was accepted")
-        turn = self._turns[len(self.rounds)]
+        turn = self._turns[self._asked]
+        reader = self.readers[turn.planned.kind]
+        done = self._alone(reader, turn, bodies) if reader.lead is None else self._led(reader, turn, bodies)
+        self.rounds.append(done)
+        if not self.survivors:
+            raise self._nobody("no curator answered every round")
+        return done
+
+    def _alone(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
+        """One turn, with an answer of each curator."""
+        answers = {}
+        for name, answer in self._take(reader, turn, bodies).items():
+            if reason := reader.complaint(answer, self.cards[name].round_size):
+                self.outcomes[name].pop()
+                self.leave_out(name, reason)
+            else:
+                answers[name] = answer
+        return Round(turn, dict(bodies), answers, frozenset(answers))
+
+    def _led(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
+        """All turns of a query, with one answer of all curators."""
+        if reader.lead is None:
+            raise TypeError(f"nobody leads {turn.planned.kind}")
+        keys = {name: self.sessions[name].curator for name in bodies}
+        cards = {name: card for name, card in self.cards.items() if name in bodies}
+        not_private = any(self.sessions[name].not_private for name in bodies)
+        label = NOT_PRIVATE_LABEL if not_private else LABEL
+        learner = self._federation.key.public
+        leading = reader.lead(Led(turn, bodies, learner, keys, cards, label, self._federation.entropy))
+        before = {name: len(said) for name, said in self.outcomes.items()}
+        alive = set(bodies)
+        try:
+            asked = next(leading)
+            while True:
+                step = self._turns[self._asked]
+                told = self._take(reader, step, {name: body for name, body in asked.items() if name in alive})
+                alive &= told.keys()
+                asked = leading.send(told)
+        except StopIteration as end:
+            pooled: Pooled = end.value
+        except QueryFailedError as error:
+            self._put_out(error.out)
+            raise self._nobody(str(error)) from None
+        finally:
+            for name, first in before.items():
+                self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
+        self._put_out(pooled.out)
+        alive -= pooled.out.keys()
+        return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
+
+    def _put_out(self, out: Mapping[str, str]) -> None:
+        """Note curators that broke the protocol of a query that is led, in place of what they answered."""
+        for name, reason in out.items():
+            if self.outcomes[name]:
+                self.outcomes[name].pop()
+            self.leave_out(name, reason)
+
+    def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the plan's next turn; what each curator released that can be read."""
+        self._asked += 1
         requests = {}
         for name, body in bodies.items():
             session = self.sessions[name]
             if session.state is not State.OPEN or session.card is None:
                 continue
             if complaint_about_question(body, turn, session.card, self.kinds):
-                self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
-                self._fates[name] = NOT_SENT
+                self._fates.not_sent(name)
             else:
                 requests[name] = query(session, turn.planned.kind, encode(body))
-        replies = self._ask(requests, record=True, renew=True)
         answers = {}
-        for name, reply in replies.items():
+        for name, reply in self._exchange.ask(requests, record=True, renew=True).items():
             card = self.sessions[name].card
             if not isinstance(reply, Release) or card is None:
                 continue
-            reader = self._federation.readers[turn.planned.kind]
             try:
-                answer = _read(reader, reply, bodies[name], turn, card)
+                answers[name] = _read(reader, reply, bodies[name], turn, card)
             except RemoteProtocolError:
-                self.outcomes[name][-1] = self._fates[name] = BAD_REPLY
-                continue
-            if reason := reader.complaint(answer, card.round_size):
-                self.outcomes[name].pop()
-                self.leave_out(name, reason)
-            else:
-                answers[name] = answer
-        done = Round(dict(bodies), answers)
-        self.rounds.append(done)
-        if not self.survivors:
-            raise self._nobody("no curator answered every round")
-        return done
+                self._fates.unreadable(name)
+        return answers
 
     def pooled(self, names: Sequence[str]) -> list[Any]:
-        """What some curators say together in each round; all of them answered every round."""
+        """What some curators say together in each round; all of them answered every round.
+
+        Where only what all say together was opened, that: a curator that dropped out since stays in it.
+        """
         return [
-            self._federation.readers[turn.planned.kind].pool([done.answers[name] for name in names])
-            for turn, done in zip(self._turns, self.rounds, strict=False)
+            done.pooled
+            if done.took_part
+            else self.readers[done.turn.planned.kind].pool([done.answers[name] for name in names])
+            for done in self.rounds
         ]
 
     @contextmanager
@@ -234,16 +315,18 @@ class Study:
         """
         sessions = self.sessions.items()
         waiting = (State.PROPOSED, State.ASKED)
-        self._ask({name: pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1)
+        self._exchange.ask(
+            {name: pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1
+        )
         closes: dict[str, Request] = {}
         for name, session in sessions:
             if session.state in (State.OPEN, State.ASKED):
                 closes[name] = session.close
             elif session.state is State.CLOSING:
                 closes[name] = closing(session)
-        self._ask(closes, record=False, renew=True)
+        self._exchange.ask(closes, record=False, renew=True)
         lost = {name: unanswered(each) for name, each in sessions if each.state is State.CLOSED and each.unanswered}
-        self._ask(lost, record=False, attempts=1)
+        self._exchange.ask(lost, record=False, attempts=1)
 
     def spent(self, name: str) -> Fraction:
         """Epsilon that a curator's receipts prove to be charged to this study."""
@@ -267,7 +350,7 @@ class Study:
 
     def _came_late(self, name: str) -> bool:
         refused = self.sessions[name].state is State.REFUSED
-        return refused and self._fates[name] == f"refusal:{RefusalCode.EXPIRED}"
+        return refused and self._fates.last[name] == f"refusal:{RefusalCode.EXPIRED}"
 
     def _propose_again(self, names: Sequence[str], plan: Plan, purpose: str) -> None:
         """Propose anew, once, where the proposal came after its expiry: in a session of its own, to the same card."""
@@ -279,83 +362,11 @@ class Study:
             self.sessions[name] = self._session(old.curator)
             self.outcomes[name].pop()
             self.refusals[name].pop()
-        self._ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
+        self._exchange.ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
         same = [name for name in names if terms(self.sessions[name].card) == terms(cards[name])]
         for name in set(names) - set(same):
             self.leave_out(name, "its card changed, or did not come, while the proposal waited; ask in a new study")
-        self._ask({name: proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
-
-    def _ask(
-        self,
-        requests: Mapping[str, Request],
-        *,
-        record: bool,
-        attempts: int | None = None,
-        renew: bool = False,
-    ) -> dict[str, Message]:
-        """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought.
-
-        With `renew`, a request that came after its expiry is made anew: as often as the learner's own clock says so,
-        and once where only the curator's does.
-        """
-        if not requests:
-            return {}
-        now = self._federation.clock()
-        waiting = {self.sessions[name].curator: (name, make(now)) for name, make in requests.items()}
-        replies: dict[str, Message] = {}
-        notes: dict[str, str] = dict.fromkeys(requests, NO_REPLY)
-        passing: dict[str, Refusal] = {}
-        sent_again: set[str] = set()
-        renewed: set[str] = set()
-        left = attempts or self._federation.attempts
-        while waiting and left:
-            left -= 1
-            arrived = self._federation.carrier.exchange({key: data for key, (_, data) in waiting.items()})
-            for key, data in arrived.items():
-                if key not in waiting:
-                    continue
-                name, sent = waiting[key]
-                try:
-                    reply = self.sessions[name].receive(data)
-                except RemoteProtocolError as error:
-                    notes[name], self._complaints[name] = BAD_REPLY, printable(str(error), 400)
-                    continue
-                if reply.answers != digest(sent):  # an earlier query's, brought late
-                    continue
-                notes[name] = f"refusal:{reply.code}" if isinstance(reply, Refusal) else "release"
-                if isinstance(reply, Refusal) and not reply.final:
-                    passing[name] = reply
-                    continue
-                now = self._too_late(name, reply, sent)
-                if now and renew and (self._stale[name] or name not in renewed):
-                    renewed.add(name)
-                    waiting[key] = (name, requests[name](now))
-                    left = max(left, 1)
-                    continue
-                replies[name] = reply
-                self.asked_again[name] += name in sent_again
-                del waiting[key]
-            sent_again |= {name for name, _ in waiting.values()}
-        for name, note in notes.items():
-            reply_ = replies.get(name, passing.get(name))
-            if isinstance(reply_, Refusal):
-                self.refusals[name].append(reply_)
-            if note != "release":
-                self._fates[name] = note
-            if record and (isinstance(reply_, Release) or note != "release"):
-                self.outcomes[name].append(note)
-            session = self.sessions[name]
-            if session.newest_receipt:
-                self._federation.receipts[session.curator] = session.newest_receipt
-        return replies
-
-    def _too_late(self, name: str, reply: Message, sent: bytes) -> int:
-        """The time, where a request came after its expiry; else 0."""
-        if not isinstance(reply, Refusal) or reply.code != RefusalCode.EXPIRED:
-            return 0
-        now = self._federation.clock()
-        self._stale[name] = now >= open_envelope(sent)[1].expires_at
-        return now
+        self._exchange.ask({name: proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
 
     def _nobody(self, what: str) -> NoCuratorError:
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
@@ -363,19 +374,7 @@ class Study:
 
     def fate(self, name: str) -> str:
         """What became of a curator, and what to do; its own words are shortened and made printable."""
-        if name in self._judged:
-            return f"{LEFT_OUT}: {self._judged[name]}"
-        fate = self._fates.get(name, NO_REPLY)
-        if fate in _ADVICE:
-            why = self._complaints.get(name) if fate == BAD_REPLY else ""
-            return f"{_ADVICE[fate]} ({why})" if why else _ADVICE[fate]
-        refusal = self.refusals[name][-1]
-        if refusal.code == RefusalCode.OVER_BUDGET:
-            if not refusal.scale_factor:
-                return "the plan costs more than is left: nothing is left for this learner"
-            most = f"an epsilon of at most {refusal.remaining} (scales times {refusal.scale_factor})"
-            return f"the plan costs more than is left; ask for {most}"
-        return in_words(refusal.code, refusal.field, refusal.limit)
+        return self._fates.words(name)
 
 
 def _read(reader: Reader, reply: Release, body: Any, turn: Turn, card: Card) -> Any:

@@ -28,8 +28,9 @@ from learner_node.performance import (
     point_rows,
     points_table,
 )
+from learner_node.pooling import Pooling
 from learner_node.population import population
-from learner_node.readers.counts import CountsAnswer, limits_of, tightest
+from learner_node.readers.counts import CountsAnswer, tightest
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
 from learner_node.scored import (
@@ -43,6 +44,7 @@ from learner_node.scored import (
 from learner_node.strategies.base import Problem, assumed_size
 from learner_node.study import Federation, Study
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
+from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import Card
@@ -68,7 +70,8 @@ class Validation:
 
     Attributes:
         pooled: of all curators that answered, together.
-        by_site: of each of them.
+        by_site: of each of them; empty where only their sum was opened.
+        curators: names of those whose records are counted in `pooled`.
         hypothesis: what was validated, and what to use: `probability_of(hypothesis, records)` of `learner_node.scored`
             is its P(class 1).
         agreement: how far it agrees with the model that was given; None where it is that model.
@@ -83,6 +86,7 @@ class Validation:
 
     pooled: Performance
     by_site: Mapping[str, Performance]
+    curators: tuple[str, ...]
     hypothesis: Mlp
     agreement: Agreement | None
     bins: ScoreBins
@@ -134,7 +138,7 @@ class Validation:
 
     def to_text(self) -> str:
         """For people: areas, operating points and calibration, and what was validated at what cost."""
-        many = len(self.by_site)
+        many = len(self.curators)
         who = f"{many} curator{'s' if many > 1 else ''}, about {self.pooled.records.value:.0f} records"
         lines = [
             f"Validation at epsilon {self.epsilon_claimed} by {who}; 95 % intervals",
@@ -145,7 +149,7 @@ class Validation:
             f"Calibration, probability of {self.positive!r}:",
             *calibration_table(self.pooled),
         ]
-        if many > 1:
+        if len(self.by_site) > 1:
             lines.append("By site:")
             lines += [
                 f"  {name}: AUC {found.area}, share of {self.positive!r} {found.prevalence}"
@@ -167,11 +171,11 @@ class Validation:
         low, high = self.auc_interval
         return (
             f"<Validation at epsilon {self.epsilon_claimed}: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), "
-            f"{len(self.by_site)} curators, {len(self.bins.edges) + 1} bins>"
+            f"{len(self.curators)} curators, {len(self.bins.edges) + 1} bins>"
         )
 
 
-def validate(
+def validate(  # noqa: PLR0913 - each is stated alone
     federation: Federation,
     model: Any,
     epsilon: Fraction | str | float,
@@ -179,6 +183,9 @@ def validate(
     source: pl.DataFrame | Callable[[Schema], Records] | None = None,
     thresholds: Sequence[Threshold] | None = None,
     bins: int | None = None,
+    pooling: Pooling = "sum",
+    colluders: int | None = None,
+    dropouts: int | None = None,
     purpose: str = "",
     seed: int = 0,
 ) -> Validation:
@@ -196,6 +203,9 @@ def validate(
             model foretells for the source, "10%" the threshold above which a tenth of the source lies.
         bins: of the score, at least 2, thresholds' among them; None takes about three deviations of the noise a bin for
             the rarer class.
+        pooling: "sum" or "site": `by_site` tells of each curator; "secure": they open their sum alone.
+        colluders: of a secure sum, as in `learner_node.learn.learn`.
+        dropouts: likewise.
         purpose: for the stewards to read.
         seed: of the learner's own random choices.
 
@@ -204,6 +214,7 @@ def validate(
         ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
     """
     exact = parse_rational(epsilon)
+    together = Together(pooling, colluders, dropouts)
     rules = _checked(thresholds, bins, purpose)
     if hasattr(model, "to_validate"):
         model, own = model.to_validate()
@@ -218,7 +229,7 @@ def validate(
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
     probability = probability_of(hypothesis, records)
-    wish = _Wish(hypothesis, records, probability, exact, rules, thresholds is not None, bins, seed)
+    wish = _Wish(hypothesis, records, probability, exact, rules, thresholds is not None, bins, seed, together)
     question = _settled(study, wish, cards, left_out)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
@@ -226,11 +237,12 @@ def validate(
         study.propose(question.plan, purpose, question.names)
         study.ask(dict.fromkeys(study.survivors, question.body))
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
-    answers = {name: study.pooled([name])[0] for name in study.survivors}
+    answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
     told = _Telling(question, place, _means(question.bins, records, probability), seed)
     return Validation(
         pooled=told.of(study.pooled(study.survivors)[0]),
         by_site={name: told.of(answer) for name, answer in answers.items()},
+        curators=study.rounds[0].took_part or tuple(study.survivors),
         hypothesis=hypothesis,
         agreement=agreement,
         bins=question.bins,
@@ -255,6 +267,7 @@ class _Wish:
     all_rules: bool
     bins: int | None
     seed: int
+    together: Together
 
 
 @dataclass(frozen=True)
@@ -284,7 +297,7 @@ class _Telling:
             answer.values,
             self.place,
             scale=float(answer.scale),
-            sites=answer.sites,
+            noises=answer.noises,
             draws=DRAWS,
             seed=self.seed,
             design=float(self.question.most_records_per_unit),
@@ -306,14 +319,19 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dic
     """The question, and whom to ask it: all but those that would refuse it, who are added to `left_out`."""
     asked = dict(cards)
     while asked:
+        if apart := wish.together.strangers(asked):
+            left_out |= apart
+            asked = {name: card for name, card in asked.items() if name not in apart}
+            continue
         question = _question(wish, asked)
         turn = study.kinds.turn(question.plan, question.plan.places[0])
+        body = study.readers[turn.planned.kind].opening(question.body, turn)
         reasons = {
             name: f"it would refuse this study: {reason}"
             for name, card in asked.items()
             if (
                 reason := complaint_about_plan(question.plan, card, study.kinds)
-                or complaint_about_question(question.body, turn, card, study.kinds)
+                or complaint_about_question(body, turn, card, study.kinds)
             )
         }
         capped = {
@@ -335,11 +353,16 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dic
 def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     size = assumed_size([card.round_size for card in cards.values()], len(wish.source))
     most = max(card.most_records_per_unit for card in cards.values())
-    limits = tightest([limits_of(card) for card in cards.values()])
-    problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits)
+    limits = tightest([wish.together.limits(card) for card in cards.values()])
+    pool = wish.together.pool(cards)
+    problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits, pool=pool)
     plan = problem.counts_plan([("error_correct", 1, Fraction(1))])
     count = wish.bins or bin_count(
-        wish.probability, target_size=size, scale=float(problem.scale(1).fraction), sites=len(cards), most=limits.cells
+        wish.probability,
+        target_size=size,
+        scale=float(problem.scale(1).fraction),
+        noises=problem.noises,
+        most=limits.cells,
     )
     asked = settled_thresholds(wish.rules, wish.probability, bins=None if wish.all_rules else count)
     bins = validation_bins(wish.hypothesis, wish.source, count, asked)

@@ -175,6 +175,15 @@ def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
     return True
 
 
+def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
+    """What a curator signs where its word is for other curators, inside the body of a query or of a release.
+
+    Four parts, of which the first is no label: so a statement never passes as an envelope or a receipt, nor one of
+    them as a statement. `is_signed` checks it.
+    """
+    return encode_parts(b"expril/2 statement", label.encode(), type_name.encode(), payload)
+
+
 def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:
     """Decode and verify a receipt envelope of `curator`.
 

@@ -40,7 +40,7 @@ class DiscreteLaplace:
         """
         return Fraction(l1) / self.scale
 
-    def variance(self, draws: int = 1) -> float:
+    def variance(self, draws: float = 1) -> float:
         """Variance of the sum of `draws` independent ones, 2 draws p / (1 - p)^2; 0 where that is below any float."""
         # numpy's functions, here and in `simulate`: the last digits of math's are others, and numbers are published.
         exponent = -1.0 / float(self.scale)
@@ -59,7 +59,7 @@ class DiscreteLaplace:
             return 1.0
         return 2.0 * math.exp(-float(value / self.scale)) / (1.0 + math.exp(-1.0 / float(self.scale)))
 
-    def bound(self, rate: float, draws: int = 1) -> float:
+    def bound(self, rate: float, draws: float = 1) -> float:
         """A number that the sum of `draws` independent ones passes with a probability of at most `rate`.
 
         Chernoff's bound: for any u in (0, 1), P(sum > t) <= (1 - u^2)^-draws exp(-u t / scale). The moment generating
@@ -69,7 +69,7 @@ class DiscreteLaplace:
 
         Args:
             rate: in (0, 1), of one side.
-            draws: their number; the sum of none is 0.
+            draws: their number, not always whole (`protocol.noise_shares`); the sum of none is 0.
         """
         if not draws:
             return 0.0

@@ -1,6 +1,7 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
-from learner_node.study import LEFT_OUT, Study
+from learner_node.fates import LEFT_OUT
+from learner_node.study import Study
 from protocol.queries import QUERY_KINDS
 from simulations.federation import Outcome, Repeat
 from simulations.report.folding import some_of

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from curator_node.mechanisms import Stamp
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 
 
 class SeededNoise:
@@ -33,6 +34,10 @@ class SeededNoise:
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
         return exact + law.simulate(self._generator(stamp), exact.shape)
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return LaplaceShares(law.scale, Fraction(1, parts)).simulate(self._generator(stamp), (size,))
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""

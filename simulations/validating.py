@@ -23,7 +23,7 @@ def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | No
     found = outcome.validation
     if found is None:
         return None
-    exact = {name: _Exact(found, repeat.sites[name]) for name in found.by_site}
+    exact = {name: _Exact(found, repeat.sites[name]) for name in found.curators}
     every = list(exact.values())
     area = _area(np.concatenate([one.labels for one in every]), np.concatenate([one.logits for one in every]))
     counts = np.sum([one.counts for one in every], axis=0)

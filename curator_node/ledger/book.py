@@ -136,7 +136,15 @@ class Ledger(StewardedChain):
         return self.account.studies[wanted.key]
 
     def charge(
-        self, key: StudyKey, sequence: int, cost: Fraction, request: bytes, now: int, caps: Caps | None = None
+        self,
+        key: StudyKey,
+        sequence: int,
+        cost: Fraction,
+        request: bytes,
+        now: int,
+        caps: Caps | None = None,
+        *,
+        note: str = "",
     ) -> None:
         """Charge the next query of an open study; idempotent by request digest.
 
@@ -147,6 +155,7 @@ class Ledger(StewardedChain):
             request: digest of the request.
             now: the time.
             caps: of today; they may be lower than when the plan was accepted. None checks the reservation only.
+            note: what the query's kind says of the request, for who reads the ledger.
 
         Raises:
             HaltedError: the ledger is halted.
@@ -171,7 +180,7 @@ class Ledger(StewardedChain):
                 left = min(own, caps.total - account.total_spent)
                 if cost > left:
                     raise InsufficientBudgetError(cost, max(left, ZERO))
-            return self._study_entry(EntryKind.CHARGE, now, key, sequence, cost, request)
+            return self._study_entry(EntryKind.CHARGE, now, key, sequence, cost, request, note)
 
         self.append(decide, now)
 
@@ -241,6 +250,10 @@ class Ledger(StewardedChain):
     def known(self, request: bytes) -> bool:
         """Whether a request has taken effect."""
         return self.account.took_effect(request)
+
+    def answered(self, request: bytes) -> bool:
+        """Whether a request has taken effect and is owed no reply: it has one, or it is gone."""
+        return self.known(request) and request not in self.account.owed
 
     def reply(self, request: bytes) -> bytes:
         """The stored reply to an answered request, as the chain holds its digest.
@@ -323,8 +336,22 @@ class Ledger(StewardedChain):
         return self._study_entry(EntryKind.EXPIRE, now, key, found.sequence, found.reserved)
 
     def _study_entry(
-        self, kind: EntryKind, now: int, key: StudyKey, sequence: int, cost: Fraction, request: bytes = bytes(32)
+        self,
+        kind: EntryKind,
+        now: int,
+        key: StudyKey,
+        sequence: int,
+        cost: Fraction,
+        request: bytes = bytes(32),
+        note: str = "",
     ) -> Entry:
         return self.entry(
-            kind, now, learner=key.learner, study=key.study, sequence=sequence, amount=amount(cost), request=request
+            kind,
+            now,
+            learner=key.learner,
+            study=key.study,
+            sequence=sequence,
+            amount=amount(cost),
+            request=request,
+            note=note,
         )

@@ -1,17 +1,21 @@
-"""What a curator's key does for its ledger beside signing heads: it encrypts positions in receipts."""
+"""What a curator's keys do for its ledger beside signing heads: they encrypt positions in receipts, and kept states."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curator_node.ledger.branches import pack, unpack
-from protocol.envelopes import SigningKey
+from curator_node.ledger.studies import StudyKey
+from protocol.envelopes import SigningKey, encode_parts
 from protocol.errors import RemoteProtocolError
 from protocol.ledger.entries import Position
 from protocol.refusals import RefusalCode
 
 _NONCE = 12
+STATE_SEAL_BYTES = _NONCE + 16
+"""What a sealed state takes beside the state: nonce and tag."""
 
 
 class Sealer:
@@ -41,3 +45,35 @@ class Sealer:
             return unpack(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context))
         except InvalidTag:
             raise RemoteProtocolError(RefusalCode.MALFORMED, "receipt.position") from None
+
+
+class StateSealer:
+    """Encrypts what answerers keep (ChaCha20-Poly1305, RFC 8439): whoever reads the store learns its length alone.
+
+    A state is sealed under the key that signs, and opens under that or any earlier one: a study that is open while its
+    curator changes its key goes on, and who has a former key reads nothing that is kept from then on.
+
+    Args:
+        keys: the curator's, the present one in front; an encryption key is derived from each.
+        entropy: n -> n random bytes.
+    """
+
+    def __init__(self, keys: Iterable[SigningKey], entropy: Callable[[int], bytes]) -> None:
+        self._ciphers = [ChaCha20Poly1305(key.derive("kept state")) for key in keys]
+        self._entropy = entropy
+
+    def seal(self, state: bytes, study: StudyKey, kind: str) -> bytes:
+        """`STATE_SEAL_BYTES` more than the state; they open only for the same study and query kind."""
+        nonce = self._entropy(_NONCE)
+        return nonce + self._ciphers[0].encrypt(nonce, state, _context(study, kind))
+
+    def open(self, sealed: bytes, study: StudyKey, kind: str) -> bytes | None:
+        """Inverse of `seal`; None where none of the keys sealed it so."""
+        for cipher in self._ciphers:
+            with suppress(InvalidTag, ValueError):
+                return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _context(study, kind))
+        return None
+
+
+def _context(study: StudyKey, kind: str) -> bytes:
+    return encode_parts(b"expril/2 kept state", study.learner, study.study, kind.encode())

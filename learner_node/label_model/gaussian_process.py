@@ -26,8 +26,6 @@ from learner_node.label_model.likelihood import (
     SiteTable,
     expected_mass_prior,
     fit_mass_prior,
-    noises_by_label,
-    pair_variance,
     signed_site_table,
     site_table,
 )
@@ -41,6 +39,7 @@ from learner_node.label_model.random_features import (
     draw_frequencies,
     kernel_diagonal,
 )
+from learner_node.label_model.summed_noise import Noises, noises_by_label, pair_variance
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +70,7 @@ def most_cells(n_source: int) -> int:
 
 
 def cell_count_rule(
-    n_source: int, n_target: int, epsilon: float, sites: int, *, signed: bool = False, most: int = MOST_CELLS
+    n_source: int, n_target: int, epsilon: float, noises: float, *, signed: bool = False, most: int = MOST_CELLS
 ) -> int:
     """Return how many cells to draw: about three noise deviations of signed count in each.
 
@@ -81,7 +80,7 @@ def cell_count_rule(
         n_source: Number of source records, at least 2.
         n_target: Number n_t of target records at all sites together, as declared; at least 1.
         epsilon: Privacy loss of one partition for one record, positive.
-        sites: Number m of independent noises summed; 1 under secure summation of one noise.
+        noises: Number m of independent noises summed, not always whole: of a secure sum it is little above 1.
         signed: Whether signed counts are asked, whose noise has half the variance of a difference of two counts.
         most: Upper bound.
 
@@ -91,10 +90,10 @@ def cell_count_rule(
     Raises:
         ValueError: An argument is out of range.
     """
-    if n_source < 2 or n_target < 1 or not epsilon > 0 or sites < 1 or most < 1:
-        raise ValueError("need n_source >= 2, n_target >= 1, epsilon > 0, sites >= 1 and most >= 1")
+    if n_source < 2 or n_target < 1 or not epsilon > 0 or noises < 1 or most < 1:
+        raise ValueError("need n_source >= 2, n_target >= 1, epsilon > 0, noises >= 1 and most >= 1")
     most = max(1, min(most, n_source // _SOURCE_RECORDS_PER_CELL))
-    wanted = n_target * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * sites if signed else sites))
+    wanted = n_target * epsilon / (_SIGNED_COUNT_DEVIATIONS * np.sqrt(0.5 * noises if signed else noises))
     return most if wanted >= most else min(most, max(_FEWEST_CELLS, round(wanted)))
 
 
@@ -126,7 +125,7 @@ def fit_with_cell_posterior(
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
     total_variance = (
-        np.inf if observation.mass_spread is not None else pair_variance(observation.scale, observation.sites)
+        np.inf if observation.mass_spread is not None else pair_variance(observation.scale, observation.noises)
     )
     posterior = CellPosterior(
         cells=fit.cells.compact[0],
@@ -201,25 +200,25 @@ def _stacked_tables(
                 counts.sum(axis=1),
                 averages.centres[span],
                 total=max(float(counts.sum()), float(len(counts))),
-                variance=pair_variance(observation.scale, observation.sites),
+                variance=pair_variance(observation.scale, observation.noises),
             )
         )
     prior = MassPrior(np.concatenate([one.mean for one in priors]), np.concatenate([one.shape for one in priors]))
     log_likelihood = np.empty((len(cells.counts), len(SIGNAL_NODES)))
     mass = np.empty_like(log_likelihood)
-    noises = [(item.scale, item.sites, item.mass_spread is not None) for item in observations]
-    for noise in dict.fromkeys(noises):
-        alike = [span for span, other in zip(cells.spans, noises, strict=True) if other == noise]
+    laws = [(item.scale, item.noises, item.mass_spread is not None) for item in observations]
+    for law in dict.fromkeys(laws):
+        alike = [span for span, other in zip(cells.spans, laws, strict=True) if other == law]
         rows = np.concatenate([np.arange(span.start, span.stop) for span in alike])
-        table = _table(cells.counts[rows], prior.of(rows), *noise)
+        table = _table(cells.counts[rows], prior.of(rows), *law)
         log_likelihood[rows], mass[rows] = table.log_likelihood, table.mass
     return prior, SiteTable(log_likelihood, mass)
 
 
-def _table(counts: Floats, prior: MassPrior, scale: float, sites: int | tuple[int, int], signed: bool) -> SiteTable:
+def _table(counts: Floats, prior: MassPrior, scale: float, noises: Noises, signed: bool) -> SiteTable:
     if not signed:
-        return site_table(counts, prior, scale=scale, sites=sites)
-    return signed_site_table(counts[:, 1] - counts[:, 0], prior, scale=scale, sites=max(noises_by_label(sites)))
+        return site_table(counts, prior, scale=scale, noises=noises)
+    return signed_site_table(counts[:, 1] - counts[:, 0], prior, scale=scale, noises=max(noises_by_label(noises)))
 
 
 def seen_covariance(covariances: Covariances, kernel: Kernel) -> Floats:
@@ -299,7 +298,7 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
 
     Their weights are the inverse variances of one count: of its noise, and one record of sampling.
     """
-    precision = [1.0 / (1.0 + 0.5 * pair_variance(item.scale, item.sites)) for item in observations]
+    precision = [1.0 / (1.0 + 0.5 * pair_variance(item.scale, item.noises)) for item in observations]
     each = mass / cells.source_counts
     terms = [weight / sum(precision) * each[numbers] for weight, numbers in zip(precision, cells.compact, strict=True)]
     result: Floats = np.sum(terms, axis=0)
@@ -308,7 +307,7 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
 
 def _total(observations: Sequence[Observation]) -> float:
     """Target records in all cells: a mean over the observations, weighted by the inverse variance of their noise."""
-    precision = [1.0 / (len(item.counts) * 0.5 * pair_variance(item.scale, item.sites)) for item in observations]
+    precision = [1.0 / (len(item.counts) * 0.5 * pair_variance(item.scale, item.noises)) for item in observations]
     totals = [float(item.counts.sum()) for item in observations]
     mean = sum(weight / sum(precision) * total for weight, total in zip(precision, totals, strict=True))
     return max(mean, float(len(np.unique(observations[0].cells))))

@@ -6,23 +6,25 @@ is integrated out under a Gamma prior. Nothing here knows about features or abou
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp
 
-from protocol.noise import DiscreteLaplace
-
-Floats = NDArray[np.float64]
+from learner_node.label_model.summed_noise import (
+    SMALLEST_SCALE,
+    Floats,
+    Noises,
+    noise_law,
+    noise_log_pmf,
+    noises_by_label,
+    pair_variance,
+)
 
 SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
 """The values of f, float64 (81,), on which site tables are given."""
 
-# A scale of 0.05 leaves all but 4e-9 of the noise at zero: exact counts need no case of their own, and
-# impossible ones (negative, say) still have a likelihood.
-_SMALLEST_SCALE = 0.05
 _MASS_NODES = 24
 _MASS_DEVIATIONS = 4.0
 # From this many records on, a Poisson count is taken as normal (its skewness is then 0.02).
@@ -64,52 +66,6 @@ class SiteTable:
     mass: Floats
 
 
-def noise_law(scale: float) -> DiscreteLaplace:
-    """The law of one site's noise in the likelihood: a scale below 0.05 (0 is no noise) is taken as 0.05."""
-    return DiscreteLaplace(Fraction(max(scale, _SMALLEST_SCALE)))
-
-
-def noise_log_pmf(values: NDArray[np.int64], scale: float, sites: int) -> Floats:
-    """Return log P(sum of `sites` independent discrete Laplace variables = value).
-
-    The sum is a difference of two negative binomials. Its mass at n >= 0, with q = exp(-1 / scale), is
-    (1-q)^2m q^n C(n+m-1, n) 2F1(m, n+m; n+1; q^2); Pfaff's transformation (Abramowitz & Stegun 15.3.4)
-    makes the series finite with positive terms only, so that nothing cancels.
-
-    Args:
-        values: int64, any shape.
-        scale: Scale of one variable; below 0.05 (zero included) it is taken as 0.05.
-        sites: Number of variables, at least 1.
-
-    Returns:
-        float64 of the shape of `values`, finite.
-    """
-    log_ratio = -1.0 / max(scale, _SMALLEST_SCALE)
-    n = np.abs(values).astype(np.float64)[..., None]
-    j = np.arange(sites, dtype=np.float64)
-    log_one_minus_square = np.log(-np.expm1(2.0 * log_ratio))
-    series = logsumexp(
-        gammaln(sites + j)
-        - gammaln(sites - j)
-        - gammaln(j + 1.0)
-        + gammaln(n + 1.0)
-        - gammaln(n + 1.0 + j)
-        + j * (2.0 * log_ratio - log_one_minus_square),
-        axis=-1,
-    )
-    n = n[..., 0]
-    log_pmf: Floats = (
-        2.0 * sites * np.log(-np.expm1(log_ratio))
-        - sites * log_one_minus_square
-        + n * log_ratio
-        + gammaln(n + sites)
-        - gammaln(n + 1.0)
-        - gammaln(sites)
-        + series
-    )
-    return log_pmf
-
-
 def fit_mass_prior(
     source_counts: Floats, totals: Floats, centres: Floats, *, total: float, variance: float
 ) -> MassPrior:
@@ -144,17 +100,7 @@ def fit_mass_prior(
     return best
 
 
-def noises_by_label(sites: int | tuple[int, int]) -> tuple[int, int]:
-    """Number of noises in the counts of label 0 and of label 1, from one number for both or from both."""
-    return sites if isinstance(sites, tuple) else (sites, sites)
-
-
-def pair_variance(scale: float, sites: int | tuple[int, int]) -> float:
-    """Variance of the noise in the sum of a cell's two counts."""
-    return sum(noise_law(scale).variance(noises) for noises in noises_by_label(sites))
-
-
-def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | tuple[int, int]) -> SiteTable:
+def site_table(counts: Floats, prior: MassPrior, *, scale: float, noises: Noises) -> SiteTable:
     """Return the exact likelihood of every cell's two noisy counts, the mass integrated out.
 
     t_c(f) = integral of p(M) [Poisson(M p) * noise](n1) [Poisson(M (1-p)) * noise](n0) dM, where `*` is
@@ -165,10 +111,10 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | t
         counts: Noisy counts, float64 (K, 2), column 1 is label 1; rounded to integers, |count| <= 1e12.
         prior: Priors of the K masses.
         scale: Scale of one site's discrete Laplace noise; 0 is none.
-        sites: Number of noises in every count, or in those of label 0 and of label 1.
+        noises: Number of noises in every count, or in those of label 0 and of label 1.
     """
-    noises = noises_by_label(sites)
-    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, pair_variance(scale, sites), scale)
+    by_label = noises_by_label(noises)
+    mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, pair_variance(scale, noises), scale)
     share = 0.5 * (1.0 + SIGNAL_NODES)
     large = mass[:, -1] > _LARGEST_EXACT_MASS
     joint = np.empty((len(counts), _MASS_NODES, len(share)))
@@ -177,7 +123,7 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, sites: int | t
             rates = mass[rows][:, :, None] * np.stack([1.0 - share, share])[:, None, None, :]
             joint[rows] = log_weight[rows][:, :, None]
             for label in (0, 1):
-                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, noises[label])
+                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, by_label[label])
     top = joint.max(axis=1)
     weight = np.exp(joint - top[:, None, :])
     normaliser = weight.sum(axis=1)
@@ -198,24 +144,24 @@ def expected_mass_prior(source_counts: Floats, masses: Floats, spread: float) ->
     return MassPrior(masses, 1.0 / (1.0 / source_counts + spread))
 
 
-def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, sites: int) -> SiteTable:
+def signed_site_table(differences: Floats, prior: MassPrior, *, scale: float, noises: float) -> SiteTable:
     """Return the likelihood of every cell's noisy signed count, the mass integrated out under its prior.
 
     Given M and f, label 1 less label 0 is a difference of two Poisson counts: mean M f, variance M, here taken as
-    normal. Of the `sites` noises one keeps its exponential tails and the others add their variance to the normal's.
+    normal. Of the noises one keeps its exponential tails and the others add their variance to the normal's.
 
     Args:
         differences: float64 (K,), label 1 less label 0.
         prior: Priors of the K masses.
         scale: Scale of one site's discrete Laplace noise; 0 is none.
-        sites: Number of noises in every difference.
+        noises: Number of noises in every difference.
     """
     position = (np.arange(_MASS_NODES) + 0.5) / _MASS_NODES
     quantiles = gammaincinv(prior.shape[:, None], position)
     mass: Floats = np.maximum(quantiles * (prior.mean / prior.shape)[:, None], 1e-3)
-    variance = np.maximum(mass, 1.0)[:, :, None] + (sites - 1) * noise_law(scale).variance()
+    variance = np.maximum(mass, 1.0)[:, :, None] + (noises - 1) * noise_law(scale).variance()
     error = differences[:, None, None] - mass[:, :, None] * SIGNAL_NODES
-    joint = _normal_and_laplace_log_density(error, variance, max(scale, _SMALLEST_SCALE))
+    joint = _normal_and_laplace_log_density(error, variance, max(scale, SMALLEST_SCALE))
     log_likelihood: Floats = logsumexp(joint, axis=1) - np.log(_MASS_NODES)
     # What a signed count says of the mass hangs on f; where f is shrunk, it would say too much.
     return SiteTable(log_likelihood, np.broadcast_to(prior.mean[:, None], log_likelihood.shape))
@@ -279,14 +225,14 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
     return mass, log_weight
 
 
-def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: int) -> Floats:
+def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
     """Log density of counts (k,) at rates (k, m, f), as normal and no sharper than the nodes of f."""
-    variance = np.maximum(rates, 1.0) + noise_law(scale).variance(sites) + (rates / 64.0) ** 2
+    variance = np.maximum(rates, 1.0) + noise_law(scale).variance(noises) + (rates / 64.0) ** 2
     values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
     return values
 
 
-def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: int) -> Floats:
+def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
     """Log of (Poisson * noise)(count) for counts (k,) at rates (k, m, f), interpolated in sqrt(rate)."""
     top = float(rates.max())
     roots = np.arange(np.ceil(np.sqrt(top) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
@@ -295,7 +241,7 @@ def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, sites: in
     poisson = np.exp(true_counts * np.log(grid_rates) - grid_rates - gammaln(true_counts + 1.0))
     bounded = np.clip(np.rint(counts), -_LARGEST_EXACT_COUNT, _LARGEST_EXACT_COUNT).astype(np.int64)
     difference = np.abs(bounded - true_counts[:, None])
-    log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, sites)[difference]
+    log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, noises)[difference]
     largest = log_noise.max(axis=0)
     likelihood = poisson @ np.exp(log_noise - largest)
     table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T.ravel()

@@ -77,7 +77,7 @@ class NumberLabelModel:
 
 
 def fit_number_model(
-    features: Floats, cells: NDArray[np.int64], sums: Floats, *, scale: float, sites: int, seed: int
+    features: Floats, cells: NDArray[np.int64], sums: Floats, *, scale: float, noises: float, seed: int
 ) -> NumberLabelModel:
     """Infer the expected label from noisy sums over cells.
 
@@ -87,7 +87,7 @@ def fit_number_model(
         sums: Noisy sums, float64 (K, 2), finite, summed over the sites: of the labels' shares of their range
             (column 0), and of one minus the shares (column 1).
         scale: Scale of the Laplace noise of one site in each sum, in records; 0 is none.
-        sites: Number of independent noises in each sum, at least 1.
+        noises: Number of independent noises in each sum, at least 1.
         seed: Seed of the random features, non-negative.
 
     Returns:
@@ -97,9 +97,9 @@ def fit_number_model(
         ValueError: A shape, type or range is not as above.
     """
     rows = checked_features(features, None)
-    answers = _checked(cells, sums, len(rows), scale, sites)
+    answers = _checked(cells, sums, len(rows), scale, noises)
     # Whole steps of a fine grid: beside a scale of many steps, discrete and continuous Laplace do not differ.
-    variance = sites * 2.0 * scale**2
+    variance = noises * 2.0 * scale**2
     used, compact = np.unique(cells, return_inverse=True)
     counts = np.bincount(compact).astype(np.float64)
     frequencies = draw_frequencies(rows.shape[1], seed)
@@ -186,14 +186,14 @@ def _masses(totals: Floats, counts: Floats, centres: Floats, variance: float) ->
     return np.maximum(estimate, 0.2 * prior.mean), estimate
 
 
-def _checked(cells: NDArray[np.int64], sums: Floats, n_source: int, scale: float, sites: int) -> Floats:
+def _checked(cells: NDArray[np.int64], sums: Floats, n_source: int, scale: float, noises: float) -> Floats:
     answers = np.asarray(sums, dtype=np.float64)
     if answers.ndim != 2 or answers.shape[0] < 1 or answers.shape[1] != 2:
         raise ValueError(f"sums must have shape (K, 2), not {answers.shape}")
     if not np.isfinite(answers).all():
         raise ValueError("sums must be finite")
-    if not (np.isfinite(scale) and scale >= 0) or sites < 1:
-        raise ValueError("need a finite scale >= 0 and sites >= 1")
+    if not (np.isfinite(scale) and scale >= 0) or noises < 1:
+        raise ValueError("need a finite scale >= 0 and noises >= 1")
     if cells.shape != (n_source,) or not np.issubdtype(cells.dtype, np.integer):
         raise ValueError(f"cells must be integers of shape ({n_source},)")
     if cells.min() < 0 or cells.max() >= len(answers):

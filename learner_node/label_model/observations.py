@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model.likelihood import noises_by_label
+from learner_node.label_model.summed_noise import Noises, noises_by_label
 
 Floats = NDArray[np.float64]
 
@@ -23,16 +23,16 @@ class Observation:
             (column 1), summed over the sites. Integers; others are rounded where it matters.
         scale: Scale of the discrete Laplace noise of one site, P(k) proportional to exp(-|k| / scale);
             0 is no noise.
-        sites: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
+        noises: Number of independent noises in each count, at least 1; or, where they differ, in those of label 0 and
             of label 1.
-        mass_spread: None where both counts were asked. Where only their difference was, with `sites` noises in it,
+        mass_spread: None where both counts were asked. Where only their difference was, with so many noises in it,
             their sum is the cell's expected mass, and this is how far that may be off: see `expected_mass_prior`.
     """
 
     cells: NDArray[np.int64]
     counts: Floats
     scale: float
-    sites: int | tuple[int, int] = 1
+    noises: Noises = 1
     mass_spread: float | None = None
 
     @classmethod
@@ -44,7 +44,7 @@ class Observation:
         *,
         spread: float,
         scale: float,
-        sites: int,
+        noises: float,
     ) -> "Observation":
         """An answer of signed counts.
 
@@ -54,10 +54,10 @@ class Observation:
             masses: Target records that each source record is expected to stand for, float64 (n_s,), positive.
             spread: As `mass_spread`, positive.
             scale: As above.
-            sites: Number of independent noises in each difference.
+            noises: Number of independent noises in each difference.
         """
         mass = np.bincount(cells, weights=masses, minlength=len(differences))
-        return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, sites, spread)
+        return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, noises, spread)
 
     def checked(self, n_source: int) -> "Observation":
         """Return it with int64 cells and counts clipped to 1e12 in magnitude.
@@ -74,12 +74,12 @@ class Observation:
             raise ValueError(f"cells must be integers of shape ({n_source},)")
         if cells.min() < 0 or cells.max() >= len(counts):
             raise ValueError(f"cells must lie in [0, {len(counts)})")
-        zero, one = noises_by_label(self.sites)
+        zero, one = noises_by_label(self.noises)
         if not (np.isfinite(self.scale) and self.scale >= 0) or min(zero, one) < 1:
-            raise ValueError("need a finite scale >= 0 and sites >= 1")
+            raise ValueError("need a finite scale >= 0 and noises >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
-        sites = int(zero) if zero == one else (int(zero), int(one))
-        return Observation(cells.astype(np.int64), clipped, float(self.scale), sites, self.mass_spread)
+        number: Noises = zero if zero == one else (zero, one)
+        return Observation(cells.astype(np.int64), clipped, float(self.scale), number, self.mass_spread)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class ClassesLabelModel:
 
 
 def fit_classes_label_model(
-    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, sites: int, seed: int
+    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, noises: float, seed: int
 ) -> ClassesLabelModel:
     """Infer class probabilities from the noisy class counts of cells.
 
@@ -56,7 +56,7 @@ def fit_classes_label_model(
         cells: Cell of each source record, integer (n_s,), in [0, K).
         counts: Noisy counts, float64 (K, C), finite, C >= 2: target records of each class, summed over the sites.
         scale: Scale of the discrete Laplace noise of one site; 0 is no noise.
-        sites: Number of independent noises in each count, at least 1.
+        noises: Number of independent noises in each count, at least 1.
         seed: Seed of the random features, non-negative; one for all classes.
 
     Returns:
@@ -69,9 +69,9 @@ def fit_classes_label_model(
     if numbers.ndim != 2 or numbers.shape[1] < 2:
         raise ValueError(f"counts must have shape (K, C) with at least two classes, not {numbers.shape}")
     total = numbers.sum(axis=1)
-    noises = (sites * (numbers.shape[1] - 1), sites)
+    by_label = (noises * (numbers.shape[1] - 1), noises)
     models = tuple(
-        fit_label_model(features, [Observation(cells, np.column_stack([total - own, own]), scale, noises)], seed=seed)
+        fit_label_model(features, [Observation(cells, np.column_stack([total - own, own]), scale, by_label)], seed=seed)
         for own in numbers.T
     )
     return ClassesLabelModel(np.mean([model.source_mass for model in models], axis=0), models)

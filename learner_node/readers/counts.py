@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,10 @@ class CountsAnswer:
         values: (sum of cell counts, columns) float64: whole numbers, or ratios for `paper_ratio`.
         sizes: cell count of each partition.
         release: the release kind.
-        scale: of the discrete Laplace noise of one curator.
-        sites: number of independent noises summed in each value.
+        scale: of one discrete Laplace noise.
+        sites: number of curators whose records are counted.
+        noises: number of independent noises summed in each value: one for each curator, or what the shares of a secure
+            sum amount to, which need not be a whole number.
         steps: whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
     """
 
@@ -41,6 +44,7 @@ class CountsAnswer:
     release: str
     scale: Fraction
     sites: int = 1
+    noises: float = 1
     steps: int = 1
 
     @property
@@ -51,7 +55,7 @@ class CountsAnswer:
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in one value."""
-        return DiscreteLaplace(self.scale).variance(self.sites)
+        return DiscreteLaplace(self.scale).variance(self.noises)
 
 
 def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAnswer:
@@ -75,7 +79,8 @@ def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
     values = np.sum([answer.values for answer in answers], axis=0)
     if not RELEASE_KINDS[first.release].counted:
         values = values / len(answers)
-    return replace(first, values=values, sites=sum(answer.sites for answer in answers))
+    sites, noises = (sum(getattr(answer, name) for answer in answers) for name in ("sites", "noises"))
+    return replace(first, values=values, sites=sites, noises=noises)
 
 
 def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
@@ -94,25 +99,36 @@ def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
     if not RELEASE_KINDS[answer.release].counted:
         inside = bool(((answer.values >= 0) & (answer.values <= 1)).all())
         return "" if inside else "its answer has ratios that are not between 0 and 1"
-    most = (MOST_RECORDS if round_size is None else round_size) * GROWTH * answer.steps
+    found = beyond(answer, MOST_RECORDS if round_size is None else round_size)
+    if found is None:
+        return ""
+    declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
+    return f"its answer counts {found.records:.3g} records in {found.where}, {declared}"
+
+
+class Beyond(NamedTuple):
+    """A count that cannot be true, in records, and where."""
+
+    records: float
+    where: str
+
+
+def beyond(answer: CountsAnswer, declared: int) -> Beyond | None:
+    """The count in an answer that so many declared records cannot explain; see `complaint_about`."""
+    most = declared * GROWTH * answer.steps
     least = -most if answer.release == "signed_error" else 0
     law = DiscreteLaplace(answer.scale)
     # Half of the rate for values, half for totals; each of both sides.
-    value_noise = law.bound(FALSE_ALARM / (4 * max(answer.values.size, 1)))
+    value_noise = law.bound(FALSE_ALARM / (4 * max(answer.values.size, 1)), answer.noises)
     if answer.values.size and (answer.values.max() > most + value_noise or answer.values.min() < least - value_noise):
-        return _beyond(answer, round_size, float(answer.values.flat[int(np.abs(answer.values).argmax())]), "a cell")
+        largest = float(answer.values.flat[int(np.abs(answer.values).argmax())])
+        return Beyond(largest / answer.steps, "a cell")
     for block in answer.blocks:
-        noise = law.bound(FALSE_ALARM / (4 * len(answer.sizes)), block.size)
+        noise = law.bound(FALSE_ALARM / (4 * len(answer.sizes)), block.size * answer.noises)
         total = float(block.sum())
         if not least - noise <= total <= most + noise:
-            return _beyond(answer, round_size, total, "all cells together")
-    return ""
-
-
-def _beyond(answer: CountsAnswer, round_size: int | None, found: float, where: str) -> str:
-    records = found / answer.steps
-    declared = "which no curator holds" if round_size is None else f"and its card declares {round_size}"
-    return f"its answer counts {records:.3g} records in {where}, {declared}"
+            return Beyond(total / answer.steps, "all cells together")
+    return None
 
 
 def rehearse(
@@ -123,6 +139,13 @@ def rehearse(
     Raises:
         ConfigurationError: a release that is not private as claimed, or not about two classes.
     """
+    exact = exact_answer(body, turn, records, tally)
+    noise = turn.planned.law.simulate(rng, (sites, *exact.values.shape)).sum(axis=0)
+    return replace(exact, values=exact.values + noise, sites=sites, noises=sites)
+
+
+def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64]) -> CountsAnswer:
+    """As `rehearse`, without noise and of one curator."""
     planned = turn.planned
     kind = RELEASE_KINDS[planned.release]
     if kind.of_errors is None:
@@ -140,15 +163,18 @@ def rehearse(
             np.bincount(cells, weights, minlength=size).astype(np.int64) for weights in (errors, tally.sum(axis=1))
         )
         blocks.append(kind.of_errors(wrong, all_there - wrong))
-    exact = np.concatenate(blocks)
-    noise = planned.law.simulate(rng, (sites, *exact.shape)).sum(axis=0)
-    return CountsAnswer((exact + noise).astype(np.float64), sizes, planned.release, planned.scale.fraction, sites)
+    return CountsAnswer(np.concatenate(blocks).astype(np.float64), sizes, planned.release, planned.scale.fraction)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
     """See `Precision`; errors of a numeric label are in records and in shares of its range."""
+    return precision_with(turn.planned.law.variance(sites), body, turn, schema, target_size)
+
+
+def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema, target_size: int) -> Precision:
+    """As `precision`, for noise of this variance in each pooled number."""
     planned, cells = turn.planned, cells_of(body, schema)
-    deviation = float(np.sqrt(planned.law.variance(sites))) / planned.steps
+    deviation = float(np.sqrt(variance)) / planned.steps
     records = target_size * len(body.partitions) / cells
     share_error = None
     if planned.release in _TELL_SHARES:
@@ -163,12 +189,22 @@ def cells_of(body: CountsBody, schema: Schema) -> int:
     return sum(partition.cell_count(schema) for partition in body.partitions)
 
 
-def limits_of(card: Card) -> CountsLimits:
-    """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any."""
+def limits_of(card: Card, kind: str = counts.COUNTS.name) -> CountsLimits:
+    """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any.
+
+    Args:
+        card: the curator's.
+        kind: the query kind by which they are asked.
+    """
+    return allowed_by(card, kind) or CountsLimits()
+
+
+def allowed_by(card: Card, kind: str) -> CountsLimits | None:
+    """As `limits_of`; None where it does not allow them."""
     try:
-        limits: CountsLimits = QUERY_KINDS.limits(card.limits, counts.COUNTS.name)
+        limits: CountsLimits = QUERY_KINDS.limits(card.limits, kind)
     except RemoteProtocolError:
-        return CountsLimits()
+        return None
     return limits
 
 

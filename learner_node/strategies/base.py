@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.pooling import SecurePool
 from learner_node.readers.counts import CountsAnswer
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
+from protocol.queries.secure_counts import TURNS, PlannedSecureCounts
 from protocol.rationals import Rational
 from protocol.records import Records
 
@@ -40,6 +42,7 @@ class Problem:
         source: the learner's encoded records.
         epsilon: to spend at each curator, exact.
         sites: curators whose answers are summed.
+        pool: of these curators, where they sum securely; None: each adds noise of its own.
         target_size: private records at all of them together, see `assumed_size`.
         most_records_per_unit: the largest contribution bound c among them.
         seed: of the learner's own random choices (k-means, networks).
@@ -55,6 +58,12 @@ class Problem:
     seed: int
     limits: CountsLimits = field(default_factory=CountsLimits)
     train: Trainer = train_alone
+    pool: SecurePool | None = None
+
+    @property
+    def noises(self) -> float:
+        """Number of noises in each pooled number, if all curators answer: not always whole, where they sum securely."""
+        return self.sites / self.pool.shares if self.pool else self.sites
 
     def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:
         """Scale of queries of `partitions` in all that cost exactly `share` of `epsilon` (Eq. 14).
@@ -78,11 +87,26 @@ class Problem:
             questions: in the order in which they are asked.
             steps: into which the range of a numeric label is divided.
         """
-        return Plan.of(
+        planned = [
             PlannedCounts(
                 release=release, partitions=partitions, scale=self.scale(partitions * steps, share), steps=steps
             )
             for release, partitions, share in questions
+        ]
+        return Plan.of(planned if self.pool is None else (self._summed(each, self.pool) for each in planned))
+
+    @staticmethod
+    def _summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
+        """The same query of curators that sum securely."""
+        return PlannedSecureCounts(
+            release=planned.release,
+            partitions=planned.partitions,
+            scale=planned.scale,
+            steps=planned.steps,
+            turns=TURNS,
+            participants=pool.participants,
+            colluders=pool.colluders,
+            dropouts=pool.dropouts,
         )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
@@ -91,7 +115,7 @@ class Problem:
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
         """`cell_count_rule` for this problem's sizes; epsilon is that of one partition for one record."""
-        return cell_count_rule(len(self.source), self.target_size, epsilon, self.sites, signed=signed, most=most)
+        return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
 
 
 class Model(Protocol):
@@ -209,7 +233,8 @@ AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 Asking = Generator[tuple[CountsBody, AnyModel | None], Sequence[CountsAnswer], tuple[AnyModel, AnyEstimate]]
 """Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
 far: the sum over the curators that answered each of them. So a curator that drops out is taken out of earlier answers,
-too, and a strategy takes them from what it was sent last. Returns the last model, and what the answers say about the
+too, and a strategy takes them from what it was sent last; of secure sums it is not, and each says how many it is of.
+Returns the last model, and what the answers say about the
 source."""
 
 

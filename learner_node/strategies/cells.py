@@ -159,12 +159,14 @@ class CellsStrategy:
         answer = answers[-1]
         cells, scale = partition.cells(problem.source), float(answer.scale)
         if answer.release == "error_correct":
-            return Observation(cells, answer.values, scale, answer.sites)
+            return Observation(cells, answer.values, scale, answer.noises)
         masses = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
         spread = KNOWN_SPREAD
         if regions is not None:
             masses, spread = _region_masses(regions.cells(problem.source), answers[0], masses), COUNTED_SPREAD
-        return Observation.of_signed(cells, answer.values[:, 0], masses, spread=spread, scale=scale, sites=answer.sites)
+        return Observation.of_signed(
+            cells, answer.values[:, 0], masses, spread=spread, scale=scale, noises=answer.noises
+        )
 
 
 def _region_masses(
@@ -182,6 +184,6 @@ def _region_masses(
 
 def _region_count(problem: Problem, per_record: float) -> int:
     """About four noise deviations of mass a region; at least 2 where each then has six source records, else 1."""
-    deviation = math.sqrt(2.0 * problem.sites) / per_record
+    deviation = math.sqrt(2.0 * problem.noises) / per_record
     wanted = problem.target_size / (4.0 * deviation)
     return int(max(1, min(max(2.0, wanted), len(problem.source) // 6, problem.limits.cells)))

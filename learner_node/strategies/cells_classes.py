@@ -60,7 +60,7 @@ class CellsClassesStrategy:
             partition.cells(problem.source),
             answer.values,
             scale=float(answer.scale),
-            sites=answer.sites,
+            noises=answer.noises,
             seed=problem.seed,
         )
         estimate = ClassesEstimate(labels.source_mass, labels.probabilities(points))

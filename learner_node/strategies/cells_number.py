@@ -91,7 +91,9 @@ class CellsNumberStrategy:
             answers = yield CountsBody(partitions=(partition,), hypothesis=hypothesis), None
         sums, scale = sums_of_labels(answers)
         points = coordinates(features, source)
-        fitted = fit_number_model(points, partition.cells(source), sums, scale=scale, sites=answers[0].sites, seed=seed)
+        fitted = fit_number_model(
+            points, partition.cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
+        )
         network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
         model = NetworkNumberModel(network, _bounds(source.schema))
         estimate = NumberEstimate(fitted.source_mass, model.predict_number(source))

@@ -107,7 +107,7 @@ class RoundsStrategy(ABC):
                 known.model if known.number else None,
             )
             observations = [
-                Observation(cells, counts, float(answer.scale), answer.sites)
+                Observation(cells, counts, float(answer.scale), answer.noises)
                 for answer, asked in zip(known.answers, known.asked, strict=True)
                 for cells, counts in zip(asked, answer.blocks, strict=True)
             ]

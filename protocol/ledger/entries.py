@@ -109,8 +109,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         costs: of a reservation: the most that each planned query may be charged.
         suspect: for HALT, why the ledger may have lost entries; None where a person halted it.
         note: for people; from the steward, or the purpose a learner stated; for START, the ledger's terms; for ENROL,
-            the name that the key is bound to; for DATA, the name of the records served from then on; never from a
-            record.
+            the name that the key is bound to; for DATA, the name of the records served from then on; for CHARGE, what
+            the query's kind says of the request, see `QueryKind.remark`; never from a record.
     """
 
     index: Index
@@ -137,7 +137,7 @@ class StatefulEntry(Entry, frozen=True, kw_only=True):
     """An ANSWERED entry whose answerer keeps something of the study for its next turns.
 
     Attributes:
-        state: digest of what is kept; it takes the place of what the same kind kept before.
+        state: digest of what is kept, encrypted; it takes the place of what the same kind kept before.
         state_size: its bytes.
     """
 

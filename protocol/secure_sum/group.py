@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from protocol.envelopes import digest, encode_parts
+from protocol.envelopes import digest, encode_parts, statement_bytes
 
 Entropy = Callable[[int], bytes]
 """n -> n random bytes."""
@@ -71,8 +71,8 @@ class Group:
         return digest(encode_parts(b"expril/2 secure sum", self.label.encode(), *numbers, *self.participants))
 
     def signed(self, type_name: str, payload: bytes) -> bytes:
-        """The bytes under a participant's signature, of the form of an envelope's."""
-        return encode_parts(self.label.encode(), type_name.encode(), payload)
+        """The bytes under a participant's signature; they never pass as an envelope or a receipt."""
+        return statement_bytes(self.label, type_name, payload)
 
 
 def complaint_about(participants: tuple[bytes, ...], colluders: int, dropouts: int) -> str:

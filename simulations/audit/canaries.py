@@ -121,6 +121,10 @@ class HalfNoise:
         """See `NoiseSource`."""
         return OpenDPNoise().discrete_laplace(exact, l1, DiscreteLaplace(law.scale / 2), stamp)
 
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().laplace_shares(size, DiscreteLaplace(law.scale / 2), parts, stamp)
+
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""
         return OpenDPNoise().laplace(size, scale / 2, stamp)

@@ -201,7 +201,8 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes:
         learner: its name, distinct within a run.
         strategy: how it chose its questions and learned from the answers.
-        pooling: "sum" when answers of the curators were added up, "site" when they were kept apart.
+        pooling: "sum" when answers of the curators were added up, "site" when they were kept apart, "secure" when only
+            their sum was opened.
         epsilon_claimed: exact; the privacy loss that its plan announced.
         epsilon_spent: exact; the most that any one curator's ledger charged.
         pooled: the score on the test records of all curators together.
@@ -216,7 +217,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     learner: str
     strategy: str
-    pooling: Literal["sum", "site"]
+    pooling: Literal["sum", "site", "secure"]
     epsilon_claimed: str
     epsilon_spent: str
     pooled: Score

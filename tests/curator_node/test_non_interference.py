@@ -72,6 +72,10 @@ class Script:
         # What saturates an int64 may be drawn, too.
         return np.where(drawn == 0, np.int64(2**63 - 1), drawn)
 
+    def laplace_shares(self, size, law, parts, stamp):
+        self._note(("laplace_shares", size, law, parts, stamp))
+        return self._generator().integers(-99, 99, size)
+
     def laplace(self, size, scale, stamp):
         self._note(("laplace", size, scale, stamp))
         return self._generator().laplace(size=size)

@@ -32,31 +32,31 @@ pytestmark = pytest.mark.numerical
 # --- the noise law
 
 
-def convolved_noise(scale, sites, reach=400):
+def convolved_noise(scale, noises, reach=400):
     """P(sum = k) for k in [-reach, reach], by convolving scipy's law with itself."""
     one = dlaplace(1.0 / scale).pmf(np.arange(-4 * reach, 4 * reach + 1))
     law = one
-    for _ in range(sites - 1):
+    for _ in range(noises - 1):
         law = np.convolve(law, one, mode="same")
     return law[3 * reach : 5 * reach + 1]
 
 
-@pytest.mark.parametrize(("scale", "sites"), [(1.0, 1), (0.3, 2), (1.0, 3), (4.0, 4), (10.0, 7)])
-def test_noise_law_is_the_convolution_of_discrete_laplace_laws(scale, sites):
+@pytest.mark.parametrize(("scale", "noises"), [(1.0, 1), (0.3, 2), (1.0, 3), (4.0, 4), (10.0, 7)])
+def test_noise_law_is_the_convolution_of_discrete_laplace_laws(scale, noises):
     values = np.arange(-400, 401)
-    expected = convolved_noise(scale, sites)
-    log_pmf = noise_log_pmf(values, scale, sites)
+    expected = convolved_noise(scale, noises)
+    log_pmf = noise_log_pmf(values, scale, noises)
     likely = expected > 1e-12
     assert_allclose(log_pmf[likely], np.log(expected[likely]), rtol=0, atol=1e-3)
     assert_allclose(np.exp(log_pmf), expected, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize(("scale", "sites"), [(0.5, 1), (2.0, 4), (30.0, 2), (5.0, 60)])
-def test_noise_law_is_normalised_and_has_the_stated_variance(scale, sites):
+@pytest.mark.parametrize(("scale", "noises"), [(0.5, 1), (2.0, 4), (30.0, 2), (5.0, 60)])
+def test_noise_law_is_normalised_and_has_the_stated_variance(scale, noises):
     values = np.arange(-20_000, 20_001)
-    law = np.exp(noise_log_pmf(values, scale, sites))
+    law = np.exp(noise_log_pmf(values, scale, noises))
     assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    assert law @ values.astype(float) ** 2 == pytest.approx(DiscreteLaplace(Fraction(scale)).variance(sites), rel=1e-9)
+    assert law @ values.astype(float) ** 2 == pytest.approx(DiscreteLaplace(Fraction(scale)).variance(noises), rel=1e-9)
 
 
 def test_without_noise_all_mass_is_at_zero():
@@ -66,11 +66,11 @@ def test_without_noise_all_mass_is_at_zero():
 # --- signed counts
 
 
-@pytest.mark.parametrize(("scale", "sites", "mass"), [(1.0, 1, 40.0), (10.0, 1, 25.0), (2.0, 3, 60.0)])
-def test_signed_table_is_the_law_of_a_difference_of_poisson_counts_plus_noise(scale, sites, mass):
+@pytest.mark.parametrize(("scale", "noises", "mass"), [(1.0, 1, 40.0), (10.0, 1, 25.0), (2.0, 3, 60.0)])
+def test_signed_table_is_the_law_of_a_difference_of_poisson_counts_plus_noise(scale, noises, mass):
     reach = 400
     values = np.arange(-reach, reach + 1)
-    noise = convolved_noise(scale, sites, reach)
+    noise = convolved_noise(scale, noises, reach)
     prior = MassPrior(np.array([mass]), np.array([1e7]))
     for signal in (-0.8, 0.0, 0.4):
         node = int(np.argmin(np.abs(SIGNAL_NODES - signal)))
@@ -79,7 +79,7 @@ def test_signed_table_is_the_law_of_a_difference_of_poisson_counts_plus_noise(sc
         asked = [difference for difference in range(-90, 91, 15) if law[reach + difference] > 1e-3]
         assert len(asked) > 2
         for difference in asked:
-            table = signed_site_table(np.array([float(difference)]), prior, scale=scale, sites=sites)
+            table = signed_site_table(np.array([float(difference)]), prior, scale=scale, noises=noises)
             # The normal stands in for skewed and discrete counts.
             assert table.log_likelihood[0, node] == pytest.approx(np.log(law[reach + difference]), abs=0.3)
             assert table.mass[0, node] == mass
@@ -87,7 +87,7 @@ def test_signed_table_is_the_law_of_a_difference_of_poisson_counts_plus_noise(sc
 
 def test_a_signed_count_far_from_its_law_is_finite_and_pulls_to_its_side():
     prior = MassPrior(np.array([5.0, 5.0]), np.array([3.0, 3.0]))
-    table = signed_site_table(np.array([1e6, -1e6]), prior, scale=0.0, sites=2)
+    table = signed_site_table(np.array([1e6, -1e6]), prior, scale=0.0, noises=2)
     assert np.isfinite(table.log_likelihood).all()
     assert table.log_likelihood[0, -1] > table.log_likelihood[0, 0]
     assert table.log_likelihood[1, 0] > table.log_likelihood[1, -1]
@@ -99,7 +99,7 @@ def test_signed_counts_of_one_population_teach_what_pairs_teach():
     source, target, test = (rng.uniform(-2, 2, (size, 2)) for size in (600, 3000, 2000))
     cells, asked = (np.floor((points + 2) * 2).astype(int) @ [8, 1] for points in (source, target))
     differences = np.bincount(asked, weights=np.where(target[:, 0] > 0.3, 1.0, -1.0), minlength=64)
-    seen = Observation.of_signed(cells, differences, np.full(600, 5.0), spread=0.02, scale=1.0, sites=1)
+    seen = Observation.of_signed(cells, differences, np.full(600, 5.0), spread=0.02, scale=1.0, noises=1)
     assert seen.counts.sum() == pytest.approx(3000.0)
     model, posterior = fit_with_cell_posterior(source, seen, seed=0)
     assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.93
@@ -110,10 +110,10 @@ def test_signed_counts_of_one_population_teach_what_pairs_teach():
 # --- the site table
 
 
-def direct_site(counts, prior_mean, prior_shape, scale, sites, signal):
+def direct_site(counts, prior_mean, prior_shape, scale, noises, signal):
     """P(answer | f) and E[M | answer, f] by a double sum over true counts inside an adaptive integral."""
     true_counts = np.arange(120)
-    noise = [np.exp(noise_log_pmf(count - true_counts, scale, sites)) for count in counts]
+    noise = [np.exp(noise_log_pmf(count - true_counts, scale, noises)) for count in counts]
     share = 0.5 * (1 + signal)
     density = gamma(prior_shape, scale=prior_mean / prior_shape).pdf
 
@@ -128,7 +128,7 @@ def direct_site(counts, prior_mean, prior_shape, scale, sites, signal):
 
 
 @pytest.mark.parametrize(
-    ("counts", "mean", "shape", "scale", "sites"),
+    ("counts", "mean", "shape", "scale", "noises"),
     [
         ((3, 7), 8.0, 4.0, 1.0, 1),
         ((-2, 5), 6.0, 2.0, 2.0, 3),
@@ -137,23 +137,25 @@ def direct_site(counts, prior_mean, prior_shape, scale, sites, signal):
         ((2, 9), 10.0, 6.0, 0.0, 1),
     ],
 )
-def test_site_table_is_the_double_sum_over_counts_and_noise(counts, mean, shape, scale, sites):
+def test_site_table_is_the_double_sum_over_counts_and_noise(counts, mean, shape, scale, noises):
     prior = MassPrior(np.array([mean]), np.array([shape]))
-    table = site_table(np.array([counts], dtype=float), prior, scale=scale, sites=sites)
+    table = site_table(np.array([counts], dtype=float), prior, scale=scale, noises=noises)
     nodes = [4, 20, 40, 57, 76]
-    expected = np.array([direct_site(counts, mean, shape, scale, sites, SIGNAL_NODES[node]) for node in nodes])
+    expected = np.array([direct_site(counts, mean, shape, scale, noises, SIGNAL_NODES[node]) for node in nodes])
     assert_allclose(table.log_likelihood[0, nodes], expected[:, 0], atol=0.02)
     assert_allclose(table.mass[0, nodes], expected[:, 1], rtol=0.02)
 
 
-@pytest.mark.parametrize(("scale", "sites"), [(1.0, 1), (3.0, (5, 1)), (0.0, 1)])
-def test_swapping_two_counts_mirrors_their_site_table(scale, sites):
+@pytest.mark.parametrize(("scale", "noises"), [(1.0, 1), (3.0, (5, 1)), (0.0, 1)])
+def test_swapping_two_counts_mirrors_their_site_table(scale, noises):
     """Double precision: some hundred roundings of 1e-16 of logarithms up to 1e3 leave 1e-11."""
     rng = np.random.default_rng(0)
     counts = np.rint(rng.gamma(1, 20, (400, 2)) + rng.laplace(0, 3, (400, 2)))
     prior = MassPrior(rng.gamma(2, 20, 400), rng.uniform(1, 50, 400))
-    table = site_table(counts, prior, scale=scale, sites=sites)
-    mirror = site_table(counts[:, ::-1], prior, scale=scale, sites=sites[::-1] if isinstance(sites, tuple) else sites)
+    table = site_table(counts, prior, scale=scale, noises=noises)
+    mirror = site_table(
+        counts[:, ::-1], prior, scale=scale, noises=noises[::-1] if isinstance(noises, tuple) else noises
+    )
     assert_allclose(mirror.log_likelihood[:, ::-1], table.log_likelihood, rtol=1e-9, atol=1e-9)
     assert_allclose(mirror.mass[:, ::-1], table.mass, rtol=1e-9)
 
@@ -163,7 +165,7 @@ def test_normal_and_poisson_branches_agree_at_the_border():
     shares = []
     for mean in (2700.0, 2900.0):  # the quadrature ends below and above 3,000
         prior = MassPrior(np.array([mean]), np.array([300.0]))
-        log_likelihood = site_table(counts, prior, scale=10.0, sites=1).log_likelihood[0]
+        log_likelihood = site_table(counts, prior, scale=10.0, noises=1).log_likelihood[0]
         shares.append(SIGNAL_NODES[np.argmax(log_likelihood)])
     assert shares[0] == pytest.approx(shares[1], abs=0.026)
     assert shares[0] == pytest.approx(1060 / 2860, abs=0.026)
@@ -189,7 +191,7 @@ def normal_tables(observations, variances):
 def answer_tables():
     """Two sites far from normal: one cell nearly pure and one with little to say."""
     prior = MassPrior(np.array([12.0, 5.0]), np.array([5.0, 2.0]))
-    return site_table(np.array([[0.0, 11.0], [4.0, 2.0]]), prior, scale=1.0, sites=1).log_likelihood
+    return site_table(np.array([[0.0, 11.0], [4.0, 2.0]]), prior, scale=1.0, noises=1).log_likelihood
 
 
 def test_normal_likelihoods_give_the_closed_form():
@@ -311,25 +313,25 @@ def test_mean_of_a_clipped_normal(mean, deviation):
 # --- the whole
 
 
-def fit(features, cells, counts, *, scale, sites, seed):
+def fit(features, cells, counts, *, scale, noises, seed):
     """The model of one answered partition."""
-    return fit_label_model(features, [Observation(cells, counts, scale, sites)], seed=seed)
+    return fit_label_model(features, [Observation(cells, counts, scale, noises)], seed=seed)
 
 
-def noisy_cells(source, target, labels, *, epsilon, sites, seed, size=None):
+def noisy_cells(source, target, labels, *, epsilon, noises, seed, size=None):
     """k-means cells of the source and the target's noisy counts in them."""
     rng = np.random.default_rng(seed)
-    size = size or cell_count_rule(len(source), len(target), epsilon, sites)
+    size = size or cell_count_rule(len(source), len(target), epsilon, noises)
     means = KMeans(size, n_init=1, random_state=seed).fit(source)
     counts = np.zeros((size, 2))
     np.add.at(counts, (means.predict(target), labels), 1)
     ratio = np.exp(-epsilon)
-    for _ in range(sites):
+    for _ in range(noises):
         counts += rng.geometric(1 - ratio, counts.shape) - rng.geometric(1 - ratio, counts.shape)
     return means.labels_, counts
 
 
-def ring_problem(seed, n_source=900, epsilon=1.0, sites=1, size=None):
+def ring_problem(seed, n_source=900, epsilon=1.0, noises=1, size=None):
     """Label 1 with probability 0.9 inside a ring and 0.1 outside of it; 1,500 target records."""
     rng = np.random.default_rng(seed)
 
@@ -340,7 +342,7 @@ def ring_problem(seed, n_source=900, epsilon=1.0, sites=1, size=None):
 
     source, _ = draw(n_source)
     target, test = draw(1500), draw(4000)
-    return source, *noisy_cells(source, *target, epsilon=epsilon, sites=sites, seed=seed, size=size), *test
+    return source, *noisy_cells(source, *target, epsilon=epsilon, noises=noises, seed=seed, size=size), *test
 
 
 def prior_problem(seed, epsilon):
@@ -356,13 +358,13 @@ def prior_problem(seed, epsilon):
 
     source, _ = draw(600)
     target, test = draw(1000), draw(2000)
-    return source, *noisy_cells(source, *target, epsilon=epsilon, sites=1, seed=seed), *test
+    return source, *noisy_cells(source, *target, epsilon=epsilon, noises=1, seed=seed), *test
 
 
-@pytest.mark.parametrize("sites", [1, 3])
-def test_learns_a_ring_and_its_probabilities(sites):
-    source, cells, counts, test, labels = ring_problem(3, sites=sites)
-    model = fit(source, cells, counts, scale=1.0, sites=sites, seed=0)
+@pytest.mark.parametrize("noises", [1, 3])
+def test_learns_a_ring_and_its_probabilities(noises):
+    source, cells, counts, test, labels = ring_problem(3, noises=noises)
+    model = fit(source, cells, counts, scale=1.0, noises=noises, seed=0)
     probability = model.probability(test)
     majority = max(labels.mean(), 1 - labels.mean())
     assert np.mean((model.latent(test) > 0) == labels) > majority + 0.2  # the best possible is 0.9
@@ -375,21 +377,21 @@ def test_learns_a_ring_and_its_probabilities(sites):
 
 def test_exact_counts_need_no_noise():
     source, cells, counts, test, labels = ring_problem(4, epsilon=50.0)
-    model = fit(source, cells, counts, scale=0.0, sites=1, seed=0)
+    model = fit(source, cells, counts, scale=0.0, noises=1, seed=0)
     assert np.mean((model.latent(test) > 0) == labels) > 0.85
     assert model.total == 1500
 
 
 def test_evidence_prefers_the_scale_that_was_used():
     source, cells, counts, *_ = ring_problem(5)
-    evidence = [fit(source, cells, counts, scale=scale, sites=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)]
+    evidence = [fit(source, cells, counts, scale=scale, noises=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)]
     assert np.argmax(evidence) == 1
 
 
 def test_same_arguments_same_model_and_no_argument_is_changed():
     source, cells, counts, test, _ = ring_problem(6, n_source=150)
     copies = source.copy(), cells.copy(), counts.copy()
-    first, second = (fit(source, cells, counts, scale=1.0, sites=1, seed=7) for _ in range(2))
+    first, second = (fit(source, cells, counts, scale=1.0, noises=1, seed=7) for _ in range(2))
     assert np.array_equal(first.probability(test), second.probability(test))
     assert np.array_equal(first.source_mass, second.source_mass)
     assert first.log_evidence == second.log_evidence
@@ -405,8 +407,8 @@ ONE_SWEEP = 0.2 * 0.6
 
 def test_swapping_the_labels_mirrors_the_model():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
-    model = fit(source, cells, counts, scale=1.0, sites=1, seed=7)
-    mirror = fit(source, cells, counts[:, ::-1], scale=1.0, sites=1, seed=7)
+    model = fit(source, cells, counts, scale=1.0, noises=1, seed=7)
+    mirror = fit(source, cells, counts[:, ::-1], scale=1.0, noises=1, seed=7)
     assert np.abs(model.latent(test)).max() > 5 * ONE_SWEEP
     assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
     assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=ONE_SWEEP)
@@ -415,12 +417,12 @@ def test_swapping_the_labels_mirrors_the_model():
 
 def test_noises_of_the_two_labels_may_differ_in_number():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
-    model = fit(source, cells, counts, scale=3.0, sites=(2, 2), seed=7)
-    assert np.array_equal(model.latent(test), fit(source, cells, counts, scale=3.0, sites=2, seed=7).latent(test))
-    model = fit(source, cells, counts, scale=3.0, sites=(5, 1), seed=7)
-    mirror = fit(source, cells, counts[:, ::-1], scale=3.0, sites=(1, 5), seed=7)
+    model = fit(source, cells, counts, scale=3.0, noises=(2, 2), seed=7)
+    assert np.array_equal(model.latent(test), fit(source, cells, counts, scale=3.0, noises=2, seed=7).latent(test))
+    model = fit(source, cells, counts, scale=3.0, noises=(5, 1), seed=7)
+    mirror = fit(source, cells, counts[:, ::-1], scale=3.0, noises=(1, 5), seed=7)
     assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
-    wrong = fit(source, cells, counts, scale=3.0, sites=(1, 5), seed=7)
+    wrong = fit(source, cells, counts, scale=3.0, noises=(1, 5), seed=7)
     assert np.abs(wrong.latent(test) - model.latent(test)).max() > 2 * ONE_SWEEP
 
 
@@ -428,8 +430,8 @@ def test_empty_cells_are_left_out():
     source, cells, counts, test, _ = ring_problem(9, n_source=150)
     padded = np.zeros((len(counts) * 2, 2))
     padded[1::2] = counts
-    plain = fit(source, cells, counts, scale=1.0, sites=1, seed=0)
-    sparse = fit(source, 2 * cells + 1, padded, scale=1.0, sites=1, seed=0)
+    plain = fit(source, cells, counts, scale=1.0, noises=1, seed=0)
+    sparse = fit(source, 2 * cells + 1, padded, scale=1.0, noises=1, seed=0)
     assert_allclose(sparse.latent(test), plain.latent(test))
     assert_allclose(sparse.source_mass, plain.source_mass)
 
@@ -458,17 +460,17 @@ def test_hostile_counts_never_fail(data):
     cells = data.draw(arrays(np.int64, n, elements=st.integers(0, size - 1)))
     features = np.random.default_rng(0).normal(size=(n, 2)) * data.draw(st.sampled_from([0.0, 1.0, 1e200]))
     scale = data.draw(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 100.0, 1e9]))
-    sites = data.draw(st.sampled_from([1, 4]))
+    noises = data.draw(st.sampled_from([1, 4]))
     with warnings.catch_warnings(), np.errstate(divide="raise", over="raise", invalid="raise"):
         warnings.simplefilter("error")
-        model = fit(features, cells, counts, scale=scale, sites=sites, seed=0)
+        model = fit(features, cells, counts, scale=scale, noises=noises, seed=0)
         assert_sound(model, np.clip(features, -1e3, 1e3))
 
 
 def test_identical_cells_that_contradict_one_another():
     counts = np.array([[0.0, 2990.0], [2990.0, 2990.0], [2990.0, 0.0]])
     with np.errstate(divide="raise", over="raise", invalid="raise"):
-        model = fit(np.zeros((4, 2)), np.array([0, 1, 1, 2]), counts, scale=0, sites=1, seed=0)
+        model = fit(np.zeros((4, 2)), np.array([0, 1, 1, 2]), counts, scale=0, noises=1, seed=0)
     assert_sound(model, np.zeros((1, 2)))
 
 
@@ -483,7 +485,7 @@ def test_degenerate_problems_of_many_cells(kind):
         "zeros": np.zeros((100, 2)),
         "twins": rng.poisson(5, (100, 2)).astype(float),
     }[kind]
-    model = fit(features, cells, counts, scale=1.0, sites=1, seed=0)
+    model = fit(features, cells, counts, scale=1.0, noises=1, seed=0)
     assert_sound(model, features)
     if kind == "one label":
         assert model.probability(features).min() > 0.9
@@ -495,7 +497,7 @@ def test_a_thousand_cells_and_many_records():
     features = rng.normal(size=(4000, 5))
     cells = np.arange(4000) % 1000
     counts = rng.poisson([3.0, 6.0], (1000, 2)).astype(float)
-    model = fit(features, cells, counts, scale=1.0, sites=1, seed=0)
+    model = fit(features, cells, counts, scale=1.0, noises=1, seed=0)
     assert_sound(model, features)
     assert model.probability(features).mean() == pytest.approx(2 / 3, abs=0.03)
 
@@ -505,7 +507,7 @@ def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     predicted, seen = [], []
     for seed in range(20):
         source, cells, counts, test, labels = prior_problem(seed, epsilon)
-        model = fit(source, cells, counts, scale=1 / epsilon, sites=1, seed=seed)
+        model = fit(source, cells, counts, scale=1 / epsilon, noises=1, seed=seed)
         predicted.append(model.probability(test))
         seen.append(labels)
     predicted, seen = np.concatenate(predicted), np.concatenate(seen)
@@ -561,8 +563,8 @@ def test_a_hopeless_kernel_is_given_up_before_it_converges():
 
 def test_one_observation_gives_the_numbers_of_the_model_for_one_partition():
     """As computed by the model before it took several partitions."""
-    source, cells, counts, test, _ = ring_problem(3, sites=3, size=65)
-    model = fit(source, cells, counts, scale=1.0, sites=3, seed=5)
+    source, cells, counts, test, _ = ring_problem(3, noises=3, size=65)
+    model = fit(source, cells, counts, scale=1.0, noises=3, seed=5)
     assert model.total == 1489.0
     assert model.log_evidence == pytest.approx(-416.4455, abs=0.02)
     assert_allclose(model.probability(test[:4]), [0.95752, 0.65953, 0.97684, 0.35598], atol=5e-3)
@@ -605,7 +607,7 @@ def test_the_order_of_observations_does_not_matter():
 def test_a_noisy_observation_of_the_same_cells_changes_little_and_moves_the_total_little():
     source, cells, counts, test, _ = ring_problem(6, n_source=150)
     rubbish = np.rint(np.random.default_rng(0).laplace(0, 1000.0, counts.shape))
-    plain = fit(source, cells, counts, scale=1.0, sites=1, seed=1)
+    plain = fit(source, cells, counts, scale=1.0, noises=1, seed=1)
     both = fit_label_model(source, [Observation(cells, counts, 1.0), Observation(cells, rubbish, 1000.0)], seed=1)
     assert np.abs(both.probability(test) - plain.probability(test)).max() < 0.1
     assert both.total == pytest.approx(plain.total, rel=0.01)
@@ -627,8 +629,8 @@ def test_a_noisy_observation_of_the_same_cells_changes_little_and_moves_the_tota
         ({"counts": np.full((2, 2), np.inf)}, "finite"),
         ({"scale": -1.0}, "scale"),
         ({"scale": np.nan}, "scale"),
-        ({"sites": 0}, "sites"),
-        ({"sites": (1, 0)}, "sites"),
+        ({"noises": 0}, "noises"),
+        ({"noises": (1, 0)}, "noises"),
     ],
 )
 def test_bad_arguments_are_named(change, message):
@@ -637,7 +639,7 @@ def test_bad_arguments_are_named(change, message):
         "cells": np.array([0, 0, 1, 1]),
         "counts": np.ones((2, 2)),
         "scale": 1.0,
-        "sites": 1,
+        "noises": 1,
         "seed": 0,
     }
     with pytest.raises(ValueError, match=message):
@@ -650,7 +652,7 @@ def test_a_fit_needs_an_observation():
 
 
 def test_features_of_another_width_are_refused():
-    model = fit(np.eye(4), np.array([0, 0, 1, 1]), np.ones((2, 2)), scale=1.0, sites=1, seed=0)
+    model = fit(np.eye(4), np.array([0, 0, 1, 1]), np.ones((2, 2)), scale=1.0, noises=1, seed=0)
     with pytest.raises(ValueError, match="shape"):
         model.latent(np.zeros((3, 5)))
     with pytest.raises(ValueError, match="finite"):
@@ -658,7 +660,7 @@ def test_features_of_another_width_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("n_source", "n_target", "epsilon", "sites", "expected"),
+    ("n_source", "n_target", "epsilon", "noises", "expected"),
     [
         (2500, 2400, 1.0, 1, 400),
         (2500, 5000, 1.0, 1, 500),
@@ -668,9 +670,9 @@ def test_features_of_another_width_are_refused():
         (2, 2, 1.0, 1, 1),
     ],
 )
-def test_cell_count_rule(n_source, n_target, epsilon, sites, expected):
-    assert cell_count_rule(n_source, n_target, epsilon, sites) == expected
-    assert cell_count_rule(n_source, n_target, epsilon, sites, most=4) <= 4
+def test_cell_count_rule(n_source, n_target, epsilon, noises, expected):
+    assert cell_count_rule(n_source, n_target, epsilon, noises) == expected
+    assert cell_count_rule(n_source, n_target, epsilon, noises, most=4) <= 4
 
 
 @pytest.mark.parametrize(

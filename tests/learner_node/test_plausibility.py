@@ -19,6 +19,7 @@ from learner_node.plausibility import GROWTH, MOST_LOSS, common_schema, implausi
 from learner_node.readers.counts import CountsAnswer, complaint_about
 from learner_node.strategies.base import Problem
 from learner_node.study import NoCuratorError
+from learner_node.together import Together
 from limits_told import card_limits, limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, open_receipt, seal, seal_receipt
@@ -284,7 +285,7 @@ def test_no_honest_card_is_left_out(cards, pooling, source_size):
     assert common_schema(named, lambda schema: pytest.fail("nobody disagrees")) == (cards[0].schema, {})
     assert implausible_cards(named, source_size) == {}
     problem = Problem(source=SMALL, epsilon=Fraction(1), sites=0, target_size=0, most_records_per_unit=0, seed=0)
-    draft = settle(Setting("cells", {}, pooling, problem, QUERY_KINDS), named, {})
+    draft = settle(Setting("cells", {}, Together(pooling), problem, QUERY_KINDS), named, {})
     assert draft.left_out == {}
     assert draft.names == list(named)
     assert len(draft.groups) == (1 if pooling == "sum" else len(named))
@@ -320,7 +321,7 @@ def test_a_large_site_with_tight_limits_stays():
         seed=0,
     )
     cards = {"small": card(size=100), "large": card(size=20_000, cells=10)}
-    assert settle(Setting("cells", {}, "sum", problem, QUERY_KINDS), cards, {}).left_out == {}
+    assert settle(Setting("cells", {}, Together("sum"), problem, QUERY_KINDS), cards, {}).left_out == {}
 
 
 # Totals and the noise.

@@ -34,8 +34,8 @@ def counted(scores, labels, edges):
     return np.bincount(2 * cells + labels, minlength=2 * len(edges) + 2).reshape(-1, 2).astype(float)
 
 
-def tell(counts, bins, edges, *, scale, sites=1, draws=400, seed=0, design=1.0):
-    draws_ = draw_counts(counts, bins, scale=scale, sites=sites, draws=draws, seed=seed, design=design)
+def tell(counts, bins, edges, *, scale, noises=1, draws=400, seed=0, design=1.0):
+    draws_ = draw_counts(counts, bins, scale=scale, noises=noises, draws=draws, seed=seed, design=design)
     return performance(draws_, list(edges), [0.0] * len(counts))
 
 
@@ -79,9 +79,9 @@ def test_without_noise_and_with_many_records_it_is_told_what_scikit_learn_tells(
     st.sampled_from([1, 3, 50]),
     st.sampled_from([1.0, 4.0]),
 )
-def test_whatever_the_answer_says_curves_rise_and_intervals_hold_their_values(counts, scale, sites, design):
+def test_whatever_the_answer_says_curves_rise_and_intervals_hold_their_values(counts, scale, noises, design):
     edges, bins = even_bins(5)
-    told = tell(counts.astype(float), bins, edges, scale=scale, sites=sites, draws=60, design=design)
+    told = tell(counts.astype(float), bins, edges, scale=scale, noises=noises, draws=60, design=design)
     assert (np.diff(told.roc, axis=0) >= 0).all()
     assert told.roc[0].tolist() == [0, 0]
     assert told.roc[-1].tolist() == [1, 1]
@@ -120,7 +120,7 @@ def test_more_noise_and_records_of_fewer_units_widen_the_interval():
         for told in (
             tell(counts, bins, edges, scale=0.0),
             tell(counts, bins, edges, scale=6.0),
-            tell(counts, bins, edges, scale=6.0, sites=4),
+            tell(counts, bins, edges, scale=6.0, noises=4),
         )
     ]
     assert widths[0] < widths[1] < widths[2]
@@ -148,7 +148,7 @@ def test_an_interval_of_a_share_cannot_rule_out_what_half_a_record_decides():
 
 def test_a_threshold_is_found_by_value_and_by_rule():
     _, bins = even_bins(3)
-    draws = draw_counts(np.full((3, 2), 30.0), bins, scale=1.0, sites=1, draws=50, seed=0)
+    draws = draw_counts(np.full((3, 2), 30.0), bins, scale=1.0, noises=1, draws=50, seed=0)
     told = performance(draws, [0.2, 0.5], [0.1, 0.3, 0.8], ["highest 10 %, above the prevalence", ""])
     assert told.at(0.5) is told.points[1]
     assert told.at("10%") is told.at("prevalence") is told.at(0.2)
@@ -158,13 +158,13 @@ def test_a_threshold_is_found_by_value_and_by_rule():
 
 
 @pytest.mark.parametrize(
-    ("answer", "scale", "sites"), [(3, 10.0, 1), (-20, 10.0, 1), (40, 10.0, 4), (2, 1.0, 1), (700, 30.0, 2)]
+    ("answer", "scale", "noises"), [(3, 10.0, 1), (-20, 10.0, 1), (40, 10.0, 4), (2, 1.0, 1), (700, 30.0, 2)]
 )
-def test_the_likelihood_of_an_answer_is_the_sum_over_true_counts(answer, scale, sites):
+def test_the_likelihood_of_an_answer_is_the_sum_over_true_counts(answer, scale, noises):
     """A negative binomial count and the noise, convolved in full; below a log of -14 nothing hangs on it."""
-    table = _Table.of(np.array([float(answer)]), scale, sites)
+    table = _Table.of(np.array([float(answer)]), scale, noises)
     true = np.arange(6000)
-    noise = np.exp(noise_log_pmf(answer - true, scale, sites))
+    noise = np.exp(noise_log_pmf(answer - true, scale, noises))
     for number, shape in enumerate(_SHAPES):
         for column in range(0, len(table.means), 6):
             mean = np.exp(table.means[column])
@@ -173,7 +173,7 @@ def test_the_likelihood_of_an_answer_is_the_sum_over_true_counts(answer, scale, 
                 assert table.values[0, number, column] == pytest.approx(exact, abs=0.05)
 
 
-def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_unit=1, design=1.0):
+def covered(area, prevalence, size, *, epsilon, noises, bins, runs, records_per_unit=1, design=1.0):
     """How often nominal 95 % intervals hold: of the area, of all sensitivities, of all PPVs and calibration bins."""
     apart = np.sqrt(2.0) * ndtri(area)
     rng = np.random.default_rng(8)
@@ -187,8 +187,8 @@ def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_u
         labels = rng.random(size) < prevalence
         scores = rng.standard_normal(size) + apart * labels
         labels, scores = np.repeat(labels, records_per_unit), np.repeat(scores, records_per_unit)
-        counts = counted(scores, labels.astype(int), edges) + law.simulate(rng, (sites, bins, 2)).sum(axis=0)
-        told = tell(counts, place, edges, scale=float(law.scale), sites=sites, seed=run, design=design)
+        counts = counted(scores, labels.astype(int), edges) + law.simulate(rng, (noises, bins, 2)).sum(axis=0)
+        told = tell(counts, place, edges, scale=float(law.scale), noises=noises, seed=run, design=design)
         found, false = 1 - ndtr(edges - apart), 1 - ndtr(edges)
         held["area"].append(area in told.area)
         held["sensitivity"] += [one in point.sensitivity for one, point in zip(found, told.points, strict=True)]
@@ -204,7 +204,7 @@ def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_u
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("area", "prevalence", "size", "epsilon", "sites", "bins"),
+    ("area", "prevalence", "size", "epsilon", "noises", "bins"),
     [
         (0.80, 0.3, 900, "1/10", 2, 5),
         (0.64, 0.1, 4000, "1", 4, 20),
@@ -213,7 +213,7 @@ def covered(area, prevalence, size, *, epsilon, sites, bins, runs, records_per_u
         (0.66, 0.08, 2500, "1/10", 1, 25),
     ],
 )
-def test_nominal_intervals_cover(area, prevalence, size, epsilon, sites, bins):
+def test_nominal_intervals_cover(area, prevalence, size, epsilon, noises, bins):
     """Of 150 areas, at a true coverage of 0.95, 117 hold but with a probability of 1e-9.
 
     Power: at a true coverage of 0.7, 118 or more of 150 hold with a probability of 1 %. Points of one curve go
@@ -222,7 +222,7 @@ def test_nominal_intervals_cover(area, prevalence, size, epsilon, sites, bins):
     from fractions import Fraction
 
     runs = 150
-    held = covered(area, prevalence, size, epsilon=Fraction(epsilon), sites=sites, bins=bins, runs=runs)
+    held = covered(area, prevalence, size, epsilon=Fraction(epsilon), noises=noises, bins=bins, runs=runs)
     assert sum(held["area"]) >= binom.ppf(FALSE_ALARM, runs, 0.95)
     for name in ("sensitivity", "ppv", "calibration"):
         assert np.mean(held[name]) > 0.85, name
@@ -239,7 +239,7 @@ def test_records_that_come_in_units_need_the_design_effect():
 
     told = {
         design: covered(
-            0.8, 0.3, 300, epsilon=Fraction(30), sites=1, bins=12, runs=100, records_per_unit=4, design=design
+            0.8, 0.3, 300, epsilon=Fraction(30), noises=1, bins=12, runs=100, records_per_unit=4, design=design
         )
         for design in (4.0, 1.0)
     }

@@ -248,9 +248,9 @@ def test_bins_are_even_in_both_classes_and_end_at_the_thresholds():
     [(0.5, 100, 10.0, 4, 4), (0.5, 3000, 1.0, 4, 30), (0.1, 3000, 3.0, 1, 24), (0.001, 3000, 3.0, 1, 4)],
 )
 def test_the_number_of_bins_follows_noise_and_the_rarer_class(share, size, scale, sites, bins):
-    found = bin_count(np.full(1000, share), target_size=size, scale=scale, sites=sites)
+    found = bin_count(np.full(1000, share), target_size=size, scale=scale, noises=sites)
     assert found == pytest.approx(bins, abs=1)
-    assert bin_count(np.full(8, share), target_size=size, scale=scale, sites=sites) == 2
+    assert bin_count(np.full(8, share), target_size=size, scale=scale, noises=sites) == 2
 
 
 def test_an_edge_is_the_least_logit_at_its_threshold():

@@ -53,17 +53,17 @@ def slope(n, seed=0):
 
 def test_a_pair_of_equal_numbers_of_noises_is_the_one_number():
     counts, prior = np.array([[3.0, 9.0], [-2.0, 40.0]]), MassPrior(np.array([10.0, 30.0]), np.array([2.0, 3.0]))
-    one, two = (site_table(counts, prior, scale=2.0, sites=sites) for sites in (3, (3, 3)))
+    one, two = (site_table(counts, prior, scale=2.0, noises=noises) for noises in (3, (3, 3)))
     assert np.array_equal(one.log_likelihood, two.log_likelihood)
     assert np.array_equal(one.mass, two.mass)
 
 
 def test_swapping_columns_and_their_noises_mirrors_the_signal():
     counts, prior = np.array([[3.0, 9.0], [-2.0, 40.0]]), MassPrior(np.array([10.0, 30.0]), np.array([2.0, 3.0]))
-    table = site_table(counts, prior, scale=2.0, sites=(4, 1))
-    mirrored = site_table(counts[:, ::-1], prior, scale=2.0, sites=(1, 4))
+    table = site_table(counts, prior, scale=2.0, noises=(4, 1))
+    mirrored = site_table(counts[:, ::-1], prior, scale=2.0, noises=(1, 4))
     assert np.allclose(table.log_likelihood, mirrored.log_likelihood[:, ::-1], atol=1e-9)
-    same = site_table(counts, prior, scale=2.0, sites=(1, 4))
+    same = site_table(counts, prior, scale=2.0, noises=(1, 4))
     assert np.abs(table.log_likelihood - same.log_likelihood).max() > 0.1
 
 
@@ -83,7 +83,7 @@ def test_exact_class_counts_are_learnt():
     truth = np.array([CLASSES.index(name) for name in frame["sick"]])
     counts = np.zeros((25, 3))
     np.add.at(counts, (cells, truth), 1)
-    model = fit_classes_label_model(points, cells, counts, scale=0.0, sites=1, seed=0)
+    model = fit_classes_label_model(points, cells, counts, scale=0.0, noises=1, seed=0)
     probabilities = model.probabilities(test.select("x", "y").to_numpy())
     assert np.allclose(probabilities.sum(axis=1), 1)
     assert (probabilities > 0).all()
@@ -95,7 +95,7 @@ def test_exact_class_counts_are_learnt():
 @pytest.mark.parametrize("counts", [np.zeros((4, 1)), np.zeros(4), np.full((4, 3), np.nan)])
 def test_unfit_class_counts_are_refused(counts):
     with pytest.raises(ValueError, match=r"shape|finite"):
-        fit_classes_label_model(np.eye(4), np.arange(4), counts, scale=1.0, sites=1, seed=0)
+        fit_classes_label_model(np.eye(4), np.arange(4), counts, scale=1.0, noises=1, seed=0)
 
 
 def sums_of(frame, bounds=(0.0, 20.0)):
@@ -111,11 +111,11 @@ def sums_of(frame, bounds=(0.0, 20.0)):
 def test_exact_sums_give_the_function_and_the_masses():
     frame, test = slope(2000, 1), slope(500, 2)
     points, cells, sums = sums_of(frame)
-    model = fit_number_model(points, cells, sums, scale=0.0, sites=1, seed=0)
+    model = fit_number_model(points, cells, sums, scale=0.0, noises=1, seed=0)
     predicted = 20 * model.predict(test.select("x", "y").to_numpy())
     assert r2_score(test["sick"], predicted) > 0.95
     assert model.source_mass.sum() == pytest.approx(2000, rel=0.02)
-    again = fit_number_model(points, cells, sums, scale=0.0, sites=1, seed=0)
+    again = fit_number_model(points, cells, sums, scale=0.0, noises=1, seed=0)
     assert np.array_equal(again.predict(points), model.predict(points))
 
 
@@ -123,7 +123,7 @@ def test_noise_alone_gives_nearly_a_constant():
     """With noise a thousand times the counts nothing can be known: the prior mean of all cells is left."""
     points, cells, sums = sums_of(slope(300, 1))
     noisy = sums + np.random.default_rng(0).laplace(0, 1000, sums.shape)
-    model = fit_number_model(points, cells, noisy, scale=1000.0, sites=1, seed=0)
+    model = fit_number_model(points, cells, noisy, scale=1000.0, noises=1, seed=0)
     assert np.ptp(model.predict(points)) < 0.3
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.answerers import ANSWERERS
-from curator_node.answering import Question
+from curator_node.answering import Question, Seat
 from curator_node.curator import Curator
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.ledger import Ledger, create_ledger
@@ -24,7 +24,7 @@ from curator_node.site import assemble_site
 from curator_node.steward import StewardFile
 from learner_node.session import Session
 from protocol.codec import decode, encode
-from protocol.envelopes import SigningKey, open_envelope
+from protocol.envelopes import LABEL, SigningKey, open_envelope
 from protocol.hypotheses import Constant
 from protocol.kinds import Turn
 from protocol.messages import Refusal
@@ -74,6 +74,10 @@ class ZeroNoise:
         self.calls.append((exact.copy(), l1, law, stamp))
         return exact
 
+    def laplace_shares(self, size, law, parts, stamp):
+        self.calls.append((size, parts, law, stamp))
+        return np.zeros(size, np.int64)
+
     def laplace(self, size, scale, stamp):
         self.calls.append((size, None, scale, stamp))
         return np.zeros(size)
@@ -88,6 +92,10 @@ class CountingNoise(OpenDPNoise):
     def discrete_laplace(self, exact, l1, law, stamp):
         self.draws += 1
         return super().discrete_laplace(exact, l1, law, stamp)
+
+    def laplace_shares(self, size, law, parts, stamp):
+        self.draws += 1
+        return super().laplace_shares(size, law, parts, stamp)
 
 
 class FlakyStore:
@@ -241,7 +249,10 @@ def error_body(hypothesis=Constant(predicted=1), m=1) -> bytes:  # noqa: B008 - 
 
 def release_of(body, planned, dataset, noise, stamp) -> bytes:
     """What the answerer of a planned query's kind releases on its first turn; it keeps nothing."""
-    told = ANSWERERS[planned.kind].answer(Question(body, Turn(planned), (), b"", stamp), dataset, noise)
+    seat = Seat.of(key("basel"), LABEL, key("ann").public, CountingEntropy())
+    answerer = ANSWERERS[planned.kind]
+    question = Question(body, Turn(planned), (), b"", stamp, seat)
+    told = answerer.answer(question, dataset, noise)
     assert told.state is None
     return told.release
 

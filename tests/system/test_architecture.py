@@ -290,6 +290,7 @@ CORE = [
     *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "serving")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
+    *(ROOT / "learner_node" / f"{name}.py" for name in ("exchange", "fates")),
 ]
 """What holds for every query kind."""
 TABLES = {"protocol.queries", "curator_node.answerers", "learner_node.readers"}

@@ -19,6 +19,7 @@ from curator_node.steward import StewardFile
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Hypothesis, Mlp
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from protocol.partitions import Partition
 from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.records import LABEL_STEPS, Records
@@ -48,6 +49,10 @@ class QuickNoise:
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
         return exact + DiscreteLaplace(law.scale * self.factor).simulate(self.generator, exact.shape)
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return LaplaceShares(law.scale * self.factor, Fraction(1, parts)).simulate(self.generator, (size,))
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from curator_node.mechanisms import float_not_below
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import NoNoise, Numbers, Path
 
@@ -208,6 +209,8 @@ def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
     """Why a release is not just numbers with noise; "" where it is."""
     if any(law is None for _, law in noise.drawn):
         return "its noise is continuous"
+    if any(isinstance(law, LaplaceShares) for _, law in noise.drawn):
+        return "it draws shares of a noise, which is whole in a sum only"
     given = np.concatenate([exact.ravel() for exact, _ in noise.drawn]) if noise.drawn else np.empty(0, np.int64)
     if not np.array_equal(numbers.ravel(), given):
         return "it releases more than numbers with noise"

@@ -3,6 +3,7 @@
 An answer may take several turns; all their numbers together are what the game is played on. No query kind is named.
 """
 
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.answering import Answerer, Question
+from curator_node.answering import Answerer, Question, Seat
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.examples import Example
 from protocol.kinds import Kinds, Past, Turn
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from simulations.audit.kinds.invented import Neighbours, Unit, held
 
 Numbers = NDArray[np.number[Any]]
@@ -36,9 +39,10 @@ class NoNoise:
 
     Attributes:
         drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+            Shares of noise are drawn before there is an exact number: zeros stand there.
     """
 
-    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | None]] = field(default_factory=list)
+    drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
     seeded = False
 
     def discrete_laplace(
@@ -51,6 +55,11 @@ class NoNoise:
         """See `NoiseSource`."""
         self.drawn.append((exact.copy(), law))
         return exact
+
+    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.drawn.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
+        return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""
@@ -98,6 +107,11 @@ class Path:
         return self.kinds.cost(self.turns[0][0].planned, self.example.most_records_per_unit) / self.copies
 
     @cached_property
+    def seat(self) -> Seat:
+        """As whom the answerer answers: a curator with a key of its own."""
+        return Seat.of(SigningKey.generate(), LABEL, bytes(32), secrets.token_bytes)
+
+    @cached_property
     def kinds(self) -> Kinds:
         """The answerer's kind alone."""
         return Kinds(self.answerer.kind)
@@ -119,7 +133,8 @@ class Path:
             charged += self.kinds.charge(turn, past, bound)
             seen = tuple(past) if kind.looks_back else ()
             stamp = Stamp("auditor", 0, turn.number + 1)
-            answered = self.answerer.answer(Question(body, turn, seen, state, stamp), dataset, noise)
+            question = Question(body, turn, seen, state, stamp, self.seat)
+            answered = self.answerer.answer(question, dataset, noise)
             numbers = kind.numbers(answered.release, body, turn, self.example.schema)
             parts.append(numbers.reshape(self.copies, -1))
             past.append(Past(turn, answered.release))

@@ -1,0 +1,163 @@
+"""Shares of discrete Laplace noise, drawn exactly: whole numbers and the operating system's random bytes alone.
+
+A share of h is the difference of two negative binomials of shape 1 / h; h of them add up to discrete Laplace noise
+(`protocol.noise_shares.LaplaceShares`). `docs/noise-shares.md` proves what is drawn and that every number fits 64 bits.
+No float, no logarithm and no table comes in.
+"""
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+RandomBytes = Callable[[int], bytes]
+Words = NDArray[np.uint64]
+
+MOST_TERM = 2**32
+"""Of a scale's numerator and denominator."""
+MOST_PARTS = 2**15
+MOST_ROUNDS = 2**16
+"""A fair source passes it with a chance below exp(-2^16); a source that repeats itself would never end."""
+
+
+def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomBytes = os.urandom) -> NDArray[np.int64]:
+    """Independent shares; `parts` of them add up to discrete Laplace noise of that scale.
+
+    Args:
+        size: how many, at least 0.
+        scale: of the sum's noise; numerator and denominator at most 2^32.
+        parts: h, 1 to 2^15; each share has shape 1 / h.
+        random_bytes: gives so many independent uniform bytes.
+
+    Returns:
+        (size,) int64, each below 2^48 in size.
+
+    Raises:
+        ValueError: an argument is out of its range.
+        ArithmeticError: the random bytes are not random.
+    """
+    if size < 0 or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"shares of noise are drawn for 1 to {MOST_PARTS} parts")
+    if not 1 <= scale.numerator <= MOST_TERM or scale.denominator > MOST_TERM:
+        raise ValueError("a scale of noise shares is positive, its numerator and denominator at most 2^32")
+    source = _Source(random_bytes)
+    totals = _geometric(2 * size, scale, source)
+    kept = totals if parts == 1 else _thinned(totals, parts, source)
+    signed = kept.astype(np.int64)
+    return signed[:size] - signed[size:]
+
+
+class _Source:
+    """Uniform whole numbers and exact coins, made of random bytes."""
+
+    def __init__(self, random_bytes: RandomBytes) -> None:
+        self._random_bytes = random_bytes
+
+    def words(self, size: int) -> Words:
+        """(size,) uniform on 0 .. 2^64 - 1."""
+        return np.frombuffer(self._random_bytes(8 * size), "<u8").astype(np.uint64, copy=False)
+
+    def below(self, limits: Words) -> Words:
+        """(n,) uniform on 0 .. limit - 1 each, for (n,) limits of 1 to 2^63: the word modulo the limit.
+
+        A word below 2^64 modulo the limit is drawn again, so that as many words lead to each number.
+        """
+        words = self.words(limits.size)
+        # 2^64 modulo the limit is below the limit: only so small a word must be looked at.
+        small = np.flatnonzero(words < limits)
+        if small.size:
+            words = words.copy()
+        for _ in range(MOST_ROUNDS):
+            small = small[words[small] < -limits[small] % limits[small]]
+            if not small.size:
+                drawn: Words = words % limits
+                return drawn
+            words[small] = self.words(small.size)
+        raise _not_random()
+
+    def exponential_coins(self, numerators: Words, denominator: np.uint64) -> NDArray[np.bool_]:
+        """(n,) coins, true with probability exp(-u / t) exactly, for numerators 0 <= u <= t and t at most 2^32.
+
+        Canonne, Kamath and Steinke 2020, algorithm 1, first case: of coins with probabilities u / t, u / 2t, u / 3t
+        and so on, the first that fails has an odd number.
+        """
+        coins = np.zeros(numerators.size, np.bool_)
+        open_ = np.arange(numerators.size)
+        for number in range(1, MOST_ROUNDS):
+            limit = denominator * np.uint64(number)
+            succeeds = self.below(np.full(open_.size, limit)) < numerators[open_]
+            if number % 2:
+                coins[open_[~succeeds]] = True
+            open_ = open_[succeeds]
+            if not open_.size:
+                return coins
+        raise _not_random()
+
+
+def _geometric(size: int, scale: Fraction, source: _Source) -> Words:
+    """(size,) with P(k) proportional to exp(-k / scale), k = 0, 1, ..., each below 2^48.
+
+    Canonne, Kamath and Steinke 2020, the beginning of algorithm 2. With the scale t / s: u + t v has P(x) proportional
+    to exp(-x / t), where u below t has chances proportional to exp(-u / t), and v counts coins of exp(-1); its whole
+    part of a division by s has P(k) proportional to exp(-k s / t).
+    """
+    top, bottom = np.uint64(scale.numerator), np.uint64(scale.denominator)
+    return (_remainders(size, top, source) + top * _steps(size, source)) // bottom
+
+
+def _remainders(size: int, top: np.uint64, source: _Source) -> Words:
+    """(size,) of 0 .. top - 1 with chances proportional to exp(-u / top): uniform ones that pass a coin."""
+    if top == 1:
+        return np.zeros(size, np.uint64)
+    passed = [np.empty(0, np.uint64)]
+    missing = size
+    for _ in range(MOST_ROUNDS):
+        if missing <= 0:
+            return np.concatenate(passed)[:size]
+        # At least 1 - exp(-1) of them pass; how many are tried depends on how many are missing alone.
+        tried = source.below(np.full(missing + missing * 3 // 4 + 8, top))
+        passed.append(tried[source.exponential_coins(tried, top)])
+        missing -= passed[-1].size
+    raise _not_random()
+
+
+def _steps(size: int, source: _Source) -> Words:
+    """(size,) with P(v) proportional to exp(-v)."""
+    steps = np.zeros(size, np.uint64)
+    open_ = np.arange(size)
+    one = np.uint64(1)
+    for _ in range(MOST_ROUNDS):
+        if not open_.size:
+            return steps
+        open_ = open_[source.exponential_coins(np.ones(open_.size, np.uint64), one)]
+        steps[open_] += one
+    raise _not_random()
+
+
+def _thinned(totals: Words, parts: int, source: _Source) -> Words:
+    """(n,) of geometric totals, what is left where each cycle of a random permutation stays with probability 1 / parts.
+
+    The cycle of any one place of a uniform permutation of r places is uniform on 1 .. r long, and the rest is uniform
+    again (Shepp and Lloyd 1966). Length and coin are read off one number below r h.
+    """
+    kept = np.zeros(totals.size, np.uint64)
+    open_ = np.flatnonzero(totals)
+    rest = totals[open_]
+    each, one = np.uint64(parts), np.uint64(1)
+    for _ in range(MOST_ROUNDS):
+        if not open_.size:
+            return kept
+        lengths, coins = np.divmod(source.below(rest * each), each)
+        lengths += one
+        stays = coins == 0
+        kept[open_[stays]] += lengths[stays]
+        rest = rest - lengths
+        left = np.flatnonzero(rest)
+        open_, rest = open_[left], rest[left]
+    raise _not_random()
+
+
+def _not_random() -> ArithmeticError:
+    return ArithmeticError("the random bytes repeat themselves; no noise may be drawn from them")

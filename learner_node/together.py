@@ -1,0 +1,104 @@
+"""How the counts of a study are pooled, and which curators can be pooled so, by their cards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from learner_node.pooling import SECURE, Pooling, SecurePool, check_pooling
+from learner_node.readers.counts import allowed_by, limits_of
+from protocol.messages import Card
+from protocol.queries.counts import COUNTS, CountsLimits
+from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
+
+
+@dataclass(frozen=True)
+class Together:
+    """How counts are pooled.
+
+    Attributes:
+        pooling, colluders, dropouts: as in `learner_node.learn.learn`.
+
+    Raises:
+        ConfigurationError: there is no such pooling, or colluders or dropouts of answers that are not summed securely.
+    """
+
+    pooling: Pooling
+    colluders: int | None = None
+    dropouts: int | None = None
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling, self.colluders, self.dropouts)
+
+    @property
+    def secure(self) -> bool:
+        """Whether only a sum is opened."""
+        return self.pooling == SECURE
+
+    @property
+    def kind(self) -> str:
+        """The query kind by which counts are asked."""
+        return SECURE_COUNTS.name if self.secure else COUNTS.name
+
+    def limits(self, card: Card) -> CountsLimits:
+        """What a curator limits of the counts that are asked; the defaults where it allows none."""
+        return limits_of(card, self.kind)
+
+    def pool(self, cards: Mapping[str, Card]) -> SecurePool | None:
+        """The curators with these cards, where they sum securely; each policy's fewest colluders are kept to.
+
+        Raises:
+            ConfigurationError: they are too few.
+        """
+        if not self.secure:
+            return None
+        allowed = [limits for card in cards.values() if (limits := secure_limits(card)) is not None]
+        return SecurePool.of(
+            (card.sender for card in cards.values()),
+            colluders=self.colluders,
+            dropouts=self.dropouts,
+            least_colluders=max((limits.least_colluders for limits in allowed), default=1),
+        )
+
+    def strangers(self, cards: Mapping[str, Card]) -> dict[str, str]:
+        """Curators that cannot be pooled with the others -> why not."""
+        return strangers(cards) if self.secure else {}
+
+
+def secure_limits(card: Card) -> SecureCountsLimits | None:
+    """What a curator limits of secure sums; None where it allows none."""
+    limits = allowed_by(card, SECURE_COUNTS.name)
+    return limits if isinstance(limits, SecureCountsLimits) else None
+
+
+def strangers(cards: Mapping[str, Card]) -> dict[str, str]:
+    """Which curators do not all sum with each other, by their cards -> why not; the others do.
+
+    Every curator's policy lists the members it sums with. As long as there is a pair of whom one does not list the
+    other, the curator in most such pairs is left out; of equals the last.
+
+    Args:
+        cards: by name.
+    """
+    reasons = {}
+    keys, listed = {}, {}
+    for name, card in cards.items():
+        limits = secure_limits(card)
+        if limits is None:
+            reasons[name] = "its policy allows no secure sums"
+        else:
+            keys[name], listed[name] = card.sender.hex(), set(limits.members)
+    while True:
+        broken = {
+            name: [
+                other
+                for other in listed
+                if other != name and (keys[other] not in listed[name] or keys[name] not in listed[other])
+            ]
+            for name in listed
+        }
+        most = max(map(len, broken.values()), default=0)
+        if not most:
+            return reasons
+        worst = [name for name, others in broken.items() if len(others) == most][-1]
+        others = ", ".join(broken[worst][:5])
+        reasons[worst] = f"it and {others} do not list each other as members of a secure sum"
+        del listed[worst]
