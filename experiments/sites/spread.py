@@ -8,10 +8,13 @@ import numpy as np
 import polars as pl
 
 from experiments.splits import Site, Split
-from learner_node.pooling import SECURE, Pooling
+from learner_node.pooling import Pooling
 
 LOCAL: Pooling = "sum"
 """Every site adds noise of its own."""
+SECURE: Pooling = "secure"
+"""All sites together add about one noise."""
+
 
 def poolings_of(sites: int) -> tuple[Pooling, ...]:
     """How answers of so many sites can become one model; one alone has nobody to sum with."""

@@ -9,9 +9,9 @@ from experiments.campaign.store import Task
 from experiments.learning.measures import measure
 from experiments.learning.studies import run_study
 from experiments.problems import load_split
-from experiments.sites.spread import LOCAL, poolings_of, spread_over
+from experiments.sites.spread import LOCAL, SECURE, poolings_of, spread_over
 from experiments.splits import Options
-from learner_node.pooling import SECURE, Pooling
+from learner_node.pooling import Pooling
 from protocol.rationals import parse_rational
 
 
