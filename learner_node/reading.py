@@ -1,7 +1,7 @@
 """What a learner does with the answers of a query kind. No kind is named here."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -65,7 +65,7 @@ class Pooled:
 
     answer: Any
     took_part: tuple[str, ...]
-    out: Mapping[str, str] = MappingProxyType({})
+    out: Mapping[str, str] = field(default_factory=dict)
 
 
 Leading = Generator[Mapping[str, Any], Mapping[str, Any], Pooled]
