@@ -87,7 +87,7 @@ def lead(led: Led) -> Leading:
             f"{error}; {charged if error.step != 'keys' else 'nothing was charged for it'}", out
         ) from None
     answer = _answer(opened, body, planned, schema)
-    took_part = tuple(names[index] for index in opened.survivors)
+    took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
     _check(answer, took_part, led)
     lied = {**aggregator.out, **opened.liars}
     return Pooled(answer, took_part, {names[index]: f"in a secure sum {why}" for index, why in lied.items()})
