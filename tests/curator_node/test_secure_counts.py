@@ -392,9 +392,9 @@ def test_a_second_list_is_refused_before_and_after_a_restart():
 
 
 def test_a_list_is_opened_by_its_signatures_alone():
-    pool = Pool(10, 2, 1).until(4)  # more than (n + t) / 2: 7 signatures
+    pool = Pool(10, 2, 1).until(4)  # n - u: 9 signatures
     good, survivors = pool.agreements, pool.survivors
-    assert len(good) == 7
+    assert len(good) == 9
     payload = survivors_payload(pool.machine._round, pool.machine._dealers, survivors)
     group = pool.machine._group
 
@@ -403,15 +403,15 @@ def test_a_list_is_opened_by_its_signatures_alone():
 
     other_list = survivors_payload(pool.machine._round, pool.machine._dealers, survivors[:-1])
     other_round = survivors_payload(bytes(32), pool.machine._dealers, survivors)
-    stranger = (6, key("mallory").sign(group.signed("secure_sum_survivors", payload)))
+    stranger = (8, key("mallory").sign(group.signed("secure_sum_survivors", payload)))
     wrong = {
         "body.agreements": [good[:-1], (*good[:-1], good[-2]), good[::-1], (*good[:-1], (11, good[-1][1]))],
-        "body.agreements[6]": [
+        "body.agreements[8]": [
             (*good[:-1], stranger),
-            (*good[:-1], (6, good[5][1])),
-            (*good[:-1], signed(6, other_list)),
-            (*good[:-1], signed(6, other_round)),
-            (*good[:-1], signed(6, payload, "secure_sum_card")),
+            (*good[:-1], (8, good[7][1])),
+            (*good[:-1], signed(8, other_list)),
+            (*good[:-1], signed(8, other_round)),
+            (*good[:-1], signed(8, payload, "secure_sum_card")),
         ],
     }
     for field, lists in wrong.items():
