@@ -164,6 +164,7 @@ class _Colluder:
     def mask(self, dealers: tuple[int, ...], shares: Relayed) -> MaskedCounts:
         """Its answer to turn 2."""
         nothing = np.zeros(self._length, np.int64)
+        self._private = self._state.masking
         words, self._state = participant.mask(self._state, dealers, shares, nothing)
         return MaskedCounts(words.astype("<u8").tobytes())
 
@@ -183,10 +184,9 @@ class _Colluder:
         seed = self._recovered(attacked, revealed, lambda secret: seed_check(secret) == self._cards[attacked].check)
         key = self._recovered(silent, revealed, lambda secret: public_of(secret) == self._cards[silent].masking)
         total = participant.self_mask(seed, state.round, seen, self._length)
-        for index, private in ((state.index, state.masking), (silent, key)):
-            pair, public = (attacked, index), self._cards[attacked].masking
-            one = participant.pair_mask(private, public, state.round, seen, pair, self._length)
-            total = total + one if attacked < index else total - one
+        for index, private in ((state.index, self._private), (silent, key)):
+            other = (attacked, self._cards[attacked].masking)
+            total -= participant.pair_masks(private, index, [other], state.round, seen, self._length)
         return total
 
     def _recovered(self, index: int, revealed: Mapping[int, Relayed], fits: Callable[[bytes], bool]) -> bytes:
