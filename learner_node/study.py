@@ -139,12 +139,16 @@ class Study:
     @property
     def left_out(self) -> dict[str, str]:
         """Curators whose answers are used in no model, so far, or not in all of it -> what became of each."""
-        summed = {name for done in self.rounds for name in done.took_part}
         return {
-            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in summed else "")
+            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in self.summed else "")
             for name in self.sessions
             if name not in self.survivors
         }
+
+    @property
+    def summed(self) -> set[str]:
+        """Curators that are in a sum of which nothing but the sum was opened: none can be taken out of it again."""
+        return {name for done in self.rounds for name in done.took_part}
 
     def leave_out(self, name: str, reason: str) -> None:
         """Go on without a curator, for a reason that the learner found; nothing more is asked there."""

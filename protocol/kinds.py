@@ -74,6 +74,8 @@ class QueryKind:
             costs, exact; over a query it never adds up to more than `cost`. None: the whole cost with `charged_turn`.
         charged_turn: number of the turn, from 0, that is the first to release anything that depends on a record.
         remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
+        told: (remark) -> the same in words, for people.
+        proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
@@ -99,6 +101,8 @@ class QueryKind:
     charge: Callable[[Turn, Sequence[Past], int], Fraction] | None = None
     charged_turn: int = 0
     remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
+    told: Callable[[str], str] = lambda remark: remark
+    proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0

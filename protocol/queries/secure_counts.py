@@ -14,6 +14,9 @@ Cost: that of the `counts` query with this scale, as long as at most t of the n 
 """
 
 import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import msgspec
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from protocol.codec import decode, encode
 from protocol.envelopes import check_public_key, digest, encode_parts
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Key
 from protocol.queries import counts
@@ -31,12 +35,13 @@ from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.secure_sum.cards import Cards, Index, Indices, KeyCard, Signature
-from protocol.secure_sum.group import MOST_PARTICIPANTS, Group, complaint_about
+from protocol.secure_sum.group import LEAST_PARTICIPANTS, MOST_PARTICIPANTS, Group, complaint_about
 
 KEYS, SHARES, MASKED, AGREED, OPENED = range(5)
 """Numbers of the turns."""
 TURNS = 5
 NONCE = 16
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 Sealed = Annotated[bytes, msgspec.Meta(min_length=1, max_length=200)]
 Relays = Annotated[tuple[tuple[Index, Sealed], ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)]
@@ -71,26 +76,47 @@ class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_on
 class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a curator limits of secure sums: as of `counts`, and with whom it sums.
 
+    They are on the card: a learner plans by them.
+
     Attributes:
         members: identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in
-            the plan could be the learner itself.
+            the plan could be the learner itself. Without any, no plan is accepted.
         least_colluders: fewest colluders t that a plan must assume.
+
+    Raises:
+        ValueError: a release kind that is not private, a member that is no key, or stands there twice, or too few
+            members; the text says what to do.
     """
 
-    members: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")], ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)
-    ] = ()
+    members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)] = ()
     least_colluders: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTICIPANTS)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in self.members:
-            try:
-                check_public_key(bytes.fromhex(key))
-            except ConfigurationError as error:
-                raise ValueError(f"members: {error}") from None
-        if len(set(self.members)) != len(self.members):
-            raise ValueError("members: a key stands there twice")
+        for name in self.release_kinds:
+            if not RELEASE_KINDS[name].private:
+                raise ValueError(f"release_kinds: {name!r} is not private as claimed, and never summed; remove it")
+        for place, key in enumerate(self.members):
+            _check_member(key, f"members[{place}]")
+        doubled = next((key for key, other in pairwise(sorted(self.members)) if key == other), None)
+        if doubled is not None:
+            raise ValueError(f"members: {doubled[:16]} stands there twice; write each curator's key once")
+        if 0 < len(self.members) < LEAST_PARTICIPANTS:
+            raise ValueError("members: one curator alone is no secure sum; add the public keys of the others")
+        if 0 < len(self.members) <= self.least_colluders:
+            most = len(self.members) - 1
+            raise ValueError(
+                f"least_colluders: at most {most} of {len(self.members)} members; one is left to be protected"
+            )
+
+
+def _check_member(key: str, where: str) -> None:
+    if _KEY.fullmatch(key) is None:
+        raise ValueError(f"{where}: {key[:70]!r} is not 64 lower-case hexadecimal digits, as expril keys prints a key")
+    try:
+        check_public_key(bytes.fromhex(key))
+    except ConfigurationError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 class AskKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -269,6 +295,54 @@ def remark(body: Any, turn: Turn) -> str:
     return ""
 
 
+class Remark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `remark` says.
+
+    Attributes:
+        sites: n, named in the plan.
+        colluders, dropouts: t and u of the plan.
+        shares: h = n - t - u, of the noise.
+        survivors: indices of those over whom the sum was opened; of turn 4 alone.
+    """
+
+    sites: int
+    colluders: int
+    dropouts: int
+    shares: int
+    survivors: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+def told(remark: str) -> str:
+    """A remark in words; what is none, as it is."""
+    try:
+        said = msgspec.json.decode(remark, type=Remark)
+    except msgspec.DecodeError:
+        return remark
+    if isinstance(said.survivors, msgspec.UnsetType):
+        return (
+            f"a secure sum over {said.sites} sites (n), at most {said.colluders} of them colluding (t), "
+            f"{said.dropouts} dropping out (u); the noise of one is made of {said.shares} shares (h)"
+        )
+    missing = sorted(set(range(said.sites)) - set(said.survivors))
+    without = f"; not among them, counted from 0 in the plan: {', '.join(map(str, missing))}" if missing else ""
+    return f"helped to open the sum over {len(said.survivors)} of {said.sites} sites{without}"
+
+
+def proviso(planned: PlannedSecureCounts) -> str:
+    """On what condition its cost holds."""
+    return (
+        f"summed with {len(planned.participants) - 1} other sites under the noise of one. The cost holds while at most "
+        f"{planned.colluders} of them tell the learner all they know, and while the cryptography is not broken"
+    )
+
+
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks: whatever is counted, it is a sum that is released."""
+    from protocol.queries import secure_counts_examples  # noqa: PLC0415 - made of the structs above
+
+    return {"": secure_counts_examples.examples()}
+
+
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
     relation=counts.COUNTS.relation,
@@ -283,9 +357,12 @@ SECURE_COUNTS = QueryKind(
     read_release=read_release,
     charged_turn=MASKED,
     remark=remark,
+    told=told,
+    proviso=proviso,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
     state_bytes=2**18,
+    examples=examples,
     numbers=numbers,
     laws=counts.laws,
 )

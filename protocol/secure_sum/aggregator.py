@@ -4,7 +4,7 @@ A participant that did not answer a step, or whose answer breaks the protocol, i
 opened while enough are left; it is the sum over those whose masked vector came.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from protocol.envelopes import is_signed
 from protocol.errors import ExprilError
 from protocol.secure_sum import masks, shamir
 from protocol.secure_sum.cards import Cards, KeyCard, card_is_signed, list_digest, round_digest, seed_check
+from protocol.secure_sum.graph import Graph
 from protocol.secure_sum.group import SURVIVORS_TYPE, Group, Verify
 from protocol.secure_sum.masks import Words
 from protocol.secure_sum.participant import (
@@ -22,7 +23,8 @@ from protocol.secure_sum.participant import (
     SEALED_SHARES,
     Agreements,
     Relayed,
-    pair_mask,
+    out_of_reach,
+    pair_masks,
     round_graph,
     self_mask,
     survivors_payload,
@@ -91,7 +93,7 @@ class Aggregator:
     def __init__(self, group: Group, question: bytes, length: int, verify: Verify = is_signed) -> None:
         self._group, self._question, self._length, self._verify = group, question, length, verify
         self.out: dict[int, str] = {}
-        self._cards: Cards = ()
+        self._cards: dict[int, KeyCard] = {}
         self._joined: tuple[int, ...] = ()
         self._round = b""
         self._dealers: tuple[int, ...] = ()
@@ -100,41 +102,51 @@ class Aggregator:
 
     def take_cards(self, cards: Mapping[int, KeyCard]) -> Cards:
         """Key cards that came -> those to relay to everybody who sent one; SumFailedError where too few are right."""
-        good = []
+        good: dict[int, KeyCard] = {}
         for index, card in sorted(cards.items()):
             if card_is_signed(self._group, self._question, index, card, self._verify):
-                good.append((index, card))
+                good[index] = card
             else:
                 self.out[index] = "its key card is not signed by it for this question"
         self._need("keys", len(good), self._group.least)
-        self._cards, self._joined = tuple(good), tuple(index for index, _ in good)
-        self._round = round_digest(self._group, self._question, self._cards)
-        self._graph = round_graph(self._group, self._round, self._joined)
-        return self._cards
+        self._cards, self._joined = good, tuple(good)
+        relayed = tuple(good.items())
+        self._round = round_digest(self._group, self._question, relayed)
+        self._graph: Graph = round_graph(self._group, self._round, self._joined)
+        self._places = {index: place for place, index in enumerate(self._joined)}
+        self._neighbours = {
+            index: tuple(self._joined[node] for node in self._graph.neighbours(place))
+            for index, place in self._places.items()
+        }
+        return relayed
 
     def take_shares(self, sealed: Mapping[int, Relayed]) -> dict[int, Dealt]:
         """Sealed shares by dealer -> what to relay to each dealer; SumFailedError where too few dealt."""
         boxes: dict[int, dict[int, bytes]] = {}
-        for index in self._joined:
-            neighbours = self._neighbours(index)
+        for index, neighbours in self._neighbours.items():
             shares = sealed.get(index, ())
-            right = [holder for holder, _ in shares] == neighbours
+            right = tuple(holder for holder, _ in shares) == neighbours
             if index in sealed and right and all(len(share) == SEALED_SHARES for _, share in shares):
                 boxes[index] = dict(shares)
             elif index in sealed:
                 self.out[index] = "it dealt no share, or a wrong one, to some of its neighbours"
+        while alone := out_of_reach(self._graph, self._joined, tuple(boxes), tuple(boxes)):
+            for index in alone:
+                del boxes[index]
+                self.out[index] = "too few of its neighbours dealt"
         self._need("shares", len(boxes), self._group.least)
         self._dealers = tuple(boxes)
         return {
             index: Dealt(
                 self._dealers,
-                tuple((dealer, boxes[dealer][index]) for dealer in self._neighbours(index) if dealer in boxes),
+                tuple((dealer, boxes[dealer][index]) for dealer in self._neighbours[index] if dealer in boxes),
             )
             for index in self._dealers
         }
 
     def take_masked(self, masked: Mapping[int, Words]) -> tuple[int, ...]:
         """Masked vectors -> the survivor list, to be signed by each on it; SumFailedError where too few came."""
+        self._masked = {}
         for index in self._dealers:
             if index in masked and masked[index].shape == (self._length,):
                 self._masked[index] = masked[index].astype(np.uint64)
@@ -142,6 +154,7 @@ class Aggregator:
                 self.out[index] = f"its masked vector has not {self._length} numbers"
         self._survivors = tuple(self._masked)
         self._need("masked", len(self._survivors), self._group.least)
+        self._need_holders("masked", self._survivors)
         return self._survivors
 
     def take_agreements(self, signatures: Mapping[int, bytes]) -> Agreements:
@@ -155,60 +168,75 @@ class Aggregator:
             elif index in signatures:
                 self.out[index] = "it did not sign the survivor list that it was shown"
         self._need("agreed", len(good), self._group.signatures)
-        return tuple(good[: self._group.signatures])
+        self._need_holders("agreed", [index for index, _ in good])
+        fewest = good[: self._group.signatures]
+        alone = out_of_reach(self._graph, self._joined, self._survivors, [index for index, _ in fewest])
+        return tuple(good if alone else fewest)
 
     def take_revealed(self, revealed: Mapping[int, Relayed]) -> Opened:
-        """Shares by who revealed them -> the sum; SumFailedError where a secret cannot be recovered."""
-        shares: dict[int, dict[int, bytes]] = {}
-        places = {index: place for place, index in enumerate(self._joined)}
+        """Shares by who revealed them -> the sum; SumFailedError where a secret cannot be recovered.
+
+        It may be called again when more shares have come.
+        """
+        shares: dict[int, dict[int, bytes]] = {index: {} for index in self._dealers}
         for holder, given in revealed.items():
             for dealer, share in given:
-                if len(share) == shamir.SHARE and dealer in places:
-                    shares.setdefault(dealer, {})[places[holder] + 1] = share
+                if dealer in shares and (holder == dealer or holder in self._neighbours[dealer]):
+                    shares[dealer][self._places[holder] + 1] = share
         seen = list_digest(DEALERS, self._dealers)
         liars: dict[int, str] = {}
         total: Words = np.add.reduce([self._masked[index] for index in self._survivors])
-        cards = dict(self._cards)
-        for index in self._survivors:
-            seed = self._recover(index, shares.get(index, {}), liars)
-            total = total - self_mask(seed, self._round, seen, self._length)
-        for index in sorted(set(self._dealers) - set(self._survivors)):
-            key = self._recover(index, shares.get(index, {}), liars)
-            for other in self._neighbours(index):
-                if other in self._masked:
-                    pair = pair_mask(key, cards[other].masking, self._round, seen, (index, other), self._length)
-                    total = total - pair if other < index else total + pair
+        for index in self._dealers:
+            secret = self._recover(index, shares[index], liars)
+            if index in self._masked:
+                total -= self_mask(secret, self._round, seen, self._length)
+            else:
+                others = [(other, self._cards[other].masking) for other in self._neighbours[index]]
+                left = [(other, key) for other, key in others if other in self._masked]
+                total += pair_masks(secret, index, left, self._round, seen, self._length)
         values: NDArray[np.int64] = total.view(np.int64)
         return Opened(values, self._survivors, liars)
 
     def _recover(self, index: int, shares: Mapping[int, bytes], liars: dict[int, str]) -> bytes:
-        """The secret of a participant that its card vouches for."""
-        card = dict(self._cards)[index]
-        survived = index in self._masked
-        place = self._joined.index(index)
-        holders = {node + 1 for node in self._graph.holders(place)}
-        mine = {point: share for point, share in shares.items() if point in holders}
-        threshold = self._graph.threshold(place)
+        """The secret of a dealer that its card vouches for."""
+        card = self._cards[index]
+        threshold = self._graph.threshold(self._places[index])
 
         def fits(secret: bytes) -> bool:
-            return seed_check(secret) == card.check if survived else masks.public_of(secret) == card.masking
+            if index in self._masked:
+                return seed_check(secret) == card.check
+            return masks.public_of(secret) == card.masking
 
-        found = shamir.recover(mine, threshold, fits)
+        if len(shares) >= threshold and (secret := _combined(shares)) is not None and fits(secret):
+            return secret
+        found = shamir.recover(shares, threshold, fits)
         if found is None:
             self.out[index] = "too few shares of its secret came, or it dealt wrong ones"
-            raise SumFailedError("opened", len(mine), threshold, self.out)
+            raise SumFailedError("opened", len(shares), threshold, self.out)
         secret, wrong = found
         liars |= {self._joined[point - 1]: f"its share of a secret of participant {index} is wrong" for point in wrong}
         return secret
-
-    def _neighbours(self, index: int) -> list[int]:
-        return [self._joined[node] for node in self._graph.neighbours(self._joined.index(index))]
 
     def _need(self, step: str, left: int, needed: int) -> None:
         if left < needed:
             raise SumFailedError(step, left, needed, self.out)
 
+    def _need_holders(self, step: str, present: Collection[int]) -> None:
+        """SumFailedError where a dealer's secrets could not be given back by those present."""
+        if alone := out_of_reach(self._graph, self._joined, self._dealers, tuple(present)):
+            self.out |= dict.fromkeys(alone, "too few of its neighbours are left to give its secrets back")
+            raise SumFailedError(step, len(present), len(present) + 1, self.out)
+
 
 def as_words(payload: Sequence[int] | bytes) -> Words:
     """Little-endian words of a masked vector's bytes."""
     return np.frombuffer(bytes(payload), "<u8").astype(np.uint64)
+
+
+def _combined(shares: Mapping[int, bytes]) -> bytes | None:
+    """The secret of all the shares; None where one is wrong for certain. One wrong share alone never gives it."""
+    points = tuple(sorted(shares))
+    try:
+        return shamir.Combiner(points).combine([shares[point] for point in points])
+    except ValueError:
+        return None

@@ -61,7 +61,7 @@ def round_digest(group: Group, question: bytes, cards: Cards) -> bytes:
 
 def list_digest(what: str, indices: Sequence[int]) -> bytes:
     """SHA-256 of a list of participants; `what` says which list."""
-    return digest(encode_parts(what.encode(), *(index.to_bytes(8, "big") for index in indices)))
+    return digest(encode_parts(what.encode(), encode(tuple(indices))))
 
 
 def _payload(group: Group, question: bytes, sealing: bytes, masking: bytes, check: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """Key agreement, sealing and masks. Everything here is of one round: keys are made for it and gone with it."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -23,22 +25,26 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def exchange(private: bytes, public: bytes) -> bytes:
-    """32 bytes that both owners come to (RFC 7748).
+def exchange(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
+    """For each public key the 32 bytes that both owners come to (RFC 7748).
 
     A public key of small order gives zeros. Only a colluder has one, and the learner may know what colluders share.
     """
+    own = X25519PrivateKey.from_private_bytes(private)
+    return [_exchange(own, public) for public in publics]
+
+
+def _exchange(own: X25519PrivateKey, public: bytes) -> bytes:
     try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+        return own.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
         return bytes(32)
 
 
-def derive(secret: bytes, *context: bytes) -> bytes:
-    """32 bytes for one purpose (HKDF-SHA256, RFC 5869)."""
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=encode_parts(b"expril/2 secure sum", *context)).derive(
-        secret
-    )
+def derive(secret: bytes, *context: bytes, keys: int = 1) -> bytes:
+    """Keys for one purpose, 32 bytes each (HKDF-SHA256, RFC 5869)."""
+    info = encode_parts(b"expril/2 secure sum", *context)
+    return HKDF(algorithm=SHA256(), length=32 * keys, salt=None, info=info).derive(secret)
 
 
 def seal(key: bytes, data: bytes, nonce: bytes) -> bytes:
@@ -55,7 +61,6 @@ def unseal(key: bytes, sealed: bytes) -> bytes | None:
 
 
 def stream(seed: bytes, length: int) -> Words:
-    """`length` pseudorandom words: the ChaCha20 keystream of a 32-byte seed that is used once."""
-    zeros = bytes(WORD * length)
-    drawn = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor().update(zeros)
-    return np.frombuffer(drawn, "<u8").astype(np.uint64)
+    """`length` pseudorandom words, read-only: the ChaCha20 keystream of a 32-byte seed that is used once."""
+    drawn = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor().update(bytes(WORD * length))
+    return np.frombuffer(drawn, "<u8").astype(np.uint64, copy=False)

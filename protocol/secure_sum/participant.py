@@ -8,7 +8,7 @@
 
 A learner and a relay may lie. `check_...` raises RemoteProtocolError(BAD_QUERY) where they do, and depends on messages
 and state alone. Whoever keeps the state keeps it secret, stores it before the answer leaves, and passes each step once:
-a step is never passed again with another argument.
+a step is never passed again with another argument. Why this is enough: docs/secure-sums.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,20 +51,42 @@ Agreements = tuple[tuple[Index, Signature], ...]
 """(index, signature on the survivor list), ascending."""
 
 
+GONE = bytes(32)
+"""In place of a secret that no further step needs."""
+
+
+class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Another participant, as one keeps it between dealing and masking.
+
+    Attributes:
+        index: its own in the group.
+        masking: its public mask key.
+        opening: secret key of the shares that it deals to the state's owner.
+    """
+
+    index: int
+    masking: Bytes32
+    opening: Bytes32
+
+    def __repr__(self) -> str:
+        return f"Neighbour(index={self.index})"
+
+
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What a participant keeps between steps. Secret.
+    """What a participant keeps between steps. Secret; its text form shows no secret.
 
     Attributes:
         step: answered so far, from 1.
         index: its own in the group.
         group, question: digests of who sums, and of what is asked.
         length: numbers in the vector.
-        sealing, masking: private keys.
-        seed: of its self mask.
+        sealing: private key; `GONE` from step 2.
+        masking: private key; `GONE` from step 3.
+        seed: of its self mask; `GONE` from step 3.
         card: its own.
         round: digest of the round; empty before step 2.
         joined: indices with a card.
-        neighbours: (index, card) of those with whom it shares masks and secrets.
+        neighbours: with whom it shares masks and secrets; empty again from step 3.
         held: (dealer, its two shares), its own among them.
         dealers: who dealt, by the learner.
         survivors: on the list that it signed.
@@ -81,19 +103,40 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     card: KeyCard
     round: bytes = b""
     joined: tuple[int, ...] = ()
-    neighbours: tuple[tuple[int, KeyCard], ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
     held: tuple[tuple[int, bytes], ...] = ()
     dealers: tuple[int, ...] = ()
     survivors: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"State(step={self.step}, index={self.index}, round={self.round.hex()[:16]!r})"
 
     def graph(self, group: Group) -> Graph:
         """Of the round; nodes are places in `joined`."""
         return round_graph(group, self.round, self.joined)
 
 
+def encode_state(state: State) -> bytes:
+    """The bytes of a state; read back by `protocol.codec.decode`."""
+    return encode(state)
+
+
 def round_graph(group: Group, round_: bytes, joined: Sequence[int]) -> Graph:
     """The graph of a round; its nodes are places in `joined`. It follows from the cards, so nobody chooses it."""
     return graph_of(round_, len(joined), group.colluders, len(joined) - group.least)
+
+
+def out_of_reach(graph: Graph, joined: Sequence[int], dealers: Sequence[int], present: Sequence[int]) -> list[int]:
+    """Those of the dealers of whose holders fewer are present than give their secrets back; all are indices."""
+    places = {index: place for place, index in enumerate(joined)}
+    nodes, there = [places[index] for index in dealers], [places[index] for index in present]
+    held = graph.joined[np.ix_(nodes, there)].sum(axis=1).tolist()
+    own = set(there)
+    return [
+        index
+        for index, node, others in zip(dealers, nodes, held, strict=True)
+        if others + (node in own) < graph.threshold(node)
+    ]
 
 
 def begin(
@@ -141,17 +184,22 @@ def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tupl
     holders, threshold = graph.holders(place), graph.threshold(place)
     points = [node + 1 for node in holders]
     dealt = [shamir.split(secret, points, threshold, entropy) for secret in (state.masking, state.seed)]
-    sealed, own = [], b""
-    for node, *parts in zip(holders, *dealt, strict=True):
-        index, card = cards[node]
-        if index == state.index:
-            own = b"".join(parts)
-            continue
-        key = _sealing_key(state, round_, state.index, index, card)
-        sealed.append((index, masks.seal(key, b"".join(parts), entropy(NONCE))))
-    neighbours = tuple(cards[node] for node in graph.neighbours(place))
+    parts = {joined[node]: keys + seeds for node, keys, seeds in zip(holders, *dealt, strict=True)}
+    others = [cards[node] for node in graph.neighbours(place)]
+    agreed = masks.exchange(state.sealing, [card.sealing for _, card in others])
+    sealed, neighbours = [], []
+    for (index, card), secret in zip(others, agreed, strict=True):
+        sealing, opening = _sealing_keys(secret, round_, state.index, index)
+        sealed.append((index, masks.seal(sealing, parts[index], entropy(NONCE))))
+        neighbours.append(Neighbour(index, card.masking, opening))
     after = msgspec.structs.replace(
-        state, step=2, round=round_, joined=joined, neighbours=neighbours, held=((state.index, own),)
+        state,
+        step=2,
+        sealing=GONE,
+        round=round_,
+        joined=joined,
+        neighbours=tuple(neighbours),
+        held=((state.index, parts[state.index]),),
     )
     return tuple(sealed), after
 
@@ -165,8 +213,10 @@ def check_shares(group: Group, state: State, dealers: Indices, shares: Relayed) 
     _check_list("dealers", dealers, state.joined, group.least)
     if state.index not in dealers:
         raise _broken("dealers", "this curator among them: it dealt")
+    if out_of_reach(state.graph(group), state.joined, [state.index], dealers):
+        raise _broken("dealers", "enough neighbours of this curator among them")
     among = set(dealers)
-    if [index for index, _ in shares] != [index for index, _ in state.neighbours if index in among]:
+    if [index for index, _ in shares] != [other.index for other in state.neighbours if other.index in among]:
         raise _broken("shares", "one of each neighbour among the dealers, in their order")
 
 
@@ -178,19 +228,31 @@ def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int
         dealers: indices of those whose shares the learner says to have; masks are of this very list.
         shares: sealed for this participant.
         values: (length,) int64, noise included.
+
+    Raises:
+        ValueError: `values` has another shape.
     """
+    if values.shape != (state.length,):
+        raise ValueError(f"the vector has the shape {values.shape}, its length was said to be {state.length}")
     seen = list_digest(DEALERS, dealers)
     held = dict(state.held)
-    cards = dict(state.neighbours)
+    neighbours = {other.index: other for other in state.neighbours}
     for index, sealed in shares:
-        opened = masks.unseal(_sealing_key(state, state.round, index, state.index, cards[index]), sealed)
+        opened = masks.unseal(neighbours[index].opening, sealed)
         if opened is not None and len(opened) == SHARES:
             held[index] = opened
     masked = values.astype(np.int64).view(np.uint64) + self_mask(state.seed, state.round, seen, state.length)
-    for index, _ in shares:
-        pair = pair_mask(state.masking, cards[index].masking, state.round, seen, (state.index, index), state.length)
-        masked = masked + pair if state.index < index else masked - pair
-    after = msgspec.structs.replace(state, step=3, dealers=tuple(dealers), held=tuple(sorted(held.items())))
+    others = [(index, neighbours[index].masking) for index, _ in shares]
+    masked += pair_masks(state.masking, state.index, others, state.round, seen, state.length)
+    after = msgspec.structs.replace(
+        state,
+        step=3,
+        masking=GONE,
+        seed=GONE,
+        neighbours=(),
+        held=tuple(sorted(held.items())),
+        dealers=tuple(dealers),
+    )
     return masked, after
 
 
@@ -200,8 +262,7 @@ def check_survivors(group: Group, state: State, survivors: Indices) -> None:
     _check_list("survivors", survivors, state.dealers, group.least)
     if state.index not in survivors:
         raise _broken("survivors", "this curator among them: its masked vector was sent")
-    places = {index: place for place, index in enumerate(state.joined)}
-    if not state.graph(group).holds([places[index] for index in survivors]):
+    if out_of_reach(state.graph(group), state.joined, survivors, survivors):
         raise _broken("survivors", "enough neighbours of each survivor among them")
 
 
@@ -215,14 +276,17 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless it signed this list, and so did more than (n + t) / 2 of all n."""
+    """Refuse unless it signed this list, as did more than (n + t) / 2 of all n, enough holders of each among them."""
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")
-    _check_list("agreements", [index for index, _ in agreements], survivors, group.signatures)
+    signers = [index for index, _ in agreements]
+    _check_list("agreements", signers, survivors, group.signatures)
+    if out_of_reach(state.graph(group), state.joined, survivors, signers):
+        raise _broken("agreements", "enough neighbours of each survivor among those who signed")
     payload = group.signed(SURVIVORS_TYPE, survivors_payload(state.round, state.dealers, survivors))
     for index, signature in agreements:
-        if not verify(group.participants[index], signature, payload):
+        if index != state.index and not verify(group.participants[index], signature, payload):
             raise _broken(f"agreements[{index}]", "a signature of its participant on this very list")
 
 
@@ -246,24 +310,38 @@ def self_mask(seed: bytes, round_: bytes, dealers: bytes, length: int) -> Words:
     return masks.stream(masks.derive(seed, b"self mask", round_, dealers), length)
 
 
-def pair_mask(
-    private: bytes, public: bytes, round_: bytes, dealers: bytes, pair: tuple[int, int], length: int
+def pair_masks(
+    private: bytes, index: int, others: Sequence[tuple[int, bytes]], round_: bytes, dealers: bytes, length: int
 ) -> Words:
-    """The mask that two participants share: the lower index adds it, the other takes it away."""
-    low, high = (index.to_bytes(8, "big") for index in sorted(pair))
-    seed = masks.derive(masks.exchange(private, public), b"pair mask", round_, dealers, low, high)
-    return masks.stream(seed, length)
+    """The sum of the masks of one participant with others, as it adds it; the others' sums have the opposite masks.
+
+    Args:
+        private: its mask key.
+        index: its own.
+        others: (index, public mask key).
+        round_: digest of the round.
+        dealers: digest of their list.
+        length: numbers in the vector.
+    """
+    total = np.zeros(length, np.uint64)
+    for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
+        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_, dealers, _pair(index, other)), length)
+        if index < other:
+            total += drawn
+        else:
+            total -= drawn
+    return total
 
 
-def encode_state(state: State) -> bytes:
-    """The bytes of a state; read back by `protocol.codec.decode`."""
-    return encode(state)
+def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple[bytes, bytes]:
+    """Keys of the shares that one participant deals to another, and of those that it gets from it."""
+    keys = masks.derive(agreed, b"shares", round_, _pair(index, other), keys=2)
+    return (keys[:32], keys[32:]) if index < other else (keys[32:], keys[:32])
 
 
-def _sealing_key(state: State, round_: bytes, dealer: int, holder: int, card: KeyCard) -> bytes:
-    """Key of the shares that one participant deals to another; `card` is the other's."""
-    names = (index.to_bytes(8, "big") for index in (dealer, holder))
-    return masks.derive(masks.exchange(state.sealing, card.sealing), b"shares", round_, *names)
+def _pair(index: int, other: int) -> bytes:
+    """16 bytes that are the same for both."""
+    return min(index, other).to_bytes(8, "big") + max(index, other).to_bytes(8, "big")
 
 
 def _check_step(group: Group, state: State, step: int) -> None:
