@@ -14,7 +14,7 @@ Pooling = Literal["sum", "site", "secure"]
 POOLED = ""
 """Key of the model of all curators together."""
 SECURE: Final = "secure"
-POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
+POOLINGS: dict[str, Callable[[Iterable[str]], dict[str, list[str]]]] = {
     "sum": lambda names: {POOLED: list(names)},
     "site": lambda names: {name: [name] for name in names},
     "secure": lambda names: {POOLED: list(names)},
