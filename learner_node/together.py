@@ -46,7 +46,7 @@ class Together:
 
     def groups(self, names: Iterable[str]) -> dict[str, list[str]]:
         """Names of curators -> for each model, under its key, those whose answers are added up for it."""
-        return next(group for pooling, group in POOLINGS.items() if pooling == self.pooling)(names)
+        return POOLINGS[self.pooling](names)
 
     @property
     def kind(self) -> str:

@@ -164,6 +164,7 @@ class _Colluder:
     def mask(self, dealers: tuple[int, ...], shares: Relayed) -> MaskedCounts:
         """Its answer to turn 2."""
         nothing = np.zeros(self._length, np.int64)
+        self._private = self._state.masking
         words, self._state = participant.mask(self._state, dealers, shares, nothing)
         return MaskedCounts(words.astype("<u8").tobytes())
 
@@ -184,7 +185,7 @@ class _Colluder:
         key = self._recovered(silent, revealed, lambda secret: public_of(secret) == self._cards[silent].masking)
         total: Words = participant.self_mask(seed, state.round, seen, self._length).copy()
         public = self._cards[attacked].masking
-        for index, private in ((state.index, state.masking), (silent, key)):
+        for index, private in ((state.index, self._private), (silent, key)):
             total -= participant.pair_masks(private, index, [(attacked, public)], state.round, seen, self._length)
         return total
 
