@@ -83,7 +83,7 @@ def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(step
 
 
 @pytest.mark.slow
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(*SCRIPTS)
 def test_whatever_is_relayed_no_site_is_opened_at_length(steps, end):
     play(steps, end)
