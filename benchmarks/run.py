@@ -23,6 +23,7 @@ NAMES = (
     "throughput",
     "deployment",
     "timing",
+    "noise_shares",
     "solvers",
     "label_model",
     "networks",

@@ -12,8 +12,23 @@ import numpy as np
 
 from benchmarks.common import Result, at_least, at_most, interleaved, median, seconds, spread
 from benchmarks.flower_sums import mean_of
-from benchmarks.secure_rounds import Curators, Spread, group_of, run_round
+from benchmarks.secure_rounds import NONCE, Curators, Spread, group_of, run_round
+from protocol.codec import encode
+from protocol.queries.secure_counts import (
+    Agreement,
+    MaskedCounts,
+    OpenSum,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+    Revealed,
+    SealedShares,
+)
+from protocol.secure_sum.cards import KeyCard
+from protocol.secure_sum.graph import Graph
 from protocol.secure_sum.group import Group
+from protocol.secure_sum.participant import SEALED_SHARES, round_graph
+from protocol.secure_sum.shamir import SHARE
 
 VALUES = 1000
 BESIDE = ((10, 5, 5), (30, 1, 20))
@@ -50,8 +65,9 @@ def _beside(sites: int, repeats: int, times: float) -> list[Result]:
     vectors = np.random.default_rng(sites).uniform(-1, 1, (sites, VALUES))
 
     def ours() -> None:
-        found, survivors, _ = run_round(group, Curators(group, keys, VALUES), VALUES)
+        found, survivors, traffic = run_round(group, Curators(group, keys, VALUES), VALUES)
         assert (found == sum(survivors)).all()
+        assert traffic.most == traffic_of(group, round_graph(group, bytes(32), range(sites)), VALUES)
 
     def theirs() -> None:
         assert np.allclose(mean_of(vectors, threshold), vectors.mean(axis=0), atol=1e-4)
@@ -67,12 +83,34 @@ def _beside(sites: int, repeats: int, times: float) -> list[Result]:
 
 
 def _bytes(sites: int) -> Result:
-    """Of the bodies and releases of one site, at most; the question itself and envelopes are not counted."""
-    group, keys = group_of(sites, *_tolerated(sites))
-    curators = Spread(group, keys, VALUES, PROCESSES)
-    _, _, traffic = run_round(group, curators, VALUES)
-    curators.close()
-    return Result(f"{sites} sites x {VALUES} values, bytes a site", traffic.most, "B")
+    """What the site with most neighbours is sent and sends, from messages of the sizes that a round has."""
+    group, _ = group_of(sites, *_tolerated(sites))
+    value = traffic_of(group, round_graph(group, bytes(32), range(sites)), VALUES)
+    return Result(f"{sites} sites x {VALUES} values, bytes a site", value, "B")
+
+
+def traffic_of(group: Group, graph: Graph, length: int) -> int:
+    """Bytes of the bodies and releases of the participant with most neighbours, where nobody falls silent.
+
+    The question itself and the envelopes are not counted: any query has them.
+    """
+    everybody = tuple(range(group.sites))
+    others = max((graph.neighbours(node) for node in everybody), key=len)
+    card = KeyCard(bytes(32), bytes(32), bytes(32), bytes(64))
+    sealed = tuple((index, bytes(SEALED_SHARES)) for index in others)
+    signers = everybody if len(others) < group.sites - 1 else everybody[: group.signatures]
+    messages = (
+        card,
+        RelayCards(tuple((index, card) for index in everybody)),
+        SealedShares(sealed),
+        RelayShares(everybody, sealed, b"", NONCE),
+        MaskedCounts(bytes(8 * length)),
+        ProposeSurvivors(everybody),
+        Agreement(bytes(64)),
+        OpenSum(everybody, tuple((index, bytes(64)) for index in signers)),
+        Revealed(tuple((index, bytes(SHARE)) for index in sorted((*others, everybody[-1])))),
+    )
+    return sum(len(encode(message)) for message in messages)
 
 
 def _tolerated(sites: int) -> tuple[int, int]:

@@ -102,6 +102,8 @@ def summary(
         f"{_factor(cost)} (e^{_told(cost)}); with all that this learner was answered before, {_factor(spent + cost)}; "
         f"with all that all learners may ever be answered here, {_factor(total_cap)}"
     )
+    provisos = dict.fromkeys(kinds.kind(each.kind).proviso(each) for each in kinds.queries(message.plan))
+    provided = "; ".join(each for each in provisos if each)
     return [
         ("who", _who(proposal, policy)),
         ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
@@ -110,6 +112,7 @@ def summary(
         ("costs", f"at most {_told(cost)} of epsilon, set aside for {_days(policy.reservation_seconds)} once accepted"),
         ("leaves", leaves),
         ("learns", learns),
+        *([("provided", provided)] if provided else []),
     ]
 
 

@@ -38,6 +38,8 @@ from protocol.envelopes import LABEL
 from protocol.errors import ExprilError
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import NOBODY
+from protocol.queries import QUERY_KINDS
+from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
 
 T = TypeVar("T")
 Level = Literal["stop", "look", "fine"]
@@ -112,6 +114,8 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     settings = found.of("superlink", lambda: read_settings(folder))
     if policy is not None:
         _policy(found, policy)
+    if policy is not None and keys is not None:
+        _members(found, policy, keys)
     with found.stops("records"):
         path = records_of(folder)
         if policy is not None and steward is not None and keys is not None:
@@ -154,6 +158,36 @@ def _policy(found: SiteCheck, policy: Policy) -> None:
         "look" if shared else "fine",
         "policy",
         f"{len(caps_of)} may ask; their caps add up to {caps}, and the cap over all is {policy.total_cap}{shared}",
+    )
+
+
+def _members(found: SiteCheck, policy: Policy, keys: Keys) -> None:
+    """With whom the curator sums, by the policy."""
+    name = SECURE_COUNTS.name
+    if name not in QUERY_KINDS.allowed(policy.limits):
+        return
+    limits: SecureCountsLimits = QUERY_KINDS.limits(policy.limits, name)
+    own, place = keys.current.public.hex(), f"limits.kinds.{name}.members"
+    others = [key for key in limits.members if key != own]
+    if not limits.members:
+        text = "is empty, so no secure sum is accepted; write every curator's public key there, this one's among them"
+        found.say("look", "policy", f"{place} {text}")
+        return
+    if own not in limits.members:
+        text = f"lacks this curator's own key {own}, so no secure sum with it is accepted; add it"
+        found.say("look", "policy", f"{place} {text}")
+    former = {each.key.public.hex() for each in keys.former} & set(others)
+    if former and own in limits.members:
+        text = (
+            f"holds a former key of this curator beside its own ({min(former)[:16]}): one would pass for two; remove it"
+        )
+        found.say("look", "policy", f"{place} {text}")
+    told = ", ".join(key[:16] for key in others)
+    found.say(
+        "fine",
+        "policy",
+        f"secure sums with {len(others)} other curators ({told}), of whom a plan assumes at least "
+        f"{limits.least_colluders} to collude with the learner",
     )
 
 

@@ -7,13 +7,17 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 
 
-def write_key(path: Path) -> str:
+def write_key(path: Path, key: SigningKey | None = None) -> str:
     """Make a key, write it readable by its owner only, and return the public key in hexadecimal.
+
+    Args:
+        path: of the file.
+        key: another one than a new one.
 
     Raises:
         ConfigurationError: the file exists already or cannot be written.
     """
-    key = SigningKey.generate()
+    key = SigningKey.generate() if key is None else key
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

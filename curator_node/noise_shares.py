@@ -16,10 +16,12 @@ RandomBytes = Callable[[int], bytes]
 Words = NDArray[np.uint64]
 
 MOST_TERM = 2**32
-"""Of a scale's numerator and denominator."""
+"""Largest numerator and denominator of a scale."""
 MOST_PARTS = 2**15
+LEAST_DRAWN = 64
+"""A shorter vector is drawn among so many, and the others are thrown away: the time is that of all of them."""
 MOST_ROUNDS = 2**16
-"""A fair source passes it with a chance below exp(-2^16); a source that repeats itself would never end."""
+"""A fair source needs more with a chance below 2^-60000; one that repeats itself would never end."""
 
 
 def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomBytes = os.urandom) -> NDArray[np.int64]:
@@ -32,21 +34,33 @@ def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomByte
         random_bytes: gives so many independent uniform bytes.
 
     Returns:
-        (size,) int64, each below 2^48 in size.
+        (size,) int64, each less than 2^48 from 0.
 
     Raises:
         ValueError: an argument is out of its range.
-        ArithmeticError: the random bytes are not random.
+        ArithmeticError: the random bytes are not random, or too few; no noise was drawn.
     """
-    if size < 0 or not 1 <= parts <= MOST_PARTS:
-        raise ValueError(f"shares of noise are drawn for 1 to {MOST_PARTS} parts")
+    if size < 0:
+        raise ValueError("a number of shares is at least 0")
+    drawn = max(size, LEAST_DRAWN)
+    both = draw_negative_binomials(2 * drawn, scale, parts, random_bytes).astype(np.int64)
+    return (both[:drawn] - both[drawn:])[:size]
+
+
+def draw_negative_binomials(
+    size: int, scale: Fraction, parts: int, random_bytes: RandomBytes = os.urandom
+) -> NDArray[np.uint64]:
+    """Independent negative binomials of shape 1 / `parts` and success 1 - exp(-1 / scale): halves of shares.
+
+    They count failures, from 0. See `draw_shares` for arguments and errors; (size,) uint64, each below 2^48.
+    """
+    if not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"noise is shared by 1 to {MOST_PARTS} parts, not {parts}")
     if not 1 <= scale.numerator <= MOST_TERM or scale.denominator > MOST_TERM:
-        raise ValueError("a scale of noise shares is positive, its numerator and denominator at most 2^32")
+        raise ValueError(f"noise of scale {scale} is not shared: numerator and denominator must lie in 1 .. 2^32")
     source = _Source(random_bytes)
-    totals = _geometric(2 * size, scale, source)
-    kept = totals if parts == 1 else _thinned(totals, parts, source)
-    signed = kept.astype(np.int64)
-    return signed[:size] - signed[size:]
+    totals = _geometric(size, scale, source)
+    return totals if parts == 1 else _thinned(totals, parts, source)
 
 
 class _Source:
@@ -57,7 +71,10 @@ class _Source:
 
     def words(self, size: int) -> Words:
         """(size,) uniform on 0 .. 2^64 - 1."""
-        return np.frombuffer(self._random_bytes(8 * size), "<u8").astype(np.uint64, copy=False)
+        given = self._random_bytes(8 * size)
+        if len(given) != 8 * size:
+            raise ArithmeticError(f"{8 * size} random bytes were asked for, and {len(given)} came")
+        return np.frombuffer(given, "<u8").astype(np.uint64, copy=False)
 
     def below(self, limits: Words) -> Words:
         """(n,) uniform on 0 .. limit - 1 each, for (n,) limits of 1 to 2^63: the word modulo the limit.
@@ -65,7 +82,7 @@ class _Source:
         A word below 2^64 modulo the limit is drawn again, so that as many words lead to each number.
         """
         words = self.words(limits.size)
-        # 2^64 modulo the limit is below the limit: only so small a word must be looked at.
+        # 2^64 modulo the limit is below the limit, so only so small a word must be looked at.
         small = np.flatnonzero(words < limits)
         if small.size:
             words = words.copy()

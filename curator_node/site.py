@@ -241,6 +241,7 @@ def create_site(
     records: pl.DataFrame,
     clock: Callable[[], int] = now,
     note: str = "",
+    key: SigningKey | None = None,
 ) -> bytes:
     """Prepare the folder of a new site: once, for a ledger that is absent later was lost.
 
@@ -251,6 +252,7 @@ def create_site(
         records: the private records; kept as Parquet.
         clock: seconds since 1970 as an int.
         note: kept in the ledger.
+        key: its signing key; None makes one.
 
     Returns:
         The curator's public key.
@@ -260,7 +262,7 @@ def create_site(
     """
     read_policy(policy, where=POLICY)
     read_steward_file(schema, where=SCHEMA)
-    identity = bytes.fromhex(write_key(folder / KEY))
+    identity = bytes.fromhex(write_key(folder / KEY, key))
     create_ledger_file(folder / LEDGER, read_key(folder / KEY), now=clock(), note=note)
     (folder / POLICY).write_text(policy, encoding="utf-8")
     (folder / SCHEMA).write_text(schema, encoding="utf-8")

@@ -20,6 +20,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     ] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Private records at all of them. [as declared]")] = None,
     contribution: Annotated[int | None, typer.Option(min=1, help="Bound c. [as declared]")] = None,
+    pooling: Annotated[str, typer.Option(help="sum, site or secure. [sum, or the learner's]")] = "",
+    colluders: Annotated[int | None, typer.Option(min=1, help="Of a secure sum. [see docs/learner.md]")] = None,
+    dropouts: Annotated[int | None, typer.Option(min=0, help="Of a secure sum. [see docs/learner.md]")] = None,
     strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Of the strategy, as name=value; repeatable.")] = None,
     prevalence: Annotated[
@@ -54,6 +57,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             most_records_per_unit=contribution,
             strategy=strategy,
             options=option or [],
+            pooling=pooling,
+            colluders=colluders,
+            dropouts=dropouts,
             prevalence=prevalence,
             best_auc=best_auc,
         )

@@ -96,6 +96,8 @@ def run_study(
         options=study.options,
         epsilon=study.exact,
         pooling=study.pooling,
+        colluders=study.colluders,
+        dropouts=study.dropouts,
         purpose=study.purpose,
         seed=study.seed,
         progress=progress,
@@ -108,6 +110,9 @@ def run_study(
             learned.whole,
             study.exact_validation,
             source=source,
+            pooling=study.pooling,
+            colluders=study.colluders,
+            dropouts=study.dropouts,
             purpose=f"Validation. {study.purpose}".strip()[:MOST_PURPOSE],
             seed=study.seed,
         )

@@ -10,7 +10,7 @@ import msgspec
 
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
-from learner_node.pooling import POOLED, POOLINGS
+from learner_node.pooling import POOLED
 from learner_node.readers import READERS
 from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
@@ -125,7 +125,7 @@ def _drafted(
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
-    for key, names in POOLINGS[setting.together.pooling](cards).items():
+    for key, names in setting.together.groups(cards).items():
         part = {name: cards[name] for name in names}
         try:
             group = _group(setting, part, part, key)

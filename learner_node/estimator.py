@@ -20,6 +20,7 @@ from learner_node.clinical import ClinicalScores, clinical_scores
 from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, Pooling
+from learner_node.source_frame import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
@@ -30,7 +31,7 @@ from learner_node.validation import Validation
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
-from protocol.schema import NumericAttribute, Schema
+from protocol.schema import Schema
 
 Floats = NDArray[np.float64]
 UNPICKLED = ("federation", "study_", "learned_")
@@ -45,7 +46,9 @@ class StudyEstimator(BaseEstimator):
         strategy: a name of `learner_node.strategies`.
         options: of the strategy.
         epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
-        pooling: "sum": one model of the summed answers; "site": one model per curator.
+        pooling: "sum": one model of the summed answers; "site": one model per curator; "secure": one model of sums that
+            curators open together, see docs/learner.md.
+        colluders, dropouts: with "secure", as in `learner_node.learn.learn`.
         purpose: what the stewards read about the study.
         random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
 
@@ -53,8 +56,8 @@ class StudyEstimator(BaseEstimator):
         n_features_in_: number of attributes on the card.
         feature_names_in_: their names, where `fit` got a table with column names.
         schema_: of the card.
-        models_, estimates_: final model and source estimate, under "" (pooling "sum") or under curators' names.
-        accuracy_estimate_: with pooling "sum", what the model may be expected to score on records like the private
+        models_, estimates_: final model and source estimate, under "" or (pooling "site") under curators' names.
+        accuracy_estimate_: of a pooled model, what the model may be expected to score on records like the private
             ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
             with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
         population_: which records the curators count, in words, by their cards; "" where each record is a privacy unit.
@@ -74,6 +77,8 @@ class StudyEstimator(BaseEstimator):
         options: Mapping[str, Any] | None = None,
         epsilon: float | str | Fraction = 1,
         pooling: Pooling = "sum",
+        colluders: int | None = None,
+        dropouts: int | None = None,
         purpose: str = "",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -82,6 +87,8 @@ class StudyEstimator(BaseEstimator):
         self.options = options
         self.epsilon = epsilon
         self.pooling = pooling
+        self.colluders = colluders
+        self.dropouts = dropouts
         self.purpose = purpose
         self.random_state = random_state
 
@@ -155,6 +162,8 @@ class StudyEstimator(BaseEstimator):
             options=self.options,
             epsilon=epsilon,
             pooling=self.pooling,
+            colluders=self.colluders,
+            dropouts=self.dropouts,
             purpose=self.purpose,
             seed=seed,
         )
@@ -326,7 +335,15 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
         model, source = self.to_validate(curator)
         return self.federation.validate(
-            model, epsilon, source=source, thresholds=thresholds, bins=bins, purpose=purpose
+            model,
+            epsilon,
+            source=source,
+            thresholds=thresholds,
+            bins=bins,
+            pooling=self.pooling,
+            colluders=self.colluders,
+            dropouts=self.dropouts,
+            purpose=purpose,
         )
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
@@ -353,41 +370,3 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     def _check_label(self, schema: Schema) -> None:
         if schema.label_bounds is not None:
             raise ConfigurationError(f"the label {schema.label!r} is a number: use ExPriLRegressor")
-
-
-def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
-    """A table, or a 2-d array whose columns are the schema's attributes in order, as a polars data frame.
-
-    Raises:
-        ConfigurationError: an array of another shape. The text speaks of "features", as scikit-learn's does.
-    """
-    if isinstance(X, pl.DataFrame):
-        return X
-    if isinstance(X, pl.LazyFrame):
-        return X.collect()
-    if hasattr(X, "columns"):
-        return pl.DataFrame([_series(str(name), np.asarray(X[name]), schema) for name in X.columns])
-    array = np.asarray(X)
-    names = [attribute.name for attribute in schema.attributes]
-    if array.ndim != 2:
-        raise ConfigurationError(
-            f"expected a 2-d array (records x attributes), got {array.ndim} dimension(s); reshape your data"
-        )
-    if array.shape[1] != len(names):
-        raise ConfigurationError(f"X has {array.shape[1]} features, but the curators' card has {len(names)} attributes")
-    return pl.DataFrame([_series(name, array[:, index], schema) for index, name in enumerate(names)])
-
-
-def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
-    """A column; Python objects become numbers where numbers are declared and they are, else texts."""
-    if values.dtype.kind in "biuf":
-        return pl.Series(name, values)
-    known = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
-    numbers = all(value is None or isinstance(value, int | float) for value in known)
-    if numbers and isinstance(schema.find(name), NumericAttribute):
-        return pl.Series(name, known, pl.Float64, strict=False)
-    return pl.Series(name, [None if value is None else _text(value) for value in known], pl.String)
-
-
-def _text(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -16,10 +16,10 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from learner_node.estimator import as_frame
 from learner_node.learn import Learned
 from learner_node.model_codec import Arrays, put_together, take_apart
 from learner_node.pooling import POOLED
+from learner_node.source_frame import as_frame
 from learner_node.strategies.base import AnyModel, NumberModel, class_probabilities
 from learner_node.synthetic import mixed, mixed_numbers
 from protocol.errors import ConfigurationError, ExprilError, printable

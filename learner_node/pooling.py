@@ -5,7 +5,7 @@ Of a secure sum ("secure") nobody sees a summand, and all curators together add 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from protocol.errors import ConfigurationError
 from protocol.secure_sum.group import complaint_about
@@ -13,8 +13,8 @@ from protocol.secure_sum.group import complaint_about
 Pooling = Literal["sum", "site", "secure"]
 POOLED = ""
 """Key of the model of all curators together."""
-SECURE = "secure"
-POOLINGS: dict[Pooling, Callable[[Iterable[str]], dict[str, list[str]]]] = {
+SECURE: Final = "secure"
+POOLINGS: dict[str, Callable[[Iterable[str]], dict[str, list[str]]]] = {
     "sum": lambda names: {POOLED: list(names)},
     "site": lambda names: {name: [name] for name in names},
     "secure": lambda names: {POOLED: list(names)},

@@ -139,12 +139,16 @@ class Study:
     @property
     def left_out(self) -> dict[str, str]:
         """Curators whose answers are used in no model, so far, or not in all of it -> what became of each."""
-        summed = {name for done in self.rounds for name in done.took_part}
         return {
-            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in summed else "")
+            name: self.fate(name) + (" (it is in a sum that was opened before)" if name in self.summed else "")
             for name in self.sessions
             if name not in self.survivors
         }
+
+    @property
+    def summed(self) -> set[str]:
+        """Curators that are in a sum of which nothing but the sum was opened: none can be taken out of it again."""
+        return {name for done in self.rounds for name in done.took_part}
 
     def leave_out(self, name: str, reason: str) -> None:
         """Go on without a curator, for a reason that the learner found; nothing more is asked there."""
@@ -242,21 +246,15 @@ class Study:
         except StopIteration as end:
             pooled: Pooled = end.value
         except QueryFailedError as error:
-            self._put_out(error.out)
             raise self._nobody(str(error)) from None
         finally:
             for name, first in before.items():
                 self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
-        self._put_out(pooled.out)
+        for name, reason in pooled.out.items():
+            self.outcomes[name].pop()
+            self.leave_out(name, reason)
         alive -= pooled.out.keys()
         return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
-
-    def _put_out(self, out: Mapping[str, str]) -> None:
-        """Note curators that broke the protocol of a query that is led, in place of what they answered."""
-        for name, reason in out.items():
-            if self.outcomes[name]:
-                self.outcomes[name].pop()
-            self.leave_out(name, reason)
 
     def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
         """Take the plan's next turn; what each curator released that can be read."""

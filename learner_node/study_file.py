@@ -10,7 +10,7 @@ import msgspec
 from learner_node.federation import LIFETIME
 from learner_node.large_epsilon import require_confirmed
 from learner_node.learn import MOST_PURPOSE
-from learner_node.pooling import Pooling
+from learner_node.pooling import SECURE, Pooling, check_pooling
 from learner_node.strategies import DEFAULT_STRATEGY, option_names
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
@@ -30,6 +30,7 @@ purpose = "What we want to know, why, and who we are: the stewards read this."
 source = "source.csv"        # unlabelled records of the same kind; CSV or Parquet
 epsilon = 1                  # to spend at each curator, once
 # strategy = "cells"
+# pooling = "secure"         # only the sum over all curators is opened, with about the noise of one
 # validate = "1/4"           # ask once more, at this epsilon: how good is the model?
 
 [curators]                   # your name of it = its public key, or the file of its identity card
@@ -80,6 +81,8 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategy: str = DEFAULT_STRATEGY
     options: dict[str, Any] = {}
     pooling: Pooling = "sum"
+    colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     seed: Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)] = 0
     large_epsilon: bool = False
     validate: Written | None = None
@@ -117,6 +120,10 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
             raise ConfigurationError(
                 f"{where}: options: strategy {study.strategy!r} takes no option {option!r}{suggest(option, known)}"
             )
+    try:
+        check_pooling(study.pooling, study.colluders, study.dropouts)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
     for key, written in (("epsilon", study.epsilon), ("validate", study.validate)):
         try:
             epsilon = None if written is None else parse_rational(written)
@@ -166,6 +173,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         msgspec.json.encode(study.options, order="sorted"),
         str(study.exact),
         study.pooling,
+        *([study.colluders, study.dropouts] if study.pooling == SECURE else []),
         study.seed,
         str(study.exact_validation),
         list(curators.items()),

@@ -1,9 +1,10 @@
 """How the counts of a study are pooled, and which curators can be pooled so, by their cards."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
-from learner_node.pooling import SECURE, Pooling, SecurePool, check_pooling
+from learner_node.pooling import POOLINGS, SECURE, SecurePool, check_pooling
 from learner_node.readers.counts import allowed_by, limits_of
 from protocol.messages import Card
 from protocol.queries.counts import COUNTS, CountsLimits
@@ -21,17 +22,31 @@ class Together:
         ConfigurationError: there is no such pooling, or colluders or dropouts of answers that are not summed securely.
     """
 
-    pooling: Pooling
+    pooling: str
     colluders: int | None = None
     dropouts: int | None = None
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling, self.colluders, self.dropouts)
 
+    def changed(self, pooling: str, colluders: int | None, dropouts: int | None) -> Self:
+        """With what is given instead; "" and None stand for what is there, of the same pooling."""
+        same = pooling in ("", self.pooling)
+        return replace(
+            self,
+            pooling=self.pooling if same else pooling,
+            colluders=self.colluders if same and colluders is None else colluders,
+            dropouts=self.dropouts if same and dropouts is None else dropouts,
+        )
+
     @property
     def secure(self) -> bool:
         """Whether only a sum is opened."""
         return self.pooling == SECURE
+
+    def groups(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Names of curators -> for each model, under its key, those whose answers are added up for it."""
+        return POOLINGS[self.pooling](names)
 
     @property
     def kind(self) -> str:

@@ -1,8 +1,10 @@
 """The law of shares of discrete Laplace noise, and of sums of shares.
 
 `protocol.noise` says what a law is for. A share of h has shape 1 / h; s of h shares that are unknown have shape s / h.
+`docs/noise-shares.md` proves what is said here.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.noise import DiscreteLaplace
+
+Floats = NDArray[np.float64]
+
+_DEPTH = 46.0
+"""Where an integrand is exp(-46) = 1e-20 of its peak, the integral is cut off."""
+_NODES = 2**18
+"""At most so many at a time, over all values: 2 MiB a vector."""
+_LARGE = 16
+"""From here on Stirling's series, cut after five terms, is right to 1e-16."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +48,144 @@ class LaplaceShares:
     def loss(self, l1: int) -> Fraction:
         """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with its own noise.
 
-        l1 / scale, as for one whole discrete Laplace noise: what comes on top of it is independent of the records.
+        l1 / scale, as for one whole discrete Laplace noise: what comes on top of it is independent of the records. It
+        is never less: far out the law falls like exp(-|k| / scale), whatever its shape.
 
         Raises:
-            ValueError: the shape is below 1. Less than one whole noise protects far less.
+            ValueError: the shape is below 1. Less than one whole noise protects far less, see `shift_loss`.
         """
         if self.shape < 1:
             raise ValueError("shares that add up to less than one whole noise do not have its loss")
         return DiscreteLaplace(self.scale).loss(l1)
 
+    def shift_loss(self, shift: int) -> float:
+        """The true loss of one integer that one unit moves by `shift`, at least 0; right to 1e-12 of itself or of 1.
+
+        shift / scale from shape 1 on. Below, P(k) is log-convex on either side of 0, so that the largest ratio of P(k)
+        to P(k + shift) is the one at 0, whatever the shift. It grows ever more slowly with the shift: integers that
+        move by `l1` in L1 together lose at most l1 shift_loss(1), and they do where each moves by 1.
+        """
+        if self.shape >= 1:
+            return float(self.loss(shift))
+        at_zero, moved = self.log_pmfs(np.array([0, shift]))
+        return float(at_zero - moved)
+
     def variance(self) -> float:
-        """The shape times that of one whole noise."""
-        return float(self.shape) * DiscreteLaplace(self.scale).variance()
+        """Shape times that of one whole noise."""
+        return DiscreteLaplace(self.scale).variance(float(self.shape))
+
+    def log_pmf(self, value: int) -> float:
+        """Natural logarithm of P(value), right to 1e-12 of itself or of 1, whichever is more."""
+        return float(self.log_pmfs(np.array([value]))[0])
+
+    def log_pmfs(self, values: NDArray[np.int64]) -> Floats:
+        """The same for (n,) values of at most 2^53 in size, (n,): some 20 microseconds each of many.
+
+        With k = |value|, q = exp(-1 / scale), r the shape and w = (1 - q) / (1 + q), P(k) is
+        q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
+        (1 + (1 - q^2) sinh(z / 2)^2)^-k sqrt(w e^z) (1 + w e^z)^(r - 1) (1 + e^z / w)^-r,
+        which is positive, has one peak, and falls exponentially on both sides: the trapezoidal rule's error falls
+        exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/noise-shares.md` derives it.
+        """
+        if not len(values):
+            return np.empty(0)
+        places, inverse = np.unique(np.abs(values), return_inverse=True)
+        k = places.astype(np.float64)
+        logs = _Integral(1.0 / float(self.scale), float(self.shape)).logs(k)
+        logs += _log_gammas(k, float(self.shape)) - 0.5 * math.log(math.pi) - k / float(self.scale)
+        return np.asarray(logs[inverse], np.float64)
+
+    def tail(self, value: int) -> float:
+        """An upper bound of P(|X| >= value); 1 for value <= 0.
+
+        Chernoff's bound of `DiscreteLaplace.bound`, 2 (1 - u^2)^-shape exp(-u value / scale), at the u that is best.
+        """
+        if value <= 0:
+            return 1.0
+        shape, far = float(self.shape), float(value / self.scale)
+        # (sqrt(r^2 + x^2) - r) / x without cancellation; 1 where x is so large that the float is.
+        u = min(far / (math.hypot(shape, far) + shape), 1.0 - 2.0**-53)
+        return min(1.0, 2.0 * math.exp(-shape * math.log1p(-u * u) - u * far))
+
+    def bound(self, rate: float, draws: int = 1) -> float:
+        """A number that the sum of `draws` independent ones passes with a probability of at most `rate`."""
+        return DiscreteLaplace(self.scale).bound(rate, draws * float(self.shape))
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Independent draws, int64 of that shape. Never private, see `DiscreteLaplace.simulate`."""
         success = -np.expm1(-1.0 / float(self.scale))
         drawn: NDArray[np.int64] = np.subtract(*generator.negative_binomial(float(self.shape), success, (2, *shape)))
         return drawn
+
+
+@dataclass(frozen=True)
+class _Integral:
+    """The integral of `log_pmfs`, for one a = 1 / scale and one shape."""
+
+    a: float
+    shape: float
+
+    def logs(self, k: Floats) -> Floats:
+        """Its logarithm for (n,) places, (n,)."""
+        peak = -np.arcsinh((self.shape - 0.5) / ((k + 0.5) * math.sinh(min(self.a, 600.0))))
+        top = self.log(k, peak)
+        left, right = self._reach(k, peak, top, -1.0), self._reach(k, peak, top, 1.0)
+        found = np.empty_like(k)
+        open_ = np.arange(len(k))
+        nodes, coarse = 64, np.full(len(k), np.inf)
+        while open_.size:
+            fine = np.empty(open_.size)
+            for start in range(0, open_.size, max(1, _NODES // nodes)):
+                some = open_[start : start + max(1, _NODES // nodes)]
+                fine[start : start + len(some)] = self._trapezoid(
+                    k[some], peak[some] - left[some], peak[some] + right[some], top[some], nodes
+                )
+            found[open_] = np.log(fine) + top[open_]
+            # The error falls exponentially: it is about squared where the nodes are doubled.
+            again = np.abs(fine - coarse[open_]) > 1e-10 * fine
+            coarse[open_] = fine
+            open_, nodes = open_[again], 2 * nodes
+        return found
+
+    def log(self, k: Floats, z: Floats) -> Floats:
+        """Logarithm of the integrand."""
+        w = math.tanh(self.a / 2.0)
+        log_w, grown = math.log(w), -math.expm1(-2.0 * self.a)
+        powers = (self.shape - 1.0) * np.log1p(w * np.exp(z)) - self.shape * np.log1p(np.exp(z) / w)
+        return np.asarray(0.5 * (log_w + z) + powers - k * np.log1p(grown * np.sinh(z / 2.0) ** 2))
+
+    def _reach(self, k: Floats, peak: Floats, top: Floats, sign: float) -> Floats:
+        """How far from the peak, to one side, the integrand is small enough to be cut off; at most twice too far."""
+        # About the width of the peak, by the logarithm's second derivative there.
+        reach = 1.0 / np.sqrt(2.0 + self.shape + k * -math.expm1(-2.0 * self.a))
+        open_ = np.arange(len(k))
+        while open_.size:
+            reach[open_] *= 2.0
+            far = self.log(k[open_], peak[open_] + sign * reach[open_])
+            open_ = open_[far > top[open_] - _DEPTH]
+        return reach
+
+    def _trapezoid(self, k: Floats, low: Floats, high: Floats, top: Floats, nodes: int) -> Floats:
+        """The integral over exp(`top`), by that many nodes."""
+        step = (high - low) / (nodes - 1)
+        z = low[:, None] + step[:, None] * np.arange(nodes)
+        return np.asarray(step * np.exp(self.log(k[:, None], z) - top[:, None]).sum(axis=1))
+
+
+def _log_gammas(k: Floats, shape: float) -> Floats:
+    """Logarithm of Gamma(k + shape) / (Gamma(shape) Gamma(k + 1/2)) for (n,) whole k, (n,).
+
+    A product below 16; from there on Stirling's series, in which what is large cancels before it is computed.
+    """
+    j = np.arange(_LARGE)
+    small = np.concatenate([[0.0], np.cumsum(np.log((shape + j) / (0.5 + j)))]) - math.lgamma(0.5)
+    x, more = np.maximum(k, _LARGE) + 0.5, shape - 0.5
+    large = more * np.log(x) + (x + more - 0.5) * np.log1p(more / x) - more
+    large += _stirling(x + more) - _stirling(x) - math.lgamma(shape)
+    return np.where(k < _LARGE, small[np.minimum(k, _LARGE).astype(np.int64)], large)
+
+
+def _stirling(x: Floats) -> Floats:
+    """The logarithm of Gamma(x) beyond (x - 1/2) log x - x + log(2 pi) / 2 (Abramowitz and Stegun 6.1.41)."""
+    y = 1.0 / (x * x)
+    return np.asarray((1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x)

@@ -21,7 +21,7 @@ from learner_node.validation import CLASSES, Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from simulations.carriers.sites import CuratorFacts, order_site
+from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.records import Records, SiteRecords, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
@@ -100,7 +100,7 @@ def run_repeat(
         found.append(Repeat(repeat, parts, dict(curators)))
         ask_all(scenario, found[0], keys, carrier, progress)
 
-    exported = stage([order_site(scenario, part, repeat, keys) for part in parts.values()], ask, ledgers)
+    exported = stage(order_sites(scenario, parts.values(), repeat, keys), ask, ledgers)
     found[0].ledgers = exported
     return found[0]
 
@@ -142,6 +142,8 @@ def ask_all(
                 options=learner.options,
                 epsilon=parse_rational(learner.epsilon),
                 pooling=learner.pooling,
+                colluders=learner.colluders,
+                dropouts=learner.dropouts,
                 purpose=learner.purpose,
                 seed=scenario.seed * 1_000_003 + repeat.number,
                 progress=progress,
@@ -167,6 +169,9 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
             learned.whole,
             parse_rational(learner.validate),
             source=source.drop(learned.schema.label),
+            pooling=learner.pooling,
+            colluders=learner.colluders,
+            dropouts=learner.dropouts,
             thresholds=None if scenario.thresholds == DEFAULT_THRESHOLDS else scenario.thresholds,
             purpose=f"Validation. {learner.purpose}".strip()[:MOST_PURPOSE],
             seed=scenario.seed,

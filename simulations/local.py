@@ -16,10 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.site import temporary_site
+from curator_node.site import Site, temporary_site
 from curator_node.steward import StewardFile
-from learner_node.estimator import ExPriLClassifier, as_frame
-from learner_node.pooling import Pooling
+from learner_node.estimator import ExPriLClassifier
+from learner_node.pooling import SECURE, Pooling
+from learner_node.source_frame import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.study import Federation
 from protocol.envelopes import SigningKey
@@ -31,6 +32,7 @@ from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
 from simulations.carriers.direct import direct_federation
+from simulations.carriers.sites import with_members
 from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"
@@ -48,8 +50,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
     for `X`. The labels alone pass through the private mechanism.
 
     Args:
-        strategy, options, epsilon, pooling, random_state: as in `ExPriLClassifier`; `random_state` also
-            splits the records.
+        strategy, options, epsilon, pooling, colluders, dropouts, random_state: as in `ExPriLClassifier`;
+            `random_state` also splits the records.
         n_curators: number of simulated curators.
         bounds: (lower, upper) of every number, or a mapping from each numeric column to its own. They would be on
             a curator's card, hence public: state them from knowledge of the field, not from these records. Values
@@ -63,13 +65,15 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         classes_: (C,) the labels of `y`, sorted; the others as in `ExPriLClassifier`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is stated alone
         self,
         *,
         strategy: str = DEFAULT_STRATEGY,
         options: Mapping[str, Any] | None = None,
         epsilon: float | str | Fraction = 1,
         pooling: Pooling = "sum",
+        colluders: int | None = None,
+        dropouts: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_curators: int = 1,
         bounds: Bounds | Mapping[str, Bounds] = (-1e6, 1e6),
@@ -83,6 +87,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             options=options,
             epsilon=epsilon,
             pooling=pooling,
+            colluders=colluders,
+            dropouts=dropouts,
             random_state=random_state,
         )
         self.n_curators = n_curators
@@ -189,18 +195,19 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)
-        sites = {}
+        sites: dict[str, Site] = {}
         # What the learner can say of each site, from the size of its own source and the fraction that its user stated.
         share = max(1, round(source_size / self.source_fraction / self.n_curators))
-        for number, rows in enumerate(np.array_split(rng.permutation(frame.height), self.n_curators)):
-            name = f"curator {number + 1}"
+        keys = [SigningKey.generate() for _ in range(self.n_curators)]
+        members = tuple(key.public.hex() for key in keys) if self.pooling == SECURE else ()
+        limits = Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}}) if self._printed else Limits()
+        for key, rows in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
+            name = f"curator {len(sites) + 1}"
             policy = Policy(
                 name=name,
                 cap=str(epsilon),
                 learners=(LearnerPolicy(name=LEARNER, key=learner.public.hex(), cap=str(epsilon)),),
-                limits=Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}})
-                if self._printed
-                else Limits(),
+                limits=with_members(limits, members),
                 least_cost=str(min(epsilon, Fraction(1, 1000))),
                 cache_bytes=CACHE_BYTES,
                 simulation=True,
@@ -209,7 +216,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
             noise = None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
-            sites[name] = temporary_site(private[np.sort(rows)], steward, policy, noise=noise)
+            sites[name] = temporary_site(private[np.sort(rows)], steward, policy, key=key, noise=noise)
         return direct_federation(sites, learner)
 
     @property

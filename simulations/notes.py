@@ -75,8 +75,9 @@ def _study_notes(start: str, study: Study) -> list[str]:
                 notes.append(f"{start}: {curator} was {study.fate(curator)}.")
             elif what != "release":
                 where = f"at question {question}" if accepted else "at the plan"
-                unused = "" if accepted and all(item == "release" for item in said) else "; its answers are not used"
-                notes.append(f"{start}: {curator} dropped out {where}{unused}: {study.fate(curator)}.")
+                summed = curator in study.summed
+                use = "it stays in the sums that were opened" if summed else "its answers are not used"
+                notes.append(f"{start}: {curator} dropped out {where}; {use}: {study.fate(curator)}.")
     late = some_of([name for name, count in study.asked_again.items() if count and name in study.survivors])
     if late:
         notes.append(f"{start}: {late} answered only when asked again; nothing was charged twice.")

@@ -20,11 +20,13 @@ from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from learner_node.label_model.prior import Belief
+from learner_node.pooling import SecurePool
 from learner_node.population import counted
 from learner_node.quote import QuoteRow, Scores, Simulated
 from learner_node.quote import quote as quote_plans
 from learner_node.strategies import DEFAULT_STRATEGY
 from learner_node.strategies.base import assumed_size
+from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
@@ -56,6 +58,7 @@ class Request:
         declared: whether all of them declare theirs.
         most_records_per_unit: contribution bound c.
         strategy, options: of the learner.
+        together: how answers are pooled.
         belief: what is known of the labels.
     """
 
@@ -67,7 +70,20 @@ class Request:
     most_records_per_unit: int
     strategy: str
     options: dict[str, Any]
+    together: Together = field(default_factory=lambda: Together("sum"))
     belief: Belief = field(default_factory=Belief)
+
+    @property
+    def pool(self) -> SecurePool | None:
+        """The curators, where they sum securely: a quote needs their number alone.
+
+        Raises:
+            ConfigurationError: they are too few.
+        """
+        if not self.together.secure:
+            return None
+        keys = (number.to_bytes(32, "big") for number in range(self.sites))
+        return SecurePool.of(keys, colluders=self.together.colluders, dropouts=self.together.dropouts)
 
     def changed(
         self,
@@ -77,6 +93,9 @@ class Request:
         most_records_per_unit: int | None,
         strategy: str,
         options: Sequence[str],
+        pooling: str = "",
+        colluders: int | None = None,
+        dropouts: int | None = None,
         prevalence: str = "",
         best_auc: str = "",
     ) -> "Request":
@@ -95,6 +114,7 @@ class Request:
             most_records_per_unit=most_records_per_unit or self.most_records_per_unit,
             strategy=strategy or self.strategy,
             options={**kept, **dict(map(_option, options))},
+            together=self.together.changed(pooling, colluders, dropouts),
             belief=Belief(parse_range("--prevalence", prevalence), parse_range("--best-auc", best_auc)),
         )
 
@@ -131,7 +151,8 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
     if chosen.pooling == "site":
         stewards = stewards[:1]
     records = encode_frame(frame, stewards[0].schema)
-    return _request(f"{scenario.title}, {chosen.name}", records, stewards, chosen.strategy, dict(chosen.options))
+    request = _request(f"{scenario.title}, {chosen.name}", records, stewards, chosen.strategy, dict(chosen.options))
+    return replace(request, together=Together(chosen.pooling, chosen.colluders, chosen.dropouts))
 
 
 def parse_epsilons(text: str) -> list[Fraction]:
@@ -170,6 +191,7 @@ def run(
         sites=request.sites,
         target_size=request.target_size,
         most_records_per_unit=request.most_records_per_unit,
+        pool=request.pool,
         belief=request.belief,
         problems=problems,
         seed=seed,
@@ -184,6 +206,8 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
         "sites": request.sites,
         "target_size": request.target_size,
         "most_records_per_unit": request.most_records_per_unit,
+        "pooling": request.together.pooling,
+        "noises": request.sites / request.pool.shares if request.pool else request.sites,
         "strategy": request.strategy,
         "prevalence": request.belief.prevalence,
         "best_auc": request.belief.best_auc,
@@ -236,8 +260,8 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         title=f"{escape(request.title)}: {request.strategy}, {questions}",
         caption=(
             f"{len(request.source)} source records; {request.target_size} private ones ({declared}) "
-            f"at {request.sites} site(s);\nat most {request.most_records_per_unit} record(s) a unit\n"
-            + _explained(request, rows)
+            f"at {request.sites} site(s){_pooled(request)};\n"
+            f"at most {request.most_records_per_unit} record(s) a unit\n" + _explained(request, rows)
         ),
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
@@ -270,6 +294,12 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
             ]
         table.add_row(*cells, style="bold" if row.suggested else None)
     return table
+
+
+def _pooled(request: Request) -> str:
+    if request.pool is None:
+        return ""
+    return f",\nsummed securely: noise of {request.sites / request.pool.shares:.3g} instead of {request.sites}"
 
 
 def _ranged(mean: float, low: float, high: float) -> str:

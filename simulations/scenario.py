@@ -13,7 +13,7 @@ from curator_node.enrolled import Written
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
 from learner_node.large_epsilon import require_confirmed
-from learner_node.pooling import Pooling
+from learner_node.pooling import Pooling, check_pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
@@ -95,7 +95,8 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         epsilon: to spend at each curator.
         strategy: a name of `learner_node.strategies`.
         options: of the strategy; checked by `check_options`, since only the strategy itself knows them.
-        pooling: "sum" for one model, "site" for one per curator.
+        pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
+        colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
         purpose: what it tells the stewards.
@@ -108,6 +109,8 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategy: str = DEFAULT_STRATEGY
     options: dict[str, Any] = {}
     pooling: PoolingName = "sum"
+    colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
     source: tuple[Name, ...] = ()
     curators: tuple[Name, ...] = ()
     purpose: str = ""
@@ -116,6 +119,10 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_one_of("pooling", self.pooling, get_args(Pooling))
+        try:
+            check_pooling(self.pooling, self.colluders, self.dropouts)
+        except ConfigurationError as error:
+            raise ValueError(f"learner {self.name}: {error}") from None
         for key, epsilon in (("epsilon", self.epsilon), ("validate", self.validate)):
             try:
                 exact = [] if epsilon is None else [parse_rational(epsilon)]

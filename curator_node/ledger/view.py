@@ -20,13 +20,14 @@ from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.places import Place, read_evidence, told_place
 from curator_node.ledger.store import DatabaseStore, is_sqlite, sqlite_url
-from curator_node.ledger.studies import Restored
+from curator_node.ledger.studies import Restored, StudyKey
 from curator_node.policy import Policy, read_policy
 from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, printable
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NO_STUDY, NOBODY
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational, shorten
 
 LOWER_BOUND = (
@@ -121,10 +122,18 @@ class LedgerView:
             who = "" if entry.learner == NOBODY else self._name(entry.learner) or entry.learner.hex()[:8]
             question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
             study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
-            note = escape(printable(entry.note, 400))
+            note = escape(printable(self._told(entry), 400))
             row = (str(entry.index), when, entry.kind, escape(who), study, question, entry.amount, note)
             entries.add_row(*row)
         return [learners, entries]
+
+    def _told(self, entry: Entry) -> str:
+        """An entry's note, in words; that of a charge is its query kind's."""
+        study = self.account.studies.get(StudyKey(entry.learner, entry.study))
+        if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
+            return entry.note
+        kind = QUERY_KINDS.get(study.kind_of(entry.sequence))
+        return entry.note if kind is None else kind.told(entry.note)
 
     def _name(self, key: bytes) -> str | None:
         found = None if self.policy is None else self.policy.learner(key)

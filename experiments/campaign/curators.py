@@ -1,17 +1,27 @@
 """Policies with room for whatever an experiment asks, and what it spent."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits
 from protocol.queries.counts import COUNTS
+from protocol.queries.secure_counts import SECURE_COUNTS
 from protocol.rationals import MOST
 from protocol.release_kinds import RELEASE_KINDS
 
 
-def roomy_policy(learner: SigningKey, *, name: str, simulation: bool = False, printed: bool = False) -> Policy:
+def roomy_policy(
+    learner: SigningKey,
+    *,
+    name: str,
+    simulation: bool = False,
+    printed: bool = False,
+    members: Sequence[bytes] = (),
+) -> Policy:
     """A policy that lets one learner ask whatever it likes.
 
     Args:
@@ -19,13 +29,18 @@ def roomy_policy(learner: SigningKey, *, name: str, simulation: bool = False, pr
         name: of the curator.
         simulation: it signs as not private.
         printed: it also answers by the paper's mechanism, whose claim is wrong.
+        members: identity keys of the curators that it sums with; none: it answers alone.
     """
-    kinds = [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]
+    kinds: dict[str, Any] = {
+        COUNTS.name: {"release_kinds": [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]}
+    }
+    if members:
+        kinds[SECURE_COUNTS.name] = {"members": [member.hex() for member in members]}
     return Policy(
         name=name,
         cap=MOST,
         learners=(LearnerPolicy(name="learner", key=learner.public.hex(), cap=MOST),),
-        limits=Limits(kinds={COUNTS.name: {"release_kinds": kinds}}),
+        limits=Limits(kinds=kinds),
         simulation=simulation,
     )
 

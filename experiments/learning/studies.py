@@ -14,7 +14,7 @@ from curator_node.site import temporary_site
 from experiments.campaign.curators import roomy_policy, spent
 from experiments.splits import Options, Split
 from learner_node.learn import Learned, learn
-from learner_node.pooling import POOLED
+from learner_node.pooling import POOLED, SECURE, Pooling
 from learner_node.strategies.base import SourceEstimate, class_probabilities
 from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
@@ -65,7 +65,9 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
     }
 
 
-def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction) -> Learned:
+def make_study(
+    split: Split, strategy: str, options: Options, epsilon: Fraction, *, pooling: Pooling = "sum"
+) -> Learned:
     """Ask all sites' curators and sum their answers.
 
     Args:
@@ -73,6 +75,7 @@ def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction)
         strategy: key of `learner_node.strategies.STRATEGIES`.
         options: of the strategy.
         epsilon: to spend at each curator, exact.
+        pooling: "sum", or "secure": of who may collude or drop out, the learner assumes what it does by default.
 
     Raises:
         WrongCostError: a ledger holds another sum than was asked for.
@@ -80,8 +83,12 @@ def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction)
         NoCuratorError: a curator refused.
     """
     learner = SigningKey.generate()
+    keys = {site.name: SigningKey.generate() for site in split.sites}
+    members = [key.public for key in keys.values()] if pooling == SECURE else []
     held = {
-        site.name: temporary_site(site.frame, site.steward, roomy_policy(learner, name=site.name))
+        site.name: temporary_site(
+            site.frame, site.steward, roomy_policy(learner, name=site.name, members=members), key=keys[site.name]
+        )
         for site in split.sites
     }
     learned = learn(
@@ -90,6 +97,7 @@ def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction)
         strategy=strategy,
         options=options,
         epsilon=epsilon,
+        pooling=pooling,
         seed=split.seed,
     )
     charged = max(spent(each, learner) for each in held.values())
@@ -101,7 +109,13 @@ def make_study(split: Split, strategy: str, options: Options, epsilon: Fraction)
 
 
 def run_study(
-    split: Split, strategy: str, options: Options, epsilon: Fraction, claims: Claims = claims_nothing
+    split: Split,
+    strategy: str,
+    options: Options,
+    epsilon: Fraction,
+    claims: Claims = claims_nothing,
+    *,
+    pooling: Pooling = "sum",
 ) -> Answer:
     """As `make_study`; also predict the test records.
 
@@ -111,7 +125,8 @@ def run_study(
         options: of the strategy.
         epsilon: to spend at each curator, exact.
         claims: what the learner says about itself, before it sees a test record.
+        pooling: as in `make_study`.
     """
-    learned = make_study(split, strategy, options, epsilon)
+    learned = make_study(split, strategy, options, epsilon, pooling=pooling)
     extras = dict(claims(learned))
     return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)

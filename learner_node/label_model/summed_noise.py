@@ -21,7 +21,8 @@ SMALLEST_SCALE = 0.05
 """A smaller scale is taken as this one. It leaves all but 4e-9 of the noise at zero: exact counts need no case of their
 own, and impossible ones (negative, say) still have a likelihood."""
 _LARGEST_SCALE = 1000.0
-"""Above it a fractional law is that of this scale, stretched: the two differ by 1e-6 in the logarithm."""
+"""Above it a fractional law is that of this scale, stretched. Measured for 1.05 to 50 noises: the logarithms differ by
+2e-5 at 0 and by 1e-6 elsewhere."""
 _REST = 1e-17
 _MOST_TABLE = 10**6
 

@@ -29,10 +29,10 @@ from protocol.queries.secure_counts import (
 from protocol.records import Records
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
-from protocol.secure_sum.aggregator import Aggregator, Opened, SumFailedError, as_words
+from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedError, as_words
 
-CHARGED = ("agreed", "opened")
-"""Steps at which a failed sum was charged for."""
+FREE = STEPS[:2]
+"""Steps before anybody was asked for counts."""
 
 
 def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
@@ -81,13 +81,9 @@ def lead(led: Led) -> Leading:
         told = yield {name: OpenSum(survivors, signed) for name in told}
         opened = aggregator.take_revealed({seats[name]: revealed.shares for name, revealed in told.items()})
     except SumFailedError as error:
-        charged = "what was charged for it stays charged" if error.step in CHARGED else "it may have been charged"
-        out = {names[index]: f"in a secure sum {why}" for index, why in error.out.items()}
-        raise QueryFailedError(
-            f"{error}; {charged if error.step != 'keys' else 'nothing was charged for it'}", out
-        ) from None
+        raise _failed(error, names) from None
     answer = _answer(opened, body, planned, schema)
-    took_part = tuple(names[index] for index in opened.survivors)
+    took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
     _check(answer, took_part, led)
     lied = {**aggregator.out, **opened.liars}
     return Pooled(answer, took_part, {names[index]: f"in a secure sum {why}" for index, why in lied.items()})
@@ -100,6 +96,12 @@ def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:
             'curators that sum securely are asked one question; pool by "sum" or "site" to ask each its own'
         )
     return first
+
+
+def _failed(error: SumFailedError, names: Mapping[int, str]) -> QueryFailedError:
+    why = "".join(f"; {names[index]}: {reason}" for index, reason in error.out.items())
+    charged = "nothing was charged for it" if error.step in FREE else "what was charged for it stays charged"
+    return QueryFailedError(f"{error}{why}; {charged}")
 
 
 def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, schema: Schema) -> CountsAnswer:

@@ -93,28 +93,53 @@ def examples_of(release: str) -> Sequence[Example]:
     fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
     if not fitting:
         return ()
-    found = []
     # About as many numbers, whatever the columns.
     short = _SHORT if release == "mass" else _SHORT[:1] if kind.columns(fitting[0]) == 1 else _SHORT[1:]
-    for about, partitions, copies, bound, hypothesis in (
-        ("a few cells, with records at a tie of the hypothesis", short, COPIES, 1, _EDGE),
-        (
+    return (
+        _example(release, "a few cells, with records at a tie of the hypothesis", fitting[0], short, COPIES),
+        _example(
+            release,
             "every kind of partition, with units of two records and logits that cancel",
+            fitting[-1],
             _WIDE,
             WIDE_COPIES,
-            2,
-            _CANCELLING,
+            bound=2,
+            hypothesis=_CANCELLING,
         ),
-    ):
-        schema = fitting[0] if partitions is short else fitting[-1]
-        steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1
-        asked = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
-        values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
-        found.append(
-            Example(about, schema, asked, copies=copies, most_records_per_unit=bound, values=values,
-                    limits={"release_kinds": [release]})
-        )  # fmt: skip
-    return found
+    )
+
+
+def shortest_of(release: str) -> Example | None:
+    """The question that is asked and counted fastest: two cells, units of two records."""
+    kind = RELEASE_KINDS[release]
+    fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
+    about = "those with a value and those without, in units of two records"
+    return _example(release, about, fitting[0], _SHORT[:1], COPIES, bound=2) if fitting else None
+
+
+def _example(
+    release: str,
+    about: str,
+    schema: Schema,
+    partitions: tuple[Partition, ...],
+    copies: int,
+    *,
+    bound: int = 1,
+    hypothesis: Hypothesis = _EDGE,
+) -> Example:
+    kind = RELEASE_KINDS[release]
+    steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1
+    asked = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
+    values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
+    return Example(
+        about,
+        schema,
+        asked,
+        copies=copies,
+        most_records_per_unit=bound,
+        values=values,
+        limits={"release_kinds": [release]},
+    )
 
 
 def _asking(

@@ -13,7 +13,9 @@ other:
 Cost: that of the `counts` query with this scale, as long as at most t of the n curators collude with the learner.
 """
 
-import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import msgspec
@@ -23,20 +25,23 @@ from numpy.typing import NDArray
 from protocol.codec import decode, encode
 from protocol.envelopes import check_public_key, digest, encode_parts
 from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Key
 from protocol.queries import counts
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
+from protocol.queries.secure_remarks import check_remark, in_common, proviso, remark, told
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.secure_sum.cards import Cards, Index, Indices, KeyCard, Signature
-from protocol.secure_sum.group import MOST_PARTICIPANTS, Group, complaint_about
+from protocol.secure_sum.group import LEAST_PARTICIPANTS, MOST_PARTICIPANTS, Group, complaint_about
 
 KEYS, SHARES, MASKED, AGREED, OPENED = range(5)
 """Numbers of the turns."""
 TURNS = 5
 NONCE = 16
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 Sealed = Annotated[bytes, msgspec.Meta(min_length=1, max_length=200)]
 Relays = Annotated[tuple[tuple[Index, Sealed], ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)]
@@ -71,26 +76,47 @@ class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_on
 class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a curator limits of secure sums: as of `counts`, and with whom it sums.
 
+    They are on the card: a learner plans by them.
+
     Attributes:
         members: identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in
-            the plan could be the learner itself.
+            the plan could be the learner itself. Without any, no plan is accepted.
         least_colluders: fewest colluders t that a plan must assume.
+
+    Raises:
+        ValueError: a release kind that is not private, a member that is no key, or stands there twice, or too few
+            members; the text says what to do.
     """
 
-    members: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")], ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)
-    ] = ()
+    members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_PARTICIPANTS)] = ()
     least_colluders: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTICIPANTS)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in self.members:
-            try:
-                check_public_key(bytes.fromhex(key))
-            except ConfigurationError as error:
-                raise ValueError(f"members: {error}") from None
-        if len(set(self.members)) != len(self.members):
-            raise ValueError("members: a key stands there twice")
+        for name in self.release_kinds:
+            if not RELEASE_KINDS[name].private:
+                raise ValueError(f"release_kinds: {name!r} is not private as claimed, and never summed; remove it")
+        for place, key in enumerate(self.members):
+            _check_member(key, f"members[{place}]")
+        doubled = next((key for key, other in pairwise(sorted(self.members)) if key == other), None)
+        if doubled is not None:
+            raise ValueError(f"members: {doubled[:16]} stands there twice; write each curator's key once")
+        if 0 < len(self.members) < LEAST_PARTICIPANTS:
+            raise ValueError("members: one curator alone is no secure sum; add the public keys of the others")
+        if 0 < len(self.members) <= self.least_colluders:
+            most = len(self.members) - 1
+            raise ValueError(
+                f"least_colluders: at most {most} of {len(self.members)} members; one is left to be protected"
+            )
+
+
+def _check_member(key: str, where: str) -> None:
+    if _KEY.fullmatch(key) is None:
+        raise ValueError(f"{where}: {key[:70]!r} is not 64 lower-case hexadecimal digits, as expril keys prints a key")
+    try:
+        check_public_key(bytes.fromhex(key))
+    except ConfigurationError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 class AskKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -253,20 +279,11 @@ def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.nu
     return np.frombuffer(decode(data, MaskedCounts).words, "<u8")
 
 
-def remark(body: Any, turn: Turn) -> str:
-    """Of turn 2 who sums, of turn 4 over whom it was opened; JSON."""
-    planned = turn.planned
-    told = {
-        "sites": len(planned.participants),
-        "colluders": planned.colluders,
-        "dropouts": planned.dropouts,
-        "shares": planned.shares,
-    }
-    if turn.number == MASKED:
-        return json.dumps(told, sort_keys=True)
-    if turn.number == OPENED:
-        return json.dumps(told | {"survivors": list(body.survivors)}, sort_keys=True)
-    return ""
+def examples() -> Mapping[str, Sequence[Example]]:
+    """What an auditor asks: whatever is counted, it is a sum that is released."""
+    from protocol.queries import secure_counts_examples  # noqa: PLC0415 - made of the structs above
+
+    return {"": secure_counts_examples.examples()}
 
 
 SECURE_COUNTS = QueryKind(
@@ -283,9 +300,14 @@ SECURE_COUNTS = QueryKind(
     read_release=read_release,
     charged_turn=MASKED,
     remark=remark,
+    told=told,
+    check_remark=check_remark,
+    in_common=in_common,
+    proviso=proviso,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
     state_bytes=2**18,
+    examples=examples,
     numbers=numbers,
     laws=counts.laws,
 )

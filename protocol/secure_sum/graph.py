@@ -74,13 +74,16 @@ class Graph:
         """Shares that give back a secret of a participant: more than half of holders and local colluders together."""
         return int(self._thresholds[index])
 
-    def holds(self, survivors: Collection[int]) -> bool:
-        """Whether every survivor has at least its threshold of holders among the survivors."""
-        chosen = np.fromiter(survivors, dtype=np.intp, count=len(survivors))
-        kept = np.zeros(self.size, dtype=np.bool_)
-        kept[chosen] = True
-        counts = 1 + np.bitwise_count(self._packed[kept] & _packed(kept)).sum(axis=1)
-        return bool((counts >= self._thresholds[kept]).all())
+    def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
+        """Those of the nodes, ascending, that have fewer holders than their threshold among those present."""
+        asked, kept = self._flags(nodes), self._flags(present)
+        counts = kept + np.bitwise_count(self._packed & _packed(kept)).sum(axis=1)
+        return tuple(np.flatnonzero(asked & (counts < self._thresholds)).tolist())
+
+    def _flags(self, nodes: Collection[int]) -> NDArray[np.bool_]:
+        flags = np.zeros(self.size, dtype=np.bool_)
+        flags[np.fromiter(nodes, dtype=np.intp, count=len(nodes))] = True
+        return flags
 
     @cached_property
     def _packed(self) -> NDArray[np.uint64]:
@@ -129,11 +132,11 @@ def settled(size: int, colluders: int, dropouts: int) -> Settled:
     Mean degrees are tried in steps of four. The first is taken with which (docs/secure-sums-graph.md)
 
     1. an honest participant has more than `local_colluders` colluding neighbours with probability at most 2^-105,
-    2. honest survivors of a list that `Graph.holds` accepts fall apart with probability at most 2^-105,
+    2. honest survivors fall apart with probability at most 2^-105, each of whom keeps its threshold of holders,
     3. a round opens with probability at least 1 - 2^-20 though as many as tolerated drop out, whoever they are.
 
     Probabilities are whole numbers, rounded up, so every machine settles on the same graph. Colluders are fixed before
-    the graph; survivors may be chosen after it.
+    the graph; dealers and survivors may be chosen after it.
 
     Raises:
         ConfigurationError: a round of this size cannot tolerate so many.
@@ -188,36 +191,36 @@ def _opens(word: int, size: int, dropouts: int, local: int) -> bool:
 
 
 def _apart(word: int, size: int, colluders: int, dropouts: int, local: int) -> int:
-    """The chance that honest survivors fall apart.
+    """The chance that honest participants can be cut in two parts, though as each of them asks for enough neighbours.
 
     Nobody in a part of a members has more than 2 a + local - 2 neighbours. So either somebody has at most
     2 least + local - 4 of them, or two parts of at least `least` members have no edge between them. The `least` is
     taken for which both together are unlikeliest.
     """
     ways = _ways_to_cut(size - colluders, dropouts)
-    kept = size - colluders - dropouts
-    apart: int = (WORD - word) ** _STEPS
-    bits = 32 * _STEPS - apart.bit_length()  # (1 - p)^_STEPS < 2^-bits
-    cuts = (1 << max(way + _PRECISION - part * (kept - part) * bits // _STEPS, 0) for part, way in enumerate(ways))
-    larger = list(accumulate(reversed(list(cuts))))[::-1]
+    left = size - colluders - dropouts
+    rest: int = (WORD - word) ** _STEPS
+    bits = 32 * _STEPS - rest.bit_length()  # (1 - p)^_STEPS < 2^-bits
+    cuts = [1 << max(way + _PRECISION - part * (left - part) * bits // _STEPS, 0) for part, way in enumerate(ways)]
+    larger = list(accumulate(reversed(cuts)))[::-1]
     few = list(accumulate(_binomial(size - 1, word)))
-    chances = [larger[1]]
-    for least in range(2, len(ways)):
-        most = min(2 * least + local - 4, size - 1)
-        chances.append(size * few[most] + larger[least])
-    return min(chances)
+    chances = [
+        larger[least] + (size * few[min(2 * least + local - 4, size - 1)] if least > 1 else 0)
+        for least in range(1, len(ways))
+    ]
+    return min(chances, default=_chance(0))
 
 
 @lru_cache(maxsize=8)
-def _ways_to_cut(honest: int, dropouts: int) -> list[int]:
-    """Bits of how many ways there are to remove `dropouts` and cut the rest in two, by the smaller part's size.
+def _ways_to_cut(honest: int, removed: int) -> list[int]:
+    """Bits of how many ways there are to remove some and cut the rest in two, by the smaller part's size.
 
-    The number is honest! / (part! (kept - part)! dropouts!), kept = honest - dropouts.
+    The number is honest! / (part! (left - part)! removed!) with left = honest - removed.
     """
-    kept = honest - dropouts
-    ways = [comb(honest, dropouts)]
-    for part in range(kept // 2):
-        ways.append(ways[-1] * (kept - part) // (part + 1))
+    left = honest - removed
+    ways = [comb(honest, removed)]
+    for part in range(left // 2):
+        ways.append(ways[-1] * (left - part) // (part + 1))
     return [number.bit_length() for number in ways]
 
 

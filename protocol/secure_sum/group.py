@@ -58,11 +58,13 @@ class Group:
 
     @property
     def signatures(self) -> int:
-        """Signatures on the one survivor list before anything is opened: more than (n + t) / 2 of all n.
+        """Signatures on the one survivor list before anything is opened: n - u, more than (n + t) / 2.
 
-        Two lists with so many signers each have more than t in common, so an honest one, which signs one list only.
+        At least n - u - t = h of them are honest, and signed after they had masked their vectors for this round: no
+        card of another round can stand for one of them. And two lists with so many signers each have n - 2 u > t in
+        common, so an honest one, which signs one list only.
         """
-        return (self.sites + self.colluders) // 2 + 1
+        return self.least
 
     @cached_property
     def digest(self) -> bytes:

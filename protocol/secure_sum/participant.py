@@ -129,14 +129,8 @@ def round_graph(group: Group, round_: bytes, joined: Sequence[int]) -> Graph:
 def out_of_reach(graph: Graph, joined: Sequence[int], dealers: Sequence[int], present: Sequence[int]) -> list[int]:
     """Those of the dealers of whose holders fewer are present than give their secrets back; all are indices."""
     places = {index: place for place, index in enumerate(joined)}
-    nodes, there = [places[index] for index in dealers], [places[index] for index in present]
-    held = graph.joined[np.ix_(nodes, there)].sum(axis=1).tolist()
-    own = set(there)
-    return [
-        index
-        for index, node, others in zip(dealers, nodes, held, strict=True)
-        if others + (node in own) < graph.threshold(node)
-    ]
+    lacking = graph.lacking([places[index] for index in dealers], [places[index] for index in present])
+    return [joined[node] for node in lacking]
 
 
 def begin(
@@ -174,6 +168,9 @@ def check_cards(group: Group, state: State, cards: Cards, verify: Verify = is_si
     for index, card in cards:
         if index != state.index and not card_is_signed(group, state.question, index, card, verify):
             raise _broken(f"cards[{index}]", "a card that its participant signed for this question")
+    graph = round_graph(group, round_digest(group, state.question, cards), indices)
+    if out_of_reach(graph, indices, [state.index], indices):
+        raise _broken("cards", "cards whose graph gives this curator enough neighbours; others may do")
 
 
 def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tuple[Relayed, State]:
@@ -262,8 +259,7 @@ def check_survivors(group: Group, state: State, survivors: Indices) -> None:
     _check_list("survivors", survivors, state.dealers, group.least)
     if state.index not in survivors:
         raise _broken("survivors", "this curator among them: its masked vector was sent")
-    places = {index: place for place, index in enumerate(state.joined)}
-    if not state.graph(group).holds([places[index] for index in survivors]):
+    if out_of_reach(state.graph(group), state.joined, survivors, survivors):
         raise _broken("survivors", "enough neighbours of each survivor among them")
 
 
@@ -277,18 +273,13 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless it signed this list, as did more than (n + t) / 2 of all n.
-
-    Among them must be enough holders of each survivor of whose self mask this participant would reveal a share.
-    """
+    """Refuse unless it signed this list, as did n - u of all n, enough holders of each survivor among them."""
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")
     signers = [index for index, _ in agreements]
     _check_list("agreements", signers, survivors, group.signatures)
-    among = set(survivors)
-    opened = [index for index, _ in state.held if index in among]
-    if out_of_reach(state.graph(group), state.joined, opened, signers):
+    if out_of_reach(state.graph(group), state.joined, survivors, signers):
         raise _broken("agreements", "enough neighbours of each survivor among those who signed")
     payload = group.signed(SURVIVORS_TYPE, survivors_payload(state.round, state.dealers, survivors))
     for index, signature in agreements:

@@ -4,10 +4,11 @@ A secret is the constant term of a polynomial over the integers modulo a prime, 
 share at point x is the polynomial's value there. Every 32 bytes are a number below the prime, so no secret is left out.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import accumulate, combinations
+from math import comb, prod
+from operator import mul
 
 SECRET = 32
 """Bytes of a secret."""
@@ -58,7 +59,7 @@ class Combiner:
 
     def __init__(self, points: Sequence[int]) -> None:
         _check_points(points)
-        self._weights = _weights_at_zero(tuple(points))
+        self._points = tuple(points)
 
     def combine(self, shares: Sequence[bytes]) -> bytes:
         """The secret, 32 bytes, of one share a point, in the points' order.
@@ -67,9 +68,9 @@ class Combiner:
             ValueError: a share is missing, too long or not below P, or together they give no 32 bytes. Wrong shares
                 may also give a wrong secret: compare it with a commitment.
         """
-        if len(shares) != len(self._weights):
-            raise ValueError(f"{len(self._weights)} shares are needed, not {len(shares)}")
-        total = sum(weight * _number(share) for weight, share in zip(self._weights, shares, strict=True)) % P
+        if len(shares) != len(self._points):
+            raise ValueError(f"{len(self._points)} shares are needed, not {len(shares)}")
+        total = _at_zero(self._points, [_number(share) for share in shares])
         if total >> 8 * SECRET:
             raise ValueError(f"these shares give a number of more than {SECRET} bytes: at least one is wrong")
         return total.to_bytes(SECRET)
@@ -80,9 +81,9 @@ def recover(
 ) -> tuple[bytes, tuple[int, ...]] | None:
     """The secret that fits a commitment, though some of the shares may be wrong.
 
-    It tries the first `threshold` shares, then decodes all of them (Gao 2003), which finds the secret whenever at most
-    (shares - threshold) / 2 are wrong, then tries all sets of `threshold` shares where there are at most `TRIES` sets.
-    Slower than `Combiner`, which comes first where shares are expected to be right.
+    It tries the first `threshold` shares, and looks at no other where these fit. Then it decodes all of them, which
+    finds the secret whenever at most (shares - threshold) / 2 are wrong (Gao 2003). Then it tries all sets of
+    `threshold` shares, where there are at most `TRIES` sets.
 
     Args:
         shares: by point, 1 to 2^16. One that is no number below P counts as wrong.
@@ -90,7 +91,8 @@ def recover(
         fits: whether a secret is the one that was committed to; called at most `TRIES` + 2 times.
 
     Returns:
-        The secret and the points, ascending, of all wrong shares; None where no secret was found that fits.
+        The secret and the points, ascending, of wrong shares among those that were looked at; None where no secret was
+        found that fits.
 
     Raises:
         ValueError: a point or the threshold is out of range.
@@ -99,24 +101,32 @@ def recover(
         raise ValueError(f"a threshold of {threshold} is below 1")
     _check_points(tuple(shares) or (1,))
     values = {point: int.from_bytes(shares[point]) for point in sorted(shares) if _in_field(shares[point])}
+    if len(values) < threshold:
+        return None
+    malformed = tuple(sorted(shares.keys() - values.keys()))
+    first = tuple(values)[:threshold]
+    if secret := _fitting(_at_zero(first, [values[point] for point in first]), fits):
+        return secret, malformed
     for polynomial in _candidates(values, threshold):
-        secret = polynomial[0] if polynomial else 0
-        if not secret >> 8 * SECRET and fits(secret.to_bytes(SECRET)):
-            wrong = (point for point in shares if values.get(point) != _value(polynomial, point))
-            return secret.to_bytes(SECRET), tuple(sorted(wrong))
+        if secret := _fitting(_value(polynomial, 0), fits):
+            wrong = (point for point, value in values.items() if value != _value(polynomial, point))
+            return secret, tuple(sorted((*malformed, *wrong)))
     return None
 
 
+def _fitting(number: int, fits: Callable[[bytes], bool]) -> bytes | None:
+    """The number as a secret, where it is one and fits."""
+    if number >> 8 * SECRET:
+        return None
+    secret = number.to_bytes(SECRET)
+    return secret if fits(secret) else None
+
+
 def _candidates(values: Mapping[int, int], threshold: int) -> Iterator[list[int]]:
-    """Polynomials of fewer than `threshold` coefficients that the values may lie on, the likeliest first."""
-    if len(values) < threshold:
-        return
-    yield _through((point, values[point]) for point in list(values)[:threshold])
-    if len(values) == threshold:
-        return
+    """Polynomials of at most `threshold` coefficients on which some of the values lie, the likeliest first."""
     if (decoded := _decoded(values, threshold)) is not None:
         yield decoded
-    if math.comb(len(values), threshold) <= TRIES:
+    if comb(len(values), threshold) <= TRIES:
         for chosen in combinations(values, threshold):
             yield _through((point, values[point]) for point in chosen)
 
@@ -199,15 +209,26 @@ def _trimmed(polynomial: Sequence[int]) -> list[int]:
     return numbers
 
 
+def _at_zero(points: tuple[int, ...], values: Sequence[int]) -> int:
+    """Value at 0 of the polynomial of least degree through (point, value) pairs."""
+    total: int = sum(map(mul, _weights_at_zero(points), values))
+    return total % P
+
+
 @lru_cache(maxsize=256)
 def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's weights at 0; math.prod over small differences is quicker than a product modulo P."""
+    """Lagrange's weights at 0: for x the product over all points, divided by x times the product of all y - x.
+
+    Products over small differences are reduced once, and one inversion modulo P serves all (Montgomery 1987).
+    """
+    bottoms = [prod([other - point for other in points if other != point], start=point) % P for point in points]
+    before = list(accumulate(bottoms, lambda left, right: left * right % P, initial=1))
+    inverse = pow(before.pop(), -1, P) * prod(points) % P
     weights = []
-    for point in points:
-        others = [other for other in points if other != point]
-        bottom = math.prod(other - point for other in others)
-        weights.append(math.prod(others) * pow(bottom, -1, P) % P)
-    return tuple(weights)
+    for bottom, product in zip(reversed(bottoms), reversed(before), strict=True):
+        weights.append(inverse * product % P)
+        inverse = inverse * bottom % P
+    return tuple(reversed(weights))
 
 
 def _coefficients(count: int, entropy: Callable[[int], bytes]) -> list[int]:

@@ -138,6 +138,26 @@ class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     verdict: str
 
 
+class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a sum over curators loses where some of them tell what they know; enumerated.
+
+    Attributes:
+        sites: curators n, each of which adds a share of the noise.
+        assumed: colluders for whom the shares are made: n less so many add up to one whole noise.
+        colluders: whose shares are known.
+        unknown: shares that are not, in whole noises, as text.
+        claimed: epsilon, exact, as text.
+        loss: the worst.
+    """
+
+    sites: int
+    assumed: int
+    colluders: int
+    unknown: str
+    claimed: str
+    loss: float
+
+
 class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one.
 
@@ -166,7 +186,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """A whole audit of what is installed.
 
     Attributes:
-        kinds, controls, checks, studies, blog: as above; `blog` is None where it was not played.
+        kinds, controls, checks, studies, colluders, blog: as above; `blog` is None where it was not played.
         false_alarm: chance that an audit of correct mechanisms finds a violation anywhere, at most.
         seconds: that it took, by the clock.
         versions: of this software and of what draws the noise.
@@ -176,6 +196,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     controls: tuple[ControlResult, ...] = ()
     checks: tuple[Check, ...] = ()
     studies: tuple[StudyAttack, ...] = ()
+    colluders: tuple[ColluderLoss, ...] = ()
     blog: BlogGame | None = None
     false_alarm: float = 0.05
     seconds: float = 0.0

@@ -4,8 +4,8 @@ Carriers to other processes put a curator in a folder as a steward would, and wh
 a seed and faults, in a file of its own there, which nothing but `open_simulated` reads.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,12 @@ from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
 from curator_node.steward import StewardFile
+from learner_node.pooling import SECURE
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
+from protocol.queries.secure_counts import SECURE_COUNTS
 from simulations.carriers import Handle
 from simulations.carriers.faults import FaultyCurator
 from simulations.records import SiteRecords
@@ -77,6 +81,7 @@ class SiteOrder:
         policy: its policy file.
         simulated: noise and faults.
         note: kept in its ledger.
+        key: its signing key, which others' policies may name.
     """
 
     private: pl.DataFrame
@@ -84,6 +89,7 @@ class SiteOrder:
     policy: Policy
     simulated: Simulated
     note: str
+    key: SigningKey = field(default_factory=SigningKey.generate)
 
     @property
     def name(self) -> str:
@@ -108,16 +114,35 @@ class CuratorFacts:
     warnings: tuple[str, ...] = ()
 
 
-def order_site(scenario: Scenario, part: SiteRecords, repeat: int, learners: Mapping[str, SigningKey]) -> SiteOrder:
-    """What the curator of a site is made of.
+def order_sites(
+    scenario: Scenario, parts: Iterable[SiteRecords], repeat: int, learners: Mapping[str, SigningKey]
+) -> list[SiteOrder]:
+    """What the curators of all sites are made of.
+
+    Where a learner pools securely, each curator's policy lists all of them as members of secure sums.
 
     Args:
         scenario: the scenario.
-        part: of `split_records`.
+        parts: of `split_records`.
         repeat: number of the repeat; seeds the noise, where it is seeded.
-        learners: name -> key; their public halves enter the policy.
+        learners: name -> key; their public halves enter the policies.
     """
+    keys = {part.name: (part, SigningKey.generate()) for part in parts}
+    secure = any(learner.pooling == SECURE for learner in scenario.learners)
+    members = tuple(key.public.hex() for _, key in keys.values()) if secure else ()
+    return [_order_site(scenario, part, repeat, learners, key, members) for part, key in keys.values()]
+
+
+def _order_site(
+    scenario: Scenario,
+    part: SiteRecords,
+    repeat: int,
+    learners: Mapping[str, SigningKey],
+    key: SigningKey,
+    members: tuple[str, ...],
+) -> SiteOrder:
     entry = scenario.curator(part.name)
+    entry = msgspec.structs.replace(entry, limits=with_members(entry.limits, members))
     policies = [
         LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.cap_of(learner))
         for learner, key in learners.items()
@@ -131,17 +156,35 @@ def order_site(scenario: Scenario, part: SiteRecords, repeat: int, learners: Map
             tuple(fault for fault in scenario.faults if fault.curator == part.name),
         ),
         f"made by a simulation of {scenario.title}",
+        key,
     )
 
 
+def with_members(limits: Limits, members: tuple[str, ...]) -> Limits:
+    """Limits that allow secure sums with these members, too.
+
+    What limits say of secure sums themselves stays. Limits that name query kinds, and not this one, allow none.
+
+    Args:
+        limits: of a policy.
+        members: public keys in hexadecimal; none changes nothing.
+    """
+    kinds = dict(QUERY_KINDS.allowed(limits))
+    named = not isinstance(limits.kinds, msgspec.UnsetType)
+    if not members or (named and SECURE_COUNTS.name not in kinds):
+        return limits
+    kinds[SECURE_COUNTS.name] = {"members": list(members), **kinds.get(SECURE_COUNTS.name, {})}
+    return msgspec.structs.replace(limits, kinds=kinds)
+
+
 def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
-    """Open the curator of a site in this process, with a new key and a new ledger.
+    """Open the curator of a site in this process, with a new ledger.
 
     Args:
         order: what it is made of.
         ledgers: folder for SQLite ledgers; None keeps it in memory.
     """
-    key = SigningKey.generate()
+    key = order.key
     dataset = hold_records(order.private, order.steward, order.policy, key)
     if ledgers is None:
         ledger = memory_ledger(key)
@@ -158,7 +201,7 @@ def facts_of(site: Site) -> CuratorFacts:
 
 
 def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
-    """Put a site's curator in a folder, with a new key and a new ledger, where another process opens it.
+    """Put a site's curator in a folder, with a new ledger, where another process opens it.
 
     Args:
         order: what it is made of.
@@ -174,6 +217,7 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
         schema=as_toml(order.steward),
         records=order.private,
         note=order.note,
+        key=order.key,
     )
     (folder / SIMULATED).write_bytes(msgspec.json.encode(order.simulated))
     with open_simulated(folder) as site:

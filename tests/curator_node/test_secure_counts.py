@@ -1,18 +1,457 @@
-"""A curator's side of secure sums, with real curators: what is charged when, what is refused, what is kept."""
+"""A curator's side of secure sums, with real curators: what is charged when, what is refused, what is kept.
 
+The learner here lies at every turn. What it and the relay may learn in the end is the subject of tests of
+`protocol.secure_sum`; that every lie is refused, and changes nothing, is the subject of this file.
+"""
+
+import json
+from fractions import Fraction
+
+import msgspec
 import numpy as np
 import pytest
 
-from pooled import BODY, Pool
+from curator_fakes import NOW, key, message_of, policy
+from curator_node.ledger.checks import check
+from curator_node.ledger.studies import StudyKey
+from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of
+from protocol.codec import decode
+from protocol.limits import Limits
+from protocol.messages import Refusal
+from protocol.queries.secure_counts import (
+    SECURE_COUNTS,
+    AskKeys,
+    OpenSum,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+)
+from protocol.refusals import RefusalCode
+from protocol.secure_sum.aggregator import SumFailedError
+from protocol.secure_sum.cards import make_card, seed_check
+from protocol.secure_sum.participant import State, survivors_payload
+
+EPSILON = Fraction(1, 30)
+TURNS = ("keys", "shares", "masked", "agreed", "opened")
+
+
+def ledger_of(pool, index):
+    return check(pool.stores[index])
+
+
+def charges(pool, index):
+    return [Fraction(entry.amount) for entry in ledger_of(pool, index).entries if entry.kind == "charge"]
+
+
+def kept(pool, index):
+    """All that a refusal must not change."""
+    store = pool.stores[index]
+    return store.rows(0), dict(store._replies)
+
+
+def state_of(pool, index):
+    """What the curator keeps, opened with its own key."""
+    session = pool.sessions[index]
+    study = StudyKey(session.key.public, session.study)
+    return pool.curators[index]._questions._state(study, KIND)
+
+
+def assert_refused(pool, index, body, field, code=RefusalCode.BAD_QUERY):
+    """A lie is refused for a reason, changes nothing, and the true request is answered afterwards."""
+    before = kept(pool, index)
+    refusal = pool.ask(index, body)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.field) == (code, field), refusal
+    assert kept(pool, index) == before
+
+
+# sums
 
 
 @pytest.mark.parametrize(
     ("n", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (3, 2, 0), (4, 1, 1), (10, 2, 1), (10, 1, 4)]
 )
-def test_the_sum_is_that_of_all_counts(n, colluders, dropouts):
-    pool = Pool(
-        n, colluders, dropouts, rows=lambda index: [(f"p{k}", 10.0 * k, 0.0, "f", "no") for k in range(index + 1)]
-    )
+def test_the_sum_is_that_of_all_counts_and_costs_each_what_one_query_costs(n, colluders, dropouts):
+    rows = lambda index: [(f"p{k}", 10.0 * k, 0.0, "f", "no") for k in range(index + 1)]  # noqa: E731
+    pool = Pool(n, colluders, dropouts, rows=rows)
     opened = pool.run()
     assert opened.survivors == tuple(range(n))
-    np.testing.assert_array_equal(opened.values, pool.exact(BODY))
+    np.testing.assert_array_equal(opened.values, pool.exact())
+    for index in range(n):
+        assert charges(pool, index) == [0, 0, EPSILON, 0, 0]
+        assert ledger_of(pool, index).findings == ()
+        assert ledger_of(pool, index).account.total_spent == EPSILON
+
+
+@pytest.mark.parametrize("release", ["mass", "error_correct", "signed_error", "class_counts"])
+def test_whatever_is_counted_may_be_summed(release):
+    pool = Pool(3, queries=(planned_of(3, release=release),))
+    body = ERRORS if release in ("error_correct", "signed_error") else BODY
+    np.testing.assert_array_equal(pool.run(body).values, pool.exact(body))
+
+
+def test_each_draws_a_share_of_the_one_noise_before_it_counts():
+    pool = Pool(10, 2, 1)
+    pool.run()
+    for noise in pool.noises:
+        ((size, parts, law, stamp),) = noise.calls
+        assert (size, parts, law.scale, stamp.sequence) == (len(pool.exact()), 7, 30, 3)
+
+
+def test_a_study_asks_several_sums_and_each_round_is_a_new_one():
+    pool = Pool(3, queries=(planned_of(3), planned_of(3)))
+    first = pool.run()
+    cards = pool.cards
+    second = pool.run(query=1)
+    np.testing.assert_array_equal(first.values, second.values)
+    assert all(one.masking != other.masking for (_, one), (_, other) in zip(cards, pool.cards, strict=True))
+    assert charges(pool, 0) == [0, 0, EPSILON, 0, 0] * 2
+
+
+@pytest.mark.parametrize("step", TURNS[1:])
+def test_a_dropout_at_any_step_costs_it_what_it_was_charged_and_the_others_go_on(step):
+    """One of four falls silent before it answers this turn, and all later ones."""
+    pool = Pool(4, 1, 1, rows=lambda index: [ROWS[index]])
+    left, silent = (0, 1, 3), 2
+    for name in TURNS[:-1]:
+        getattr(pool, name)(left if TURNS.index(name) >= TURNS.index(step) else None)
+    opened = pool.opened(left)
+    counted = left if step in ("shares", "masked") else range(4)
+    assert opened.survivors == tuple(counted)
+    np.testing.assert_array_equal(opened.values, pool.exact(who=counted))
+    assert sum(charges(pool, silent)) == (0 if step in ("shares", "masked") else EPSILON)
+    assert all(sum(charges(pool, index)) == EPSILON for index in left)
+
+
+# what is charged, and what the ledger says
+
+
+def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
+    pool = Pool(4, 1, 1)
+    pool.keys()
+    pool.shares()
+    pool.masked((0, 1, 3))
+    pool.agreed()
+    pool.opened()
+    notes = [entry.note for entry in ledger_of(pool, 0).entries if entry.kind == "charge"]
+    told = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
+    assert [notes[0], notes[3]] == ["", ""]
+    of_round = json.loads(notes[1])
+    assert {key: of_round[key] for key in told} == told
+    others = [entry.note for entry in ledger_of(pool, 3).entries if entry.kind == "charge"]
+    assert others[1] == notes[1]  # all who sum together name the same round
+    assert SECURE_COUNTS.told(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
+    assert json.loads(notes[2]) == told
+    assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
+    assert SECURE_COUNTS.told(notes[2]) == (
+        "a secure sum over 4 sites (n), at most 1 of them colluding (t), 1 dropping out (u); the noise of one is made "
+        "of 2 shares (h)"
+    )
+    assert SECURE_COUNTS.told(notes[4]) == (
+        "helped to open the sum over 3 of 4 sites; not among them, counted from 0 in the plan: 2"
+    )
+    for other in ("", "a purpose", "{}", notes[2][:-1]):
+        assert SECURE_COUNTS.told(other) == other
+
+
+def test_nothing_is_charged_before_the_masked_vector_and_a_failed_round_stays_charged():
+    pool = Pool(3).until(2)
+    assert ledger_of(pool, 0).account.total_spent == 0
+    pool.masked()
+    pool.sessions[0].close(NOW)
+    closed = message_of(pool.handle[0](pool.sessions[0].pending))
+    assert closed.refunded == "0"
+    assert ledger_of(pool, 0).account.total_spent == EPSILON
+
+
+def test_a_curator_whose_budget_is_spent_refuses_the_sum_and_keeps_its_keys():
+    pool = Pool(3, rules=rules_of(3, cap="1/30")).until(2)
+    pool.restart(0, rules_of(3, cap="1/40"))
+    before = kept(pool, 0)
+    refusal = pool.ask(0, pool.next_body(0, 2))
+    assert refusal.code == RefusalCode.OVER_BUDGET
+    assert kept(pool, 0) == before
+    assert pool.noises[0].calls == []
+
+
+# plans
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"participants": "stranger"}, "participants"),
+        ({"participants": "unsorted"}, ""),
+        ({"participants": "doubled"}, ""),
+        ({"participants": "one"}, ""),
+        ({"colluders": 1}, "colluders"),
+        ({"colluders": 2, "dropouts": 1}, ""),
+        ({"colluders": 4}, ""),
+    ],
+)
+def test_a_plan_that_a_curator_does_not_sum_by_is_refused(wrong, field):
+    """Of four members, with two colluders assumed at least."""
+    members = tuple(key(name).public for name in names(4))
+    lists = {
+        "stranger": tuple(sorted((*members[:3], key("ann").public))),
+        "unsorted": (members[1], members[0], *members[2:]),
+        "doubled": (members[0], *members),
+        "one": members[:1],
+    }
+    parts = {"colluders": 2, "dropouts": 0, "participants": members, **wrong}
+    parts["participants"] = lists.get(parts["participants"], parts["participants"])
+    pool = Pool(4, queries=(planned_of(4, **parts),), rules=rules_of(4, least_colluders=2), propose=False)
+    refusal = pool.propose(0)
+    assert isinstance(refusal, Refusal)
+    if field:
+        assert (refusal.code, refusal.field) == (RefusalCode.OVER_LIMIT, f"plan.queries[0].{field}")
+    else:
+        assert (refusal.code, refusal.field) == (RefusalCode.BAD_PLAN, "plan.queries.participants")
+    assert ledger_of(pool, 0).account.studies == {}
+
+
+def test_a_release_that_is_not_private_is_never_summed():
+    pool = Pool(3, queries=(planned_of(3, release="paper_ratio"),), propose=False)
+    refusal = pool.propose(0)
+    assert (refusal.code, refusal.field) == (RefusalCode.BAD_PLAN, "plan.queries.release")
+
+
+def test_a_curator_that_is_no_participant_takes_no_part():
+    """It is a member by its policy, but not of this plan."""
+    pool = Pool(4, queries=(planned_of(4, participants=sorted(key(name).public for name in names(4)[:3])),))
+    assert_refused(pool, 3, AskKeys(BODY, pool.nonce), "plan.queries.participants", RefusalCode.BAD_PLAN)
+    pool.sessions, pool.names = pool.sessions[:3], pool.names[:3]
+    pool.keys(range(3))
+
+
+def test_the_kind_is_off_unless_a_policy_names_it():
+    pool = Pool(3, rules=policy(cap=10), propose=False)
+    refusal = pool.propose(0)
+    assert refusal.code == RefusalCode.KIND_NOT_ALLOWED
+    assert KIND not in pool.card.limits.kinds
+    nobody = Pool(3, rules=policy(cap=10, limits=Limits(kinds={KIND: {}})), propose=False)
+    assert nobody.propose(0).field == "plan.queries[0].participants", "without members nobody sums"
+
+
+def test_the_card_says_with_whom_a_curator_sums():
+    pool = Pool(3, rules=rules_of(3, least_colluders=2), queries=(planned_of(3, 2),))
+    told = pool.card.limits.kinds[KIND]
+    assert told["members"] == [key(name).public.hex() for name in pool.names]
+    assert told["least_colluders"] == 2
+
+
+def test_a_member_that_the_steward_takes_out_ends_the_open_sums_with_it():
+    pool = Pool(3).until(2)
+    members = tuple(key(name).public.hex() for name in pool.names[:2])
+    pool.restart(0, rules_of(3, members=members))
+    assert_refused(pool, 0, pool.next_body(0, 2), "plan.participants", RefusalCode.OVER_LIMIT)
+
+
+# lies, turn by turn
+
+
+def signed_card(pool, index, question=None):
+    """A card that the participant signed, though not the one that it gave for this round."""
+    sign = lambda type_name, payload: key(pool.names[index]).sign(pool.machine._group.signed(type_name, payload))  # noqa: E731
+    card = dict(pool.cards)[index]
+    asked = pool.machine._question if question is None else question
+    return make_card(pool.machine._group, asked, (card.sealing, card.masking, seed_check(b"s" * 32)), sign)
+
+
+def with_card(pool, index, card):
+    return RelayCards(tuple((other, card if other == index else own) for other, own in pool.cards))
+
+
+def test_cards_that_are_not_all_of_this_question_are_refused():
+    pool = Pool(4, 1, 1).until(1)
+    cards, own = pool.cards, dict(pool.cards)
+    swapped = msgspec.structs.replace(own[2], masking=own[1].masking)
+    wrong = {
+        "cards[2]": [
+            with_card(pool, 2, swapped),  # a relay sits between
+            with_card(pool, 2, own[1]),  # another participant's
+            with_card(pool, 2, signed_card(pool, 2, b"another question".ljust(32))),
+            with_card(pool, 2, msgspec.structs.replace(own[2], signature=bytes(64))),
+        ],
+        "cards": [
+            with_card(pool, 0, signed_card(pool, 0)),  # stale: it signed that one once, and has no key of it
+            RelayCards(cards[1:]),  # without its own
+            RelayCards(cards[:2]),  # below h + t
+            RelayCards((cards[1], cards[0], *cards[2:])),
+            RelayCards((cards[0], *cards)),
+            RelayCards((*cards[:3], (7, own[3]))),  # nobody's index
+        ],
+    }
+    for field, bodies in wrong.items():
+        for body in bodies:
+            assert_refused(pool, 0, body, f"body.{field}")
+    assert_refused(pool, 0, b"\xc0", "body", RefusalCode.MALFORMED)
+    assert_refused(pool, 0, AskKeys(BODY, pool.nonce), "body", RefusalCode.MALFORMED)
+    pool.shares()
+    pool.masked()
+    pool.agreed()
+    np.testing.assert_array_equal(pool.opened().values, pool.exact())
+
+
+def test_a_card_of_an_earlier_round_does_not_fit_the_next():
+    pool = Pool(3, queries=(planned_of(3), planned_of(3)))
+    pool.run()
+    stale = dict(pool.cards)
+    pool.keys(query=1)
+    assert_refused(pool, 0, with_card(pool, 1, stale[1]), "body.cards[1]")
+    assert_refused(pool, 0, with_card(pool, 0, stale[0]), "body.cards")
+
+
+def test_masked_vectors_are_given_for_the_question_that_was_signed_alone():
+    pool = Pool(4, 1, 1).until(2)
+    body = pool.relay(0)
+    changed = {
+        "body.counts": [
+            msgspec.structs.replace(body, nonce=b"another nonce..."),
+            msgspec.structs.replace(body, counts=body_of(40.0, 60.0)),
+        ],
+        "body.dealers": [
+            msgspec.structs.replace(body, dealers=body.dealers[:2], shares=body.shares[:1]),  # below h + t
+            msgspec.structs.replace(body, dealers=body.dealers[1:]),  # without itself
+            msgspec.structs.replace(body, dealers=body.dealers[::-1]),
+            msgspec.structs.replace(body, dealers=(*body.dealers, 9)),
+        ],
+        "body.shares": [
+            msgspec.structs.replace(body, shares=body.shares[:-1]),  # a dealer without a share
+            msgspec.structs.replace(body, shares=body.shares[::-1]),
+            msgspec.structs.replace(body, shares=((0, body.shares[0][1]), *body.shares)),
+            msgspec.structs.replace(body, shares=(*body.shares, body.shares[-1])),
+        ],
+    }
+    for field, bodies in changed.items():
+        for wrong in bodies:
+            assert_refused(pool, 0, wrong, field)
+    longer = msgspec.structs.replace(body, counts=body_of(30.0, 40.0, 60.0))
+    assert_refused(pool, 0, longer, "body.counts")
+    assert pool.noises[0].calls == []
+    assert isinstance(pool.ask(0, body), msgspec.Struct)
+    assert charges(pool, 0) == [0, 0, EPSILON]
+
+
+def test_a_share_that_does_not_open_keeps_nobody_from_answering():
+    """A malicious peer cannot make an honest curator fail after its charge: its share counts as one that never came."""
+    pool = Pool(4, 1, 1, rows=lambda index: [ROWS[index]]).until(2)
+    for index, dealt in pool.dealt.items():
+        broken = tuple((dealer, bytes(len(share)) if dealer == 3 else share) for dealer, share in dealt.shares)
+        pool.dealt[index] = dealt._replace(shares=broken)
+    pool.masked()
+    assert charges(pool, 0) == [0, 0, EPSILON]
+    held = decode(state_of(pool, 0), State).held
+    assert [dealer for dealer, _ in held] == [0, 1, 2]
+    pool.agreed()
+    for index in range(4):
+        assert isinstance(pool.ask(index, OpenSum(pool.survivors, pool.agreements)), msgspec.Struct)
+
+
+def test_shares_that_a_relay_gives_to_another_recipient_open_for_nobody():
+    pool = Pool(4, 1, 1).until(2)
+    shares = {index: dict(dealt.shares) for index, dealt in pool.dealt.items()}
+    shares[0][3], shares[1][3] = shares[1][3], shares[0][3]
+    for index, dealt in pool.dealt.items():
+        pool.dealt[index] = dealt._replace(shares=tuple(shares[index].items()))
+    pool.masked()
+    assert [dealer for dealer, _ in decode(state_of(pool, 0), State).held] == [0, 1, 2]
+    assert [dealer for dealer, _ in decode(state_of(pool, 2), State).held] == [0, 1, 2, 3]
+    pool.agreed()
+    with pytest.raises(SumFailedError):  # two of four shares are no threshold; nobody is told a wrong sum
+        pool.opened()
+
+
+def test_a_peer_whose_key_is_of_small_order_keeps_nobody_from_answering():
+    pool = Pool(3).until(1)
+    group = pool.machine._group
+    sign = lambda type_name, payload: key(pool.names[2]).sign(group.signed(type_name, payload))  # noqa: E731
+    pool.cards = (
+        *pool.cards[:2],
+        (2, make_card(group, pool.machine._question, (bytes(32), bytes(32), bytes(32)), sign)),
+    )
+    for index in (0, 1):
+        dealt = pool.ask(index, RelayCards(pool.cards))
+        assert isinstance(dealt, msgspec.Struct), dealt
+    before = pool.sessions[0].sequence
+    shares = tuple((dealer, b"x" * 94) for dealer in (1, 2))
+    masked = pool.ask(0, RelayShares((0, 1, 2), shares, BODY, pool.nonce))
+    assert isinstance(masked, msgspec.Struct), masked
+    assert pool.sessions[0].sequence == before + 1
+
+
+def test_survivor_lists_below_h_and_t_are_not_signed():
+    pool = Pool(4, 1, 1).until(3)
+    for survivors in ((0, 1), (1, 2, 3), (0, 1, 9), (1, 0, 2, 3), (0, 0, 1, 2), ()):
+        assert_refused(pool, 0, ProposeSurvivors(survivors), "body.survivors")
+    assert pool.ask(0, ProposeSurvivors((0, 1, 2))) is not None
+
+
+def test_only_dealers_survive():
+    pool = Pool(4, 1, 1).until(1)
+    pool.shares((0, 1, 2))
+    pool.masked()
+    assert_refused(pool, 0, ProposeSurvivors((0, 1, 2, 3)), "body.survivors")
+
+
+def test_a_second_list_is_refused_before_and_after_a_restart():
+    """That is why no two sums of one round are opened: their difference would be one curator's counts."""
+    pool = Pool(4, 1, 1).until(3)
+    pool.ask(0, ProposeSurvivors((0, 1, 2, 3)))
+    sent = pool.sessions[0].transcript.envelopes[-2]
+    second = request_like(ProposeSurvivors((0, 1, 2)), sent)
+    for _ in range(2):
+        refusal = message_of(pool.handle[0](second))
+        assert refusal.code == RefusalCode.CHANGED_CONTENT
+        pool.restart(0)
+    assert message_of(pool.handle[0](sent)).sender == pool.curators[0].identity
+    assert pool.handle[0](sent) == pool.sessions[0].transcript.envelopes[-1], "the same list: the same bytes"
+    assert_refused(pool, 0, ProposeSurvivors((0, 1, 2)), "body", RefusalCode.MALFORMED)
+    lists = [decode(state_of(pool, 0), State).survivors]
+    assert lists == [(0, 1, 2, 3)]
+
+
+def test_a_list_is_opened_by_its_signatures_alone():
+    pool = Pool(10, 2, 1).until(4)
+    good, survivors = pool.agreements, pool.survivors
+    assert len(good) == pool.machine._group.signatures < len(survivors)
+    last = good[-1][0]
+    payload = survivors_payload(pool.machine._round, pool.machine._dealers, survivors)
+    group = pool.machine._group
+
+    def signed(index, what, type_name="secure_sum_survivors"):
+        return (index, key(pool.names[index]).sign(group.signed(type_name, what)))
+
+    other_list = survivors_payload(pool.machine._round, pool.machine._dealers, survivors[:-1])
+    other_round = survivors_payload(bytes(32), pool.machine._dealers, survivors)
+    stranger = (last, key("mallory").sign(group.signed("secure_sum_survivors", payload)))
+    wrong = {
+        "body.agreements": [good[:-1], (*good[:-1], good[-2]), good[::-1], (*good[:-1], (11, good[-1][1]))],
+        f"body.agreements[{last}]": [
+            (*good[:-1], stranger),
+            (*good[:-1], (last, good[-2][1])),
+            (*good[:-1], signed(last, other_list)),
+            (*good[:-1], signed(last, other_round)),
+            (*good[:-1], signed(last, payload, "secure_sum_card")),
+        ],
+    }
+    for field, lists in wrong.items():
+        for agreements in lists:
+            assert_refused(pool, 0, OpenSum(survivors, agreements), field)
+    assert_refused(pool, 0, OpenSum(survivors[:-1], good), "body.survivors")  # a list that it did not sign
+    np.testing.assert_array_equal(pool.opened().values, pool.exact())
+
+
+def test_both_shares_of_one_site_cannot_be_asked_for():
+    """The list says of each dealer whether it survived; a second list would have to be another answer to this turn."""
+    pool = Pool(4, 1, 1).until(4)
+    state = decode(state_of(pool, 0), State)
+    revealed = pool.ask(0, OpenSum(pool.survivors, pool.agreements))
+    dealers = [dealer for dealer, _ in revealed.shares]
+    assert dealers == sorted(set(dealers))
+    assert all(both.endswith(dict(revealed.shares)[dealer]) for dealer, both in state.held)
+    sent = pool.sessions[0].transcript.envelopes[-2]
+    again = request_like(OpenSum((0, 1, 2), pool.agreements), sent)
+    for _ in range(2):
+        assert message_of(pool.handle[0](again)).code == RefusalCode.CHANGED_CONTENT
+        pool.restart(0)

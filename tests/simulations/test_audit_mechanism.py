@@ -34,7 +34,7 @@ from simulations.audit.kinds import search as searching
 from simulations.audit.kinds.broken import QuickNoise, rows_that_blas_changed
 from simulations.audit.kinds.controls import paper_ratio_loss
 from simulations.audit.kinds.exact import enumerate_loss
-from simulations.audit.kinds.invented import Neighbours, held, table_of
+from simulations.audit.kinds.invented import Neighbours, held, plain_record, table_of
 from simulations.audit.kinds.path import FAILED, NoNoise, Path
 from simulations.audit.kinds.search import score_of, search, values_of
 from toy import answerer as toy
@@ -43,10 +43,10 @@ from toy.curators import TABLE
 from toy.kind import TOY, ToyRelease
 
 COUNTS = ANSWERERS["counts"]
-NAMES = kinds_to_audit()
+NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
 ROOT = File(__file__).parents[2]
-OF_NO_KIND = ("attack", "charges", "checks", "invented", "path", "search")
+OF_NO_KIND = ("attack", "charges", "checks", "invented", "leading", "path", "search", "shares")
 
 
 def examples(name):
@@ -83,18 +83,20 @@ def with_answer(answer, kind="counts"):
 
 def test_every_private_release_kind_is_audited_and_no_other():
     assert tuple(f"counts/{name}" for name, kind in RELEASE_KINDS.items() if kind.private) == NAMES
-    assert kinds_to_audit(TABLE) == (*NAMES, "toy")
+    assert kinds_to_audit() == (*NAMES, "secure_counts")
+    assert kinds_to_audit(TABLE) == (*kinds_to_audit(), "toy")
     assert all(examples(name) for name in NAMES)
 
 
 def test_a_name_a_kind_or_all():
-    assert chosen_kinds("all") == chosen_kinds("counts") == NAMES
+    assert chosen_kinds("all") == kinds_to_audit()
+    assert chosen_kinds("counts") == NAMES
     assert chosen_kinds("counts/mass") == ("counts/mass",)
     with pytest.raises(ConfigurationError, match=r"unknown query kind 'count'.*did you mean 'counts'.*counts/mass"):
         chosen_kinds("count")
     with pytest.raises(ConfigurationError, match="releases several things"):
         audit_kind("counts")
-    with pytest.raises(ConfigurationError, match="known: all, counts, toy"):
+    with pytest.raises(ConfigurationError, match="known: all, counts, secure_counts, toy"):
         audit_kind("counts/paper_ratio", answerers=TABLE)
 
 
@@ -399,6 +401,13 @@ def test_rows_are_compared_with_themselves_when_one_is_removed():
 
 
 def test_turns_carry_their_numbers():
-    path = Path(TOY_ANSWERER, TOY.examples()[""][0])
-    assert [turn for turn, _ in path.turns] == [Turn(path.turns[0][0].planned, 0, number) for number in (0, 1)]
+    seen = []
+
+    def answer(question, dataset, noise):
+        seen.append(question.turn)
+        return toy.answer(question, dataset, noise)
+
+    path = Path(replace(TOY_ANSWERER, answer=answer), TOY.examples()[""][0])
+    path.exact(((plain_record(path.example.schema),),))
+    assert seen == [Turn(path.planned, 0, number) for number in (0, 1)]
     assert path.claimed == 2

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from protocol.errors import ConfigurationError
-from simulations.carriers.sites import open_here, order_site
+from simulations.carriers.sites import open_here, order_sites
 from simulations.records import load_records, split_records
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
 
@@ -64,7 +64,7 @@ def load(folder, text):
 def build(scenario, folder):
     """The split records of the first repeat, and their sites."""
     parts = split_records(scenario, load_records(scenario, folder), 0)
-    return parts, {name: open_here(order_site(scenario, part, 0, {})) for name, part in parts.items()}
+    return parts, {order.name: open_here(order) for order in order_sites(scenario, parts.values(), 0, {})}
 
 
 def test_built_in_scenarios_all_load():
@@ -96,7 +96,7 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
         ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner ada, epsilon: '-1'", "positive"),
         ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
-        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, not 'mean' - at"),
+        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean' - at"),
         ('name = "ada"', 'name = "ada"\npooling = "sums"', "one of sum, site, not 'sums'", "did you mean 'sum'?"),
         ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),

@@ -303,11 +303,13 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
 
 QUERIES = {"counts": counts_queries_of}
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
+SEVERAL_CURATORS = {"secure_counts"}
+"""Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
 
 
 def queries_of(schema, **told):
-    """Lawful queries of every registered kind."""
-    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS])
+    """Lawful queries of every registered kind that one curator answers alone."""
+    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in SEVERAL_CURATORS])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)

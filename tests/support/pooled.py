@@ -3,6 +3,7 @@
 import secrets
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 
 from curator_fakes import MARKS, NOW, ZeroNoise, dataset, key, ledger_over, policy
@@ -11,7 +12,7 @@ from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
 from learner_node.session import Session
 from protocol.codec import decode, encode
-from protocol.envelopes import LABEL
+from protocol.envelopes import LABEL, open_envelope, seal
 from protocol.hypotheses import Constant
 from protocol.kinds import Turn
 from protocol.limits import Limits
@@ -42,10 +43,15 @@ ROWS = (
     ("p3", 71.5, None, "m", "yes"),
     ("p4", None, 4.9, None, "no"),
 )
-BODY = encode(CountsBody(partitions=(FeatureBins(attribute="age", edges=(30.0, 60.0)),), hypothesis=None))
-OTHER_BODY = encode(
-    CountsBody(partitions=(FeatureBins(attribute="age", edges=(30.0, 50.0)),), hypothesis=Constant(predicted=1))
-)
+
+
+def body_of(*edges):
+    """An encoded body of counts by age."""
+    return encode(CountsBody(partitions=(FeatureBins(attribute="age", edges=edges),), hypothesis=None))
+
+
+BODY = body_of(30.0, 60.0)
+ERRORS = encode(CountsBody((FeatureBins(attribute="age", edges=(30.0, 50.0)),), Constant(predicted=1)))
 
 
 def names(n):
@@ -147,6 +153,10 @@ class Pool:
         session.query(KIND, body if isinstance(body, bytes) else encode(body), NOW)
         return self.send(index)
 
+    def asked_body(self, index):
+        """Of the last request of a curator that was answered."""
+        return open_envelope(self.sessions[index].transcript.envelopes[-2])[1].body
+
     def send(self, index):
         session = self.sessions[index]
         number = (session.sequence - 1) % 5
@@ -165,12 +175,14 @@ class Pool:
     def aggregator(self, body=BODY, query=0):
         sent = AskKeys(body, self.nonce)
         turn = Turn(self.planned, query, 0)
-        checked = read_body(body, turn, self.card.schema, CountsLimits())
         return Aggregator(
             self.planned.group(LABEL),
             question_digest(key("ann").public, turn, sent),
-            length(checked, turn, self.card.schema),
+            length(self.checked(body), turn, self.card.schema),
         )
+
+    def checked(self, body):
+        return read_body(body, Turn(self.planned), self.card.schema, CountsLimits())
 
     def keys(self, who=None, body=BODY, query=0):
         """Turn 0; afterwards `cards` and the machine that relays."""
@@ -216,10 +228,14 @@ class Pool:
         self.agreed()
         return self.opened()
 
+    def step(self, turn):
+        """All curators are asked a turn; what the learner's machine makes of it."""
+        return (self.keys, self.shares, self.masked, self.agreed, self.opened)[turn]()
+
     def until(self, turn):
         """A lawful round up to a turn, which is not asked."""
-        for step in (self.keys, self.shares, self.masked, self.agreed, self.opened)[:turn]:
-            step()
+        for number in range(turn):
+            self.step(number)
         return self
 
     def next_body(self, index, turn):
@@ -234,11 +250,8 @@ class Pool:
 
     def exact(self, body=BODY, who=None):
         """The sum without noise."""
-        total = 0
-        for index in self._all(who):
-            checked = read_body(body, Turn(self.planned), self.card.schema, CountsLimits())
-            total = total + dataset(self.rows(index)).exact(checked, self.planned).ravel()
-        return np.asarray(total)
+        checked = self.checked(body)
+        return np.sum([dataset(self.rows(index)).exact(checked, self.planned).ravel() for index in self._all(who)], 0)
 
     def _all(self, who):
         return range(len(self.names)) if who is None else who
@@ -246,7 +259,12 @@ class Pool:
 
 def new_mark(store):
     """A mark of a further process over the same store, at the newest entry."""
-    own = MARKS[store]
     mark = MemoryMark()
-    mark.write(own.read())
+    mark.write(MARKS[store].read())
     return mark
+
+
+def request_like(body, sent):
+    """Another request of the same sequence as one that was sent, signed by the same learner."""
+    _, message = open_envelope(sent)
+    return seal(msgspec.structs.replace(message, body=encode(body)), key("ann"))

@@ -83,6 +83,38 @@ def test_the_same_releases_over_a_folder_and_in_process():
     assert spent == dict.fromkeys(by_folder.sites, 1)
 
 
+SECURE = """
+title = "Secure sums over every carrier"
+noise_seed = 7
+seed = 1
+
+[data]
+name = "wdbc"
+
+[data.sites]
+how = "random"
+fractions = { north = 0.25, east = 0.25, south = 0.25, west = 0.25 }
+
+[[learners]]
+name = "ada"
+pooling = "secure"
+dropouts = 1
+options = { networks = false }
+"""
+FAULTS = """
+[[faults]]
+curator = "south"
+kind = "late"
+round = 3
+
+[[faults]]
+curator = "west"
+kind = "vanish"
+round = 4
+"""
+"""South's masked vector comes at the second try; west falls silent when its own is there."""
+
+
 def bodies_of(repeat):
     found = {}
     for name, session in repeat.outcomes[0].study.sessions.items():
@@ -105,6 +137,18 @@ def test_the_same_releases_over_every_carrier(made, carrier, faults):
     expected = release_bodies(made("process", text))
     assert sum(map(len, expected.values())) >= 6
     assert release_bodies(made(carrier, text)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carrier", ["ray", "folder", "deploy"])
+def test_the_same_secure_sums_over_every_carrier(made, carrier):
+    text = SECURE + "validate = 1\n" + FAULTS + '[[curators]]\nname = "*"\ncap = 3\n'
+    expected, found = (json.loads((made(name, text) / "report.json").read_bytes()) for name in ("process", carrier))
+    (expected,), (found,) = expected["learners"], found["learners"]
+    assert found["pooled"] == expected["pooled"]
+    assert found["rounds_answered"] == expected["rounds_answered"]
+    assert found["validation"] == expected["validation"]
+    assert found["pooling"] == "secure"
 
 
 @pytest.mark.slow

@@ -39,6 +39,53 @@ def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
     assert sum(map(len, bodies.values())) >= 4
 
 
+SECURE = """
+title = "Secure sums"
+noise_seed = 7
+seed = 1
+
+[data]
+name = "wdbc"
+
+[data.sites]
+how = "random"
+fractions = { north = 0.25, east = 0.25, south = 0.25, west = 0.25 }
+
+[[learners]]
+name = "ada"
+pooling = "secure"
+dropouts = 1
+options = { networks = false }
+
+[[faults]]
+curator = "south"
+kind = "late"
+round = 3
+
+[[faults]]
+curator = "west"
+kind = "vanish"
+round = 4
+"""
+"""South's masked vector comes at the second try; west falls silent when its own is there."""
+
+
+def test_flower_and_direct_calls_open_the_same_sum_from_one_seed(tmp_path):
+    """Keys and masks are new each time, so the releases are others: what they open is the same."""
+    (tmp_path / "secure.toml").write_text(SECURE)
+    scenario, _, folder = load_scenario(str(tmp_path / "secure.toml"))
+    records = load_records(scenario, folder)
+    found = [run_repeat(scenario, records, 0, stage=here(way.carry)) for way in (in_process, direct)]
+    sums = [repeat.outcomes[0].study.rounds[0] for repeat in found]
+    assert (sums[0].pooled.values == sums[1].pooled.values).all()
+    assert {done.took_part for done in sums} == {("north", "east", "south", "west")}
+    assert release_bodies(found[0]).keys() == release_bodies(found[1]).keys()
+    assert release_bodies(found[0])["ada", "north"] != release_bodies(found[1])["ada", "north"]
+    for repeat in found:
+        assert repeat.outcomes[0].study.survivors == ["north", "east", "south"]
+        assert {ledger.account.total_spent for ledger in repeat.ledgers.values()} == {1}
+
+
 def test_another_noise_seed_gives_other_releases():
     scenario, records = prepared(noise_seed=7)
     other = msgspec.structs.replace(scenario, noise_seed=8)

@@ -32,8 +32,9 @@ from curator_node.mechanisms import OpenDPNoise
 from curator_node.policy import read_policy
 from learner_node.readers import READERS
 from learner_node.session import Session
-from learner_node.study import Federation, Study
+from learner_node.study import Federation, NoCuratorError, Study
 from protocol.codec import decode, encode
+from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.limits import Limits
@@ -48,7 +49,7 @@ from simulations.carriers.direct import DirectCarrier
 from toy.answerer import TOY_ANSWERER
 from toy.curators import TABLE, toy_curator
 from toy.kind import TOY, PlannedToy, ToyBody, ToyRelease
-from toy.reader import TOY_READER
+from toy.reader import LED_READER, TOY_READER
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = Kinds(COUNTS, TOY)
@@ -312,6 +313,61 @@ def test_a_study_with_two_curators_asks_turn_by_turn():
     study.close()
     assert study.outcomes == {"basel": ["release", "release"]}
     assert study.spent("basel") == study.spent_at_most("basel") == EACH
+
+
+def test_a_learner_may_lead_both_turns_as_one_question():
+    """Bern falls silent in the second turn: it is in the sum, and asked no more; the next sum has too few."""
+    curators = {name: toy_curator(name=name) for name in ("basel", "bern")}
+
+    def bern(data):
+        if open_envelope(data)[1].sequence > 1:
+            raise ConnectionError
+        return curators["bern"].handle(data)
+
+    federation = Federation(
+        curators={name: curator.identity for name, curator in curators.items()},
+        key=key("ann"),
+        carrier=DirectCarrier({curators["basel"].identity: curators["basel"].handle, curators["bern"].identity: bern}),
+        clock=lambda: NOW,
+        entropy=lambda size: b"s" * size,
+        readers={**READERS, "toy": LED_READER},
+    )
+    study = Study(federation)
+    study.propose(plan_of(6, 6), "toys", list(study.read_cards()))
+    assert study.questions == 2
+    done = study.ask(dict.fromkeys(curators, ToyBody(above=29.5)))
+    assert (done.pooled, done.took_part, done.answers) == (100, ("basel", "bern"), {})
+    assert study.survivors == ["basel"]
+    assert study.outcomes == {"basel": ["release"], "bern": ["no reply"]}
+    assert study.pooled(["basel"]) == [100]
+    with pytest.raises(NoCuratorError, match="too few toys to sum"):
+        study.ask({"basel": ToyBody(above=29.5)})
+    assert study.outcomes["basel"] == ["release", "release"]
+    study.close()
+    assert {study.spent(name) for name in curators} == {EACH, 2 * EACH}
+
+
+def test_a_curator_that_broke_a_led_query_s_protocol_is_left_out_of_what_follows():
+    class Negative(ZeroNoise):
+        def discrete_laplace(self, exact, l1, law, stamp):
+            return -exact
+
+    curators = {"basel": toy_curator(), "bern": toy_curator(name="bern", noise=Negative())}
+    federation = Federation(
+        curators={name: curator.identity for name, curator in curators.items()},
+        key=key("ann"),
+        carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
+        clock=lambda: NOW,
+        entropy=lambda size: b"s" * size,
+        readers={**READERS, "toy": LED_READER},
+    )
+    study = Study(federation)
+    study.propose(plan_of(6), "toys", list(study.read_cards()))
+    done = study.ask(dict.fromkeys(curators, ToyBody(above=29.5)))
+    assert done.took_part == ("basel", "bern")
+    assert study.survivors == ["basel"]
+    assert study.outcomes == {"basel": ["release"], "bern": ["left out"]}
+    assert study.fate("bern") == "left out: its toys are broken"
 
 
 # plans and limits

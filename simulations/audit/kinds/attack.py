@@ -21,6 +21,7 @@ from simulations.audit.kinds.exact import Enumerated, enumerate_loss
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import Path
 from simulations.audit.kinds.search import search, values_of
+from simulations.audit.kinds.shares import enumerate_sum
 from simulations.audit.results import Attack, KindResult
 
 ERROR_RATE = 0.001
@@ -153,10 +154,11 @@ def candidate_of(path: Path, *, seed: int = 1) -> Candidate:
     Exact numbers rank the sets. Where there is no exact loss they are but a hint: there, other sets are taken if a
     short game on them proves more than is claimed.
     """
-    found = search(path, seed=seed, keep=KEPT)
+    found = search(path, seed=seed, keep=KEPT, drawn=path.example.pairs)
     enumerated = _enumerated(path, found.pairs[0])
     pairs = found.pairs if enumerated.loss is None else found.pairs[:1]
-    few = replace(path, copies=min(path.example.copies, SHORT_COPIES))
+    calls = SHORT_COPIES if path.example.company is None else SHORT_GAME  # several curators' turns take their time
+    few = replace(path, copies=min(path.example.copies, calls))
     short = [attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in pairs]
     claimed, best = float(path.claimed), int(np.argmax(short))
     best = best if short[best] > claimed else 0
@@ -181,7 +183,7 @@ def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) 
 
 def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
     try:
-        return enumerate_loss(path, pair)
+        return enumerate_loss(path, pair) if path.example.company is None else enumerate_sum(path, pair)
     except ConfigurationError as error:  # a limit of ours
         return Enumerated(None, why_not=str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find

@@ -2,9 +2,11 @@
 
 import inspect
 import math
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -20,14 +22,15 @@ from curator_node.site import assemble_site
 from learner_node.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.examples import Asked, Example
-from protocol.kinds import Kinds, Turn
+from protocol.examples import Asking, Example, Lead, Seen
+from protocol.kinds import Kinds, QueryKind, Turn
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
 from protocol.rationals import MOST
 from simulations.audit.kinds.attack import examples_of, names_of
-from simulations.audit.kinds.invented import Neighbours, Unit, held
+from simulations.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from simulations.audit.kinds.leading import lead_of, led
 from simulations.audit.kinds.path import Numbers, Path
 from simulations.audit.kinds.search import search
 from simulations.audit.results import Check
@@ -40,6 +43,8 @@ COPIES = 100
 """Most copies in one of them: many short queries say more of `handle` than few long ones."""
 SEARCHED = 8
 """Pairs of sets of records, for two that matter to the question at all."""
+FEW_CALLS = 5
+"""The same of several curators together, whose turns take their time."""
 MOST_CALLS = 200
 """Queries that are sent for them, at most."""
 LIFETIME = 86_400
@@ -49,58 +54,97 @@ SENTINEL = b"the sentinel's own bytes, which no answerer releases"
 
 @dataclass(frozen=True)
 class Served:
-    """A curator over invented records, and what it was made of.
+    """A curator over invented records.
 
     Attributes:
         identity: its public key.
         curator: it answers.
         dataset, noise: the very objects that it was given.
-        learner: a key that its policy admits.
-        example: what it is asked.
-        kinds: that it can answer.
     """
 
     identity: bytes
     curator: Curator
     dataset: PrivateDataset
     noise: NoiseSource
+
+
+@dataclass(frozen=True)
+class Service:
+    """All curators that an example needs, and a learner whom their policies admit.
+
+    Attributes:
+        curators: the first has the records that matter.
+        learner: its key.
+        example: what they are asked.
+        kind: of which it is a question.
+        kinds: that they can answer.
+    """
+
+    curators: tuple[Served, ...]
     learner: SigningKey
     example: Example
+    kind: QueryKind
     kinds: Kinds
 
-    def releases(self, kind: str, asked: Asked, times: int) -> list[list[bytes]]:
-        """Signed, verified releases of the question, asked so many times in one study: one list of turns each time.
+    def seen(self, copies: int, times: int) -> list[Seen]:
+        """What signed, verified releases of the question tell, asked so many times.
+
+        One study asks a single curator all of it. Of several, one may fall silent within a query, and so ends its
+        study: there each time is a study.
 
         Raises:
-            ConfigurationError: the curator refused.
+            ConfigurationError: a curator refused.
         """
-        session = Session(
-            curator=self.identity, key=self.learner, study=b"audit".ljust(16, b"-"), kinds=self.kinds, lifetime=LIFETIME
-        )
-        now = int(time.time())
-        session.request_card(now)
-        self._send(session)
-        session.propose(Plan.of([asked.planned] * times), "an audit of the mechanism", now)
-        self._send(session)
+        alone = len(self.curators) == 1
+        sessions = self._sessions(copies, times if alone else 1)
         found = []
-        for _ in range(times):
-            turns = []
-            for body in asked.bodies:
-                session.query(kind, body, now)
-                turns.append(self._send(session))
-            found.append(turns)
+        for query in range(times):
+            if query and not alone:
+                for place, session in enumerate(sessions):
+                    session.close(int(time.time()))
+                    self._send(sessions, place)
+                sessions = self._sessions(copies, 1)
+            answer = partial(self._answer, sessions)
+            found.append(led(self._lead(copies, query if alone else 0), answer))
         return found
 
-    def _send(self, session: Session) -> bytes:
-        reply = session.receive(self.curator.handle(session.pending))
+    def first(self) -> bytes:
+        """What the first curator releases in the first turn; raises as `seen`."""
+        return self._answer(self._sessions(1, 1), 0, 0, next(self._lead(1, 0))[0])
+
+    def _lead(self, copies: int, query: int) -> Lead:
+        return lead_of(self.kind, self.example, Asking(copies, query, self.learner.public, secrets.token_bytes))
+
+    def _sessions(self, copies: int, times: int) -> list[Session]:
+        plan, now = Plan.of([self.example.ask(copies).planned] * times), int(time.time())
+        study = secrets.token_bytes(16)
+        sessions = [
+            Session(curator=one.identity, key=self.learner, study=study, kinds=self.kinds, lifetime=LIFETIME)
+            for one in self.curators
+        ]
+        for place, session in enumerate(sessions):
+            session.request_card(now)
+            self._send(sessions, place)
+            session.propose(plan, "an audit of the mechanism", now)
+            self._send(sessions, place)
+        return sessions
+
+    def _answer(self, sessions: list[Session], number: int, place: int, body: bytes) -> bytes:  # noqa: ARG002
+        sessions[place].query(self.kind.name, body, int(time.time()))
+        return self._send(sessions, place)
+
+    def _send(self, sessions: list[Session], place: int) -> bytes:
+        session = sessions[place]
+        reply = session.receive(self.curators[place].curator.handle(session.pending))
         if isinstance(reply, Refusal):
             raise ConfigurationError(f"the audit's own curator refused {reply.field or 'a request'}: {reply.code}")
         return reply.body if isinstance(reply, Release) else b""
 
 
-def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Served:
-    """A curator as a site opens it, with a ledger in memory, over invented records."""
-    own, learner = SigningKey.generate(), SigningKey.generate()
+def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Service:
+    """Curators as sites open them, with ledgers in memory, over invented records; others than the first have one."""
+    learner = SigningKey.generate()
+    keys = (SigningKey.generate(),) if example.company is None else example.company.curators
     policy = Policy(
         name="audit",
         cap=str(MOST),
@@ -108,10 +152,13 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
         limits=Limits(kinds={kind: dict(example.limits)}),
         message_seconds=LIFETIME,
     )
-    dataset, noise = held(units, example), OpenDPNoise()
-    site = assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), noise=noise, answerers=answerers)
+    served: list[Served] = []
+    for own in keys:
+        dataset, noise = held(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
+        site = assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), noise=noise, answerers=answerers)
+        served.append(Served(site.identity, site.curator, dataset, noise))
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    return Served(site.identity, site.curator, dataset, noise, learner, example, kinds)
+    return Service(tuple(served), learner, example, kinds[kind], kinds)
 
 
 def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[Check, ...]:
@@ -126,8 +173,8 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     if not examples:
         return ()
     path = Path(answerer, examples[0])
-    pair = search(path, drawn=SEARCHED).pairs[0]
-    copies = min(examples[0].copies, COPIES)
+    pair = search(path, drawn=path.example.pairs or SEARCHED).pairs[0]
+    copies = min(examples[0].copies, COPIES if examples[0].company is None else ASKED // FEW_CALLS)
     law = same_law(name, replace(path, copies=copies), pair)
     return (sentinel(name, examples[0], pair, answerers), law) if name == names_of(answerer)[0] else (law,)
 
@@ -135,17 +182,16 @@ def path_checks(name: str, *, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
 def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[str, Answerer] = ANSWERERS) -> Check:
     """Whether `handle` calls the registered answerer, with the curator's own records and noise, and signs its bytes."""
     kind = name.partition("/")[0]
-    asked, seen = example.ask(1), []
+    planned, seen = example.ask(1).planned, []
 
     def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
         seen.append((question.turn, dataset, noise))
         return Answered(SENTINEL, answerers[kind].answer(question, dataset, noise).state)
 
-    first = Asked(asked.planned, asked.bodies[:1])
-    served = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
-    ((released,),) = served.releases(kind, first, 1)
+    service = serve(example, pair.others, {**answerers, kind: replace(answerers[kind], answer=answer)}, kind)
+    released, served = service.first(), service.curators[0]
     own = len(seen) == 1 and seen[0][1] is served.dataset and seen[0][2] is served.noise
-    turn = bool(seen) and seen[0][0] == Turn(asked.planned)
+    turn = bool(seen) and seen[0][0] == Turn(planned)
     default = inspect.signature(assemble_site).parameters["answerers"].default is ANSWERERS
     passed = released == SENTINEL and own and turn and default
     facts = {
@@ -172,14 +218,13 @@ def same_law(name: str, path: Path, pair: Neighbours) -> Check:
     pooled quantile is hypergeometric; where neighbours in one release are independent, so is the number of pairs of
     which both are above it.
     """
-    kind, asked = path.answerer.kind, path.example.ask(path.copies)
+    kind = path.answerer.kind
     calls = min(-(-ASKED // path.copies), MOST_CALLS)
     chances = []
     total = 0
     for units in pair.both:
-        served = serve(path.example, units, {kind.name: path.answerer}, kind.name)
-        released = served.releases(kind.name, asked, calls)
-        handled = np.concatenate([_numbers(path, turns) for turns in released])
+        service = serve(path.example, units, {kind.name: path.answerer}, kind.name)
+        handled = np.concatenate([np.hstack(seen) for seen in service.seen(path.copies, calls)])
         total += len(handled)
         direct = path.draws(units, len(handled), handled.shape[1])
         chances += _differences(handled, direct)
@@ -197,18 +242,6 @@ def same_law(name: str, path: Path, pair: Neighbours) -> Check:
         power=f"a quartile of the answers that lies elsewhere, by a share of {_noticed(total // 2, alarm):.2g}: 0.999",
         passed=least >= alarm,
     )
-
-
-def _numbers(path: Path, released: list[bytes]) -> Numbers:
-    """The numbers of all turns, a row for each copy."""
-    reads = path.answerer.kind.numbers
-    if reads is None:
-        raise ConfigurationError(f"query kind {path.answerer.kind.name!r} does not say which numbers it releases")
-    parts = [
-        reads(release, body, turn, path.example.schema)
-        for release, (turn, body) in zip(released, path.turns, strict=True)
-    ]
-    return np.hstack([part.reshape(path.copies, -1) for part in parts])
 
 
 def _differences(one: Numbers, two: Numbers) -> list[float]:

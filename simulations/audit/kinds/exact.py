@@ -22,6 +22,7 @@ from curator_node.mechanisms import float_not_below
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
+from protocol.plans import Plan
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import NoNoise, Numbers, Path
 
@@ -166,10 +167,11 @@ class Enumerated:
 def enumerate_loss(path: Path, pair: Neighbours) -> Enumerated:
     """The worst-case loss between two sets of records, from what the answerer asks its noise source for.
 
-    Only where each released number is one exact number with noise of its own: one turn, no state.
+    Only where each released number is one exact number with noise of its own: one turn, no state. Of sums that several
+    curators' noise is in, see `shares.enumerate_sum`.
     """
     kind = path.answerer.kind
-    if kind.looks_back or kind.state_bytes or len(path.turns) > 1:
+    if kind.looks_back or kind.state_bytes or len(Plan.of([path.planned]).places) > 1:
         return Enumerated(None, why_not="what it releases depends on what it drew before")
     told = [path.exact(units) for units in pair.both]
     for numbers, noise in told:

@@ -59,6 +59,12 @@ def _told(record: Record) -> str:
     return f"({values})"
 
 
+def plain_record(schema: Schema) -> Record:
+    """One of which every attribute is missing, with the first label."""
+    label: Value = schema.classes[0] if schema.label_bounds is None else schema.label_bounds[0]
+    return {**dict.fromkeys((each.name for each in schema.attributes), None), schema.label: label}
+
+
 def steward_of(example: Example) -> StewardFile:
     """The schema file of an invented curator."""
     schema, bound = example.schema, example.most_records_per_unit

@@ -18,17 +18,22 @@ from curator_node.answering import Answerer, Question, Seat
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from protocol.envelopes import LABEL, SigningKey
-from protocol.errors import ConfigurationError
-from protocol.examples import Example
+from protocol.examples import Asking, Example, Seen
 from protocol.kinds import Kinds, Past, Turn
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
-from simulations.audit.kinds.invented import Neighbours, Unit, held
+from protocol.plans import Planned
+from simulations.audit.kinds.invented import Neighbours, Unit, held, plain_record
+from simulations.audit.kinds.leading import lead_of, led
 
 Numbers = NDArray[np.number[Any]]
 Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
 """Makes a curator's records of invented ones."""
 
+LEARNER = bytes(32)
+"""Who asks: nobody."""
+MOST_READ = 8
+"""Bodies that are kept as they were read."""
 FAILED = np.iinfo(np.int32).min
 """Stands in every place of an answer that failed, or came in another length: whoever asks sees that."""
 
@@ -77,6 +82,7 @@ class Path:
         copies: how often one call asks it.
         noise: what makes its noise, for each call; a curator's own unless a control says otherwise.
         hold: what holds its records.
+        entropy: where keys come from that curators make for one query.
     """
 
     answerer: Answerer
@@ -84,67 +90,77 @@ class Path:
     copies: int = 1
     noise: Callable[[], NoiseSource] = OpenDPNoise
     hold: Hold = held
+    entropy: Callable[[int], bytes] = secrets.token_bytes
 
     @cached_property
-    def turns(self) -> tuple[tuple[Turn, object], ...]:
-        """Each turn of the question, with its checked body.
+    def planned(self) -> Planned:
+        """The question as it is planned.
 
         Raises:
-            RemoteProtocolError: a curator would not take the question.
+            RemoteProtocolError: a curator would not accept it.
         """
-        kind, asked = self.answerer.kind, self.example.ask(self.copies)
-        kind.check_planned(asked.planned)
-        limits = kind.limits()
-        turns = [Turn(asked.planned, 0, number) for number in range(len(asked.bodies))]
-        return tuple(
-            (turn, kind.read_body(body, turn, self.example.schema, limits))
-            for turn, body in zip(turns, asked.bodies, strict=True)
-        )
+        planned: Planned = self.example.ask(self.copies).planned
+        self.answerer.kind.check_planned(planned)
+        return planned
 
     @property
     def claimed(self) -> Fraction:
         """Exact epsilon of one of the copies: what the whole query costs, shared among them."""
-        return self.kinds.cost(self.turns[0][0].planned, self.example.most_records_per_unit) / self.copies
+        return self.kinds.cost(self.planned, self.example.most_records_per_unit) / self.copies
 
     @cached_property
-    def seat(self) -> Seat:
-        """As whom the answerer answers: a curator with a key of its own."""
-        return Seat.of(SigningKey.generate(), LABEL, bytes(32), secrets.token_bytes)
+    def seats(self) -> tuple[Seat, ...]:
+        """As whom the answerer answers: a curator with a key of its own, or all of the example's."""
+        company = self.example.company
+        keys = (SigningKey.generate(),) if company is None else company.curators
+        return tuple(Seat.of(key, LABEL, LEARNER, self.entropy) for key in keys)
 
     @cached_property
     def kinds(self) -> Kinds:
         """The answerer's kind alone."""
         return Kinds(self.answerer.kind)
 
+    @cached_property
+    def others(self) -> PrivateDataset:
+        """The records of other curators that answer: one, which whoever asks knows."""
+        return held(((plain_record(self.example.schema),),), self.example)
+
     def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
-        """All numbers that one call releases, over all turns: (copies, k)."""
+        """All numbers that one call gives away, over all turns: (copies, k)."""
         return self.charged_answer(dataset, noise)[0]
 
     def charged_answer(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Numbers, Fraction]:
         """The same, and what its turns are charged together, which may depend on what they release."""
-        kind = self.answerer.kind
-        bound, charged = self.example.most_records_per_unit, Fraction(0)
-        if kind.numbers is None:
-            raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
-        past: list[Past] = []
-        state = b""
-        parts = []
-        for turn, body in self.turns:
-            charged += self.kinds.charge(turn, past, bound)
-            seen = tuple(past) if kind.looks_back else ()
-            stamp = Stamp("auditor", 0, turn.number + 1)
-            question = Question(body, turn, seen, state, stamp, self.seat)
-            answered = self.answerer.answer(question, dataset, noise)
-            numbers = kind.numbers(answered.release, body, turn, self.example.schema)
-            parts.append(numbers.reshape(self.copies, -1))
-            past.append(Past(turn, answered.release))
-            state = state if answered.state is None else answered.state
-        return np.hstack(parts), charged
+        seen, charged = self.seen(dataset, noise)
+        return np.hstack(seen) if seen.hidden.size else seen.told, charged
+
+    def seen(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Seen, Fraction]:
+        """What one call gives away, with what is hidden apart, and what its turns are charged at the first curator."""
+        kind, bound = self.answerer.kind, self.example.most_records_per_unit
+        past: list[list[Past]] = [[] for _ in self.seats]
+        states, charges = [b"" for _ in self.seats], []
+
+        def answer(number: int, place: int, data: bytes) -> bytes:
+            turn = Turn(self.planned, 0, number)
+            before = past[place]
+            if not place:
+                charges.append(self.kinds.charge(turn, before, bound))
+            known, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
+            question = Question(self._body(turn, data), turn, known, states[place], stamp, self.seats[place])
+            self.answerer.check(question)
+            answered = self.answerer.answer(question, self.others if place else dataset, noise)
+            before.append(Past(turn, answered.release))
+            states[place] = states[place] if answered.state is None else answered.state
+            return answered.release
+
+        asking = Asking(self.copies, 0, LEARNER, self.entropy)
+        seen = led(lead_of(kind, self.example, asking), answer)
+        return seen, sum(charges, Fraction(0))
 
     def exact(self, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise]:
-        """What would be released without noise, (copies, k), and where noise would have come in."""
+        """What would be told without noise, (copies, k), and where noise would have come in."""
         noise = NoNoise()
-        return self.answer(self.hold(units, self.example), noise), noise
+        return self.seen(self.hold(units, self.example), noise)[0].told, noise
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
         """`number` draws of one copy's numbers, (number, width), with real noise.
@@ -171,5 +187,18 @@ class Path:
         """How many numbers one copy releases; 1 where it never releases any."""
         for units in pair.both:
             with suppress(Exception):
-                return int(self.exact(units)[0].shape[1])
+                return int(self.answer(self.hold(units, self.example), NoNoise()).shape[1])
         return 1
+
+    @cached_property
+    def _read(self) -> dict[tuple[int, bytes], Any]:
+        return {}
+
+    def _body(self, turn: Turn, data: bytes) -> Any:
+        """The checked body of a turn; of those read last, the same once more."""
+        if (turn.number, data) not in self._read:
+            if len(self._read) >= MOST_READ:
+                self._read.clear()
+            kind = self.answerer.kind
+            self._read[turn.number, data] = kind.read_body(data, turn, self.example.schema, kind.limits())
+        return self._read[turn.number, data]

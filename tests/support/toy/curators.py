@@ -12,13 +12,13 @@ ROWS = tuple((f"p{n}", 20.0 + n, 0.0, "f", "no") for n in range(60))
 RULES = policy(cap=10, limits=Limits(kinds={"counts": {}, "toy": {}}))
 
 
-def toy_curator(store=None, *, noise=None, rules=RULES, answerers=TABLE, ledger=None):
+def toy_curator(store=None, *, name="basel", noise=None, rules=RULES, answerers=TABLE, ledger=None):
     """Calling it again with the same store is a restart."""
     return assemble_site(
         dataset(ROWS),
         rules,
-        key=key("basel"),
-        ledger=ledger or ledger_over(store),
+        key=key(name),
+        ledger=ledger or ledger_over(store, name),
         clock=lambda: NOW,
         noise=noise or ZeroNoise(),
         answerers=answerers,

@@ -1,0 +1,151 @@
+"""Shares of noise: what one costs, beside the simplest exact sampler of the same law and beside OpenDP's whole noise.
+
+The simplest one is rejection: of geometric numbers k it keeps those that pass the coins (j - 1 + r) / j, j = 1 .. k,
+which turns their law into the negative binomial of shape r; one number at a time, in Python's integers.
+All times are processor time: one thread draws, and waits for nothing.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.common import Result, at_most, median, spread
+from curator_node.mechanisms import OpenDPNoise, Stamp
+from curator_node.noise_shares import draw_shares
+from protocol.noise import DiscreteLaplace
+
+SIZE, REPEATS = 1000, 9
+SCALES = (Fraction(1, 2**32), Fraction(1, 7), Fraction(1), Fraction(30), Fraction(1000, 3), Fraction(10**6), 2**32)
+PARTS = (1, 2, 8, 50, 1000)
+LIMIT = 20
+REJECTED = ((Fraction(30), 8, 50), (Fraction(1000, 3), 8, 10), (Fraction(30), 50, 50))
+"""Scale, parts and how many shares one measurement of the rejection sampler draws."""
+STAMP = Stamp("benchmark", 0, 1)
+
+
+def run() -> list[Result]:
+    """See the module."""
+    return [*_shares(), *_beside_rejection(), *_beside_whole_noise(), *_what_time_tells()]
+
+
+def _drawing(scale: Fraction | int, parts: int, size: int = SIZE) -> Callable[[], object]:
+    return lambda: draw_shares(size, Fraction(scale), parts)
+
+
+def _seconds(task: Callable[[], object]) -> float:
+    """Processor time of one call."""
+    start = time.process_time()
+    task()
+    return time.process_time() - start
+
+
+def _interleaved(tasks: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """Processor times of several tasks, run in turn; the first run of each does not count."""
+    rounds = [[_seconds(task) for task in tasks] for _ in range(repeats + 1)]
+    return [list(taken) for taken in zip(*rounds[1:], strict=True)]
+
+
+def _shares() -> list[Result]:
+    each = {}
+    for scale in SCALES:
+        times = _interleaved([_drawing(scale, parts) for parts in PARTS], REPEATS)
+        each[scale] = [median(taken) * 1e6 / SIZE for taken in times]
+    slowest = max(max(found) for found in each.values())
+    rows = [
+        at_most(
+            "a share, at the slowest scale and number of parts",
+            slowest,
+            LIMIT,
+            "us",
+            note=f"vectors of {SIZE}; scales 2^-32 to 2^32, 1 to 1000 parts",
+        )
+    ]
+    for scale, found in each.items():
+        text = "2^-32" if scale < Fraction(1, 100) else "2^32" if scale == 2**32 else str(scale)
+        note = f"median over 1, 2, 8, 50 and 1000 parts; {REPEATS} repeats each"
+        rows.append(Result(f"a share, scale {text}", median(found), "us", spread=spread(found), note=note))
+    return rows
+
+
+def _rejected(parts: int, scale: Fraction) -> int:
+    """One negative binomial of shape 1 / parts, by rejection."""
+    while True:
+        k = 0
+        while _exponential(scale.denominator, scale.numerator):
+            k += 1
+            if secrets.randbelow(k * parts) >= (k - 1) * parts + 1:
+                break
+        else:
+            return k
+
+
+def _exponential(numerator: int, denominator: int) -> bool:
+    """A coin of exp(-numerator / denominator), of at most 1 (Canonne, Kamath and Steinke 2020)."""
+    k = 1
+    while secrets.randbelow(denominator * k) < numerator:
+        k += 1
+    return k % 2 == 1
+
+
+def _beside_rejection() -> list[Result]:
+    rows = []
+    for scale, parts, size in REJECTED:
+
+        def rejection(scale: Fraction = scale, parts: int = parts, size: int = size) -> list[int]:
+            return [_rejected(parts, scale) - _rejected(parts, scale) for _ in range(size)]
+
+        ours, theirs = _interleaved([_drawing(scale, parts), rejection], 5)
+        times = median(theirs) / size * SIZE / median(ours)
+        rows.append(
+            Result(
+                f"a share, times faster than by rejection, scale {scale}, {parts} parts",
+                times,
+                "times",
+                note=f"rejection takes {median(theirs) / size * 1e6:.0f} us a share, one number at a time",
+            )
+        )
+    return rows
+
+
+def _beside_whole_noise() -> list[Result]:
+    rows, zeros = [], np.zeros(SIZE, np.int64)
+    for scale in (Fraction(1, 7), Fraction(30), Fraction(10**6)):
+        law = DiscreteLaplace(scale)
+
+        def whole(law: DiscreteLaplace = law) -> object:
+            return OpenDPNoise().discrete_laplace(zeros, 1, law, STAMP)
+
+        ours, theirs = _interleaved([_drawing(scale, 8), whole], REPEATS)
+        rows.append(
+            Result(
+                f"a share of 8, over OpenDP's whole noise, scale {scale}",
+                median(ours) / median(theirs),
+                "times",
+                note=f"OpenDP takes {median(theirs) / SIZE * 1e6:.1f} us a number",
+            )
+        )
+    return rows
+
+
+def _what_time_tells() -> list[Result]:
+    rows = []
+    for size, draws in ((1, 3000), (SIZE, 600)):
+        sizes, times = [], []
+        for _ in range(draws):
+            start = time.perf_counter()
+            drawn = draw_shares(size, Fraction(30), 8)
+            times.append(time.perf_counter() - start)
+            sizes.append(int(np.abs(drawn).sum()))
+        rows.append(
+            Result(
+                f"rank correlation of the time and the size of {size} shares",
+                float(stats.spearmanr(times, sizes).statistic),
+                "",
+                note=f"{draws} draws at scale 30 with 8 parts; by chance it stays below {3 / draws**0.5:.2f}",
+            )
+        )
+    return rows

@@ -1,0 +1,393 @@
+"""Secure pooling from the learner's side: what is opened, who is in it, who is left, and what a failed sum costs."""
+
+import contextlib
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+import pytest
+
+from learner_fakes import (
+    LEARNER,
+    Clock,
+    Entropy,
+    Scripted,
+    account,
+    federate,
+    garbage_from,
+    key,
+    late,
+    mass_body,
+    open_curator,
+    rewrites,
+    ring,
+    silent_from,
+)
+from learner_node.estimator import ExPriLClassifier
+from learner_node.federation import Federation
+from learner_node.journal import Journal, Settings
+from learner_node.learn import learn
+from learner_node.plausibility import FALSE_ALARM
+from learner_node.pooling import SecurePool
+from learner_node.study import NoCuratorError, Study
+from learner_node.together import Together, strangers
+from protocol.codec import decode, encode
+from protocol.errors import ConfigurationError
+from protocol.messages import Release
+from protocol.noise import DiscreteLaplace
+from protocol.queries.secure_counts import MaskedCounts, Revealed
+from protocol.transcript import replay
+from secure_fakes import ScriptedNoise, limits_with, members, names_of, secure_plan
+
+SOURCE = ring(60, seed=99).drop("sick")
+EDGES = (-1.0, 0.0, 0.5)
+COST = Fraction(1, 10)
+FIFTY = pytest.param(50, 6, 5, marks=pytest.mark.slow)
+FAST = {"networks": False}
+
+
+def exact(curators, edges=EDGES):
+    """Records by bin of `x`, all of these curators together, counted by numpy; the last bin is of missing values."""
+    frames = [ring(60, seed=int(name.split()[1])) for name in curators]
+    values = np.concatenate([frame["x"].to_numpy() for frame in frames])
+    return [*np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1).tolist(), 0]
+
+
+def ask(curators, plan, scripts=None, bodies=1, names=None):
+    """A study of this plan, closed in the end."""
+    study = Study(federate(curators, scripts))
+    study.read_cards()
+    with study.closing():
+        study.propose(plan, "to test", list(names or curators))
+        for _ in range(bodies):
+            study.ask(dict.fromkeys(study.survivors, mass_body(*EDGES)))
+    return study
+
+
+def assert_proven(study, curators, cost=COST):
+    for name, curator in curators.items():
+        session = study.sessions[name]
+        assert account(curator).total_spent == study.spent(name) == cost
+        assert account(curator).total_reserved == 0
+        assert replay(session.transcript.envelopes, curator.identity, key(LEARNER).public).epsilon_spent == cost
+
+
+@pytest.mark.parametrize(("count", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (4, 1, 1), (10, 2, 2), FIFTY])
+def test_the_opened_sum_is_the_exact_one_where_no_noise_is_added(count, colluders, dropouts):
+    curators = members(count)
+    study = ask(curators, secure_plan(curators, 10, colluders=colluders, dropouts=dropouts))
+    (done,) = study.rounds
+    (answer,) = study.pooled(study.survivors)
+    assert answer.values[:, 0].tolist() == exact(curators)
+    assert done.took_part == tuple(study.survivors) == tuple(curators)
+    assert (answer.sites, answer.noises) == (count, count / (count - colluders - dropouts))
+    assert set(map(tuple, study.outcomes.values())) == {("release",)}
+    assert study.questions == 1
+    assert_proven(study, curators)
+
+
+def test_a_share_of_each_curator_is_in_the_sum():
+    curators = members(4, noise=ScriptedNoise(7))
+    study = ask(curators, secure_plan(curators, 10))
+    assert (study.rounds[0].pooled.values[:, 0] - exact(curators)).tolist() == [28] * 5
+
+
+def test_the_noise_of_the_sum_has_the_variance_of_its_shares():
+    """False alarms 1e-9. Power: the variance of the shares, 4/3 of one noise, is told from that of 1 and of 4.
+
+    Of 6000 independent values the mean square scatters by sqrt((kurtosis - 1) / 6000) of itself. The kurtosis of m
+    noises is 3 + (3 + 1/v) / m < 6; 6.5 deviations are 1.2e-10 of a normal law on both sides, and 10 allow for the
+    tails: 29 % of it, where 4/3 and 1 are 33 % apart.
+    """
+    curators = {
+        name: open_curator(name, ring(60, seed=n), limits=limits_with(names_of(4)), round_size=500)
+        for n, name in enumerate(names_of(4))
+    }
+    edges = tuple(np.linspace(-3.9, 3.9, 5999))
+    study = Study(federate(curators))
+    study.propose(secure_plan(curators, 10), "to test", list(study.read_cards()))
+    answer = study.ask(dict.fromkeys(study.survivors, mass_body(*edges))).pooled
+    noise = answer.values[:, 0] - exact(curators, edges)
+    one = DiscreteLaplace(Fraction(10)).variance()
+    assert answer.noise_variance == pytest.approx(4 / 3 * one)
+    bound = 10 * np.sqrt(5 / len(noise))
+    assert np.mean(noise**2) == pytest.approx(4 / 3 * one, rel=bound)
+    assert bound < 1 / 3
+    assert FALSE_ALARM == 1e-9
+
+
+@pytest.mark.parametrize("bad", [silent_from, garbage_from])
+@pytest.mark.parametrize("turn", range(1, 6))
+def test_one_that_falls_silent_at_any_turn_is_tolerated(bad, turn):
+    """Its records are counted where its masked vector came; alive it is no more."""
+    curators = members(5)
+    plan = secure_plan(curators, 10, 10, dropouts=1)
+    study = ask(curators, plan, {"site 03": bad(turn)}, bodies=2)
+    rest = [name for name in curators if name != "site 03"]
+    first, second = study.rounds
+    counted = list(curators) if turn > 3 else rest
+    assert list(first.took_part) == counted
+    assert first.pooled.values[:, 0].tolist() == exact(counted)
+    assert first.pooled.noises == len(counted) / 3
+    assert study.survivors == rest == list(second.took_part)
+    assert second.pooled.values[:, 0].tolist() == exact(rest)
+    assert study.outcomes["site 03"] == [{silent_from: "no reply", garbage_from: "bad reply"}[bad]]
+    assert ("it is in a sum" in study.left_out["site 03"]) == (turn > 3)
+    assert [answer.sites for answer in study.pooled(rest)] == [len(counted), 4]
+    asked = [message for to, message, _ in study._federation.carrier.sent if to == "site 03" and message == "Query"]
+    assert len(asked) <= 2 * turn + 1, "no later turn is asked there"
+    assert_proven(study, {name: curators[name] for name in rest}, 2 * COST)
+
+
+@pytest.mark.parametrize("turn", range(1, 6))
+def test_one_that_falls_silent_too_many_ends_the_study_with_what_it_costs(turn):
+    curators = members(3)
+    with pytest.raises(NoCuratorError, match="secure sum") as caught:
+        ask(curators, secure_plan(curators, 10), {"site 01": silent_from(turn)})
+    told = str(caught.value)
+    assert "site 01: no reply" in told
+    charged = turn > 2
+    assert ("nothing was charged" in told) == (not charged)
+    for name in ("site 00", "site 02"):
+        assert account(curators[name]).total_spent == COST * charged
+        assert account(curators[name]).total_reserved == 0
+    assert caught.value.study.outcomes["site 00"] == ["release"]
+
+
+def test_a_sum_with_too_few_curators_is_not_begun():
+    curators = members(4)
+    with pytest.raises(NoCuratorError, match="was not begun: 3 of 4 curators are left, and 4 are needed"):
+        ask(curators, secure_plan(curators, 10), {"site 02": silent_from(0)})
+    assert {account(curator).total_spent for curator in curators.values()} == {0}
+
+
+def test_a_late_curator_is_asked_again_with_the_same_bytes_and_charged_once():
+    curators = members(3)
+    study = ask(curators, secure_plan(curators, 10), {"site 01": late()})
+    assert study.rounds[0].pooled.values[:, 0].tolist() == exact(curators)
+    sent = study._federation.carrier.bytes_sent("site 01", "Query")
+    assert (len(sent), len(set(sent))) == (10, 5)
+    assert study.asked_again["site 01"] == 7  # proposal, five turns, close
+    assert_proven(study, curators)
+
+
+def changed(of, change):
+    def rewritten(said):
+        try:
+            body = decode(said.body, of)
+        except Exception:  # noqa: BLE001 - another turn's
+            return said
+        return msgspec.structs.replace(said, body=encode(change(body)))
+
+    return rewritten
+
+
+def test_who_answers_with_a_wrong_length_or_wrong_shares_is_named_and_out():
+    """The curator signs a receipt for what it says: the lie is in the release, so receipts must be of it, too."""
+    curators = members(5)
+    plan = secure_plan(curators, 10, dropouts=1)
+    short = rewrites("site 02", Release, changed(MaskedCounts, lambda body: MaskedCounts(body.words[:-8])))
+    study = ask(curators, plan, {"site 02": short})
+    assert "site 02" not in study.survivors
+    assert list(study.rounds[0].took_part) == [name for name in curators if name != "site 02"]
+    lie = changed(Revealed, lambda body: Revealed(tuple((at, b"\1" * len(share)) for at, share in body.shares)))
+    study = ask(curators, plan, {"site 02": rewrites("site 02", Release, lie)})
+    assert "site 02" not in study.survivors
+
+
+def test_curators_that_sum_are_asked_one_question():
+    curators = members(2)
+    study = Study(federate(curators))
+    study.propose(secure_plan(curators, 10), "to test", list(study.read_cards()))
+    with pytest.raises(ConfigurationError, match="one question"):
+        study.ask({"site 00": mass_body(0.0), "site 01": mass_body(0.5)})
+
+
+def test_a_sum_that_cannot_be_true_names_all_that_may_be_wrong():
+    curators = members(3, noise=ScriptedNoise(100_000))
+    with pytest.raises(NoCuratorError, match="Which of site 00, site 01, site 02 is wrong cannot be told"):
+        ask(curators, secure_plan(curators, 10))
+
+
+class PowerFailure(BaseException):
+    """The process ends here."""
+
+
+class Failing:
+    """A carrier whose process ends at a told exchange, before or after the curators got it."""
+
+    def __init__(self, inner, at, *, served):
+        self.inner, self.at, self.served, self.sent = inner, at, served, []
+
+    def exchange(self, requests):
+        self.sent.append(dict(requests))
+        if len(self.sent) == self.at and not self.served:
+            raise PowerFailure
+        replies = self.inner.exchange(requests)
+        if len(self.sent) == self.at:
+            raise PowerFailure
+        return replies
+
+
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize("at", [3, 4, 5, 6, 7])
+def test_a_process_that_ends_within_a_round_is_gone_on_with_and_the_sum_is_paid_once(tmp_path, at, served):
+    """Exchange 1 is of the cards, 2 of the plan, 3 to 7 of the turns."""
+    curators = members(3)
+    plan = secure_plan(curators, 10)
+
+    def attempt(carrier):
+        about = Settings("0", bytes(32), {})
+        with Journal(tmp_path / "journal", about, clock=Clock(), entropy=Entropy()) as journal:
+            federation = Federation(
+                curators={name: curator.identity for name, curator in curators.items()},
+                key=key(LEARNER),
+                carrier=journal.through(carrier),
+                clock=journal.clock,
+                entropy=journal.entropy,
+                resumable=True,
+            )
+            study = Study(federation)
+            with study.closing():
+                study.propose(plan, "to test", list(study.read_cards()))
+                study.ask(dict.fromkeys(study.survivors, mass_body(*EDGES)))
+            return study
+
+    first, second = Failing(Scripted(curators), at, served=served), Failing(Scripted(curators), 0, served=False)
+    with contextlib.suppress(PowerFailure):
+        attempt(first)
+    study = attempt(second)
+    assert first.sent[-1] == second.sent[0], "the same bytes"
+    assert study.rounds[0].pooled.values[:, 0].tolist() == exact(curators)
+    assert_proven(study, curators)
+
+
+# How curators are pooled, by their cards
+
+
+def cards_of(curators):
+    study = Study(federate(curators))
+    return study.read_cards()
+
+
+def test_curators_that_do_not_list_each_other_are_left_out_with_a_reason():
+    names = names_of(5)
+    curators = members(5)
+    curators["site 01"] = open_curator("site 01", limits=limits_with(names[1:]), noise=ScriptedNoise())
+    curators["site 02"] = open_curator("site 02", noise=ScriptedNoise())
+    curators["site 04"] = open_curator("site 04", limits=limits_with([]), noise=ScriptedNoise())
+    assert strangers(cards_of(curators)) == {
+        "site 02": "its policy allows no secure sums",
+        "site 04": "it and site 00, site 01, site 03 do not list each other as members of a secure sum",
+        "site 01": "it and site 00 do not list each other as members of a secure sum",
+    }
+    found = learn(federate(curators), SOURCE, strategy="cells", options=FAST, epsilon=Fraction(1), pooling="secure")
+    assert found.study.survivors == ["site 00", "site 03"]
+    assert found.study.left_out.keys() == {"site 01", "site 02", "site 04"}
+
+
+def test_a_plan_assumes_as_many_colluders_as_each_policy_asks_for():
+    names = names_of(6)
+    curators = members(6)
+    wary = open_curator("site 05", limits=limits_with(names, least_colluders=3), noise=ScriptedNoise())
+    pool = Together("secure").pool(cards_of(curators | {"site 05": wary}))
+    assert (pool.colluders, pool.dropouts, pool.shares) == (3, 1, 2)
+    found = learn(
+        federate(curators | {"site 05": wary}),
+        SOURCE,
+        strategy="cells",
+        options=FAST,
+        epsilon=Fraction(1),
+        pooling="secure",
+        colluders=2,
+    )
+    assert "at least 3 colluders" in found.study.left_out["site 05"]
+
+
+@pytest.mark.parametrize(
+    ("count", "colluders", "dropouts"),
+    [(2, 1, 0), (3, 1, 0), (4, 1, 0), (5, 1, 1), (9, 1, 1), (10, 2, 2), (50, 6, 10), (100, 11, 20), (1000, 101, 200)],
+)
+def test_the_usual_pool_has_twice_the_noise_of_one_at_most(count, colluders, dropouts):
+    pool = SecurePool.of(number.to_bytes(32, "big") for number in range(count))
+    assert (pool.colluders, pool.dropouts) == (colluders, dropouts)
+    assert 1 < count / pool.shares <= 2
+
+
+def test_colluders_and_dropouts_need_secure_sums():
+    with pytest.raises(ConfigurationError, match='colluders = 2 needs pooling = "secure"'):
+        learn(federate({}), SOURCE, strategy="cells", epsilon=Fraction(1), colluders=2)
+    with pytest.raises(ConfigurationError, match="1 curators cannot sum securely"):
+        SecurePool.of([bytes(32)])
+    with pytest.raises(ConfigurationError, match="more participants than"):
+        SecurePool.of([bytes(32), b"\1" * 32], colluders=2)
+
+
+# What is learnt
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("cells", FAST),
+        ("cells", {"mass_share": "1/5", **FAST}),
+        ("additive", {"choice_share": "1/4", "chosen": 1}),
+        ("adaptive-cells", {}),
+    ],
+)
+def test_every_strategy_of_counts_learns_from_secure_sums(strategy, options):
+    curators = members(3, size=300)
+    told = []
+    found = learn(
+        federate(curators),
+        SOURCE,
+        strategy=strategy,
+        options=options,
+        epsilon=Fraction(1),
+        pooling="secure",
+        progress=lambda what, done, total: told.append((done, total)),
+    )
+    questions = len(found.study.plan.queries)
+    assert told == [(number, questions) for number in range(questions + 1)]
+    assert all(done.pooled.noises == 1.5 for done in found.study.rounds)
+    private = [ring(300, seed=number) for number in range(3)]
+    model = found.model()
+    right = np.mean([_accuracy(model, found.schema, frame) for frame in private])
+    assert right > 0.6
+    assert_proven(found.study, curators, Fraction(1))
+
+
+def _accuracy(model, schema, frame):
+    from protocol.records import encode_frame, encode_labels
+
+    said = model.probability(encode_frame(frame, schema)) > 0.5
+    return np.mean(said == (encode_labels(frame["sick"], schema.classes) > 0))
+
+
+def test_an_estimator_learns_and_validates_securely():
+    curators = members(4, size=300, cap="3")
+    fitted = ExPriLClassifier(federate(curators), options=FAST, pooling="secure", random_state=1).fit(SOURCE)
+    assert fitted.learned_.study.rounds[0].pooled.noises == 4 / 3
+    assert fitted.accuracy_estimate_ is not None
+    found = fitted.validate(1)
+    assert found.curators == tuple(curators)
+    assert found.by_site == {}
+    assert "by 4 curators" in found.to_text()
+    assert found.study.rounds[0].pooled.sites == 4
+    rows = np.concatenate([ring(300, seed=number)["sick"].to_numpy() for number in range(4)])
+    assert float(np.mean(rows == "yes")) in found.prevalence
+
+
+def test_a_strategy_that_asks_twice_goes_on_with_those_that_are_left():
+    curators = members(6, size=200)
+    found = learn(
+        federate(curators, {"site 05": silent_from(8)}),
+        SOURCE,
+        strategy="additive",
+        options={"choice_share": "1/4", "chosen": 1},
+        epsilon=Fraction(1),
+        pooling="secure",
+    )
+    assert [done.pooled.sites for done in found.study.rounds] == [6, 5]
+    assert found.model() is not None
+    assert "it is in a sum" in found.study.left_out["site 05"]
