@@ -332,3 +332,30 @@ def test_a_record_more_is_seen_where_nothing_makes_up_for_it():
     pools = [Pool(3, rows=lambda index, rows=rows: rows) for rows in (ROWS, ROWS[:-1])]
     sums = [pool.run().values for pool in pools]
     assert (sums[0] != sums[1]).any()
+
+
+# a ledger that was put back
+
+
+def test_a_round_does_not_go_on_after_its_ledger_was_put_back():
+    """On the lost branch another list was signed: a second one would open two sums of one round."""
+    pool = Pool(4, 1, 1).until(3)
+    store = pool.stores[0]
+    rows, replies = len(store.rows(0)), dict(store._replies)
+    pool.ask(0, ProposeSurvivors((0, 1, 2, 3)))
+    signed = pool.sessions[0].transcript.envelopes[-2]
+    del store._rows[rows:]
+    store._replies = replies  # the copy of before; the mark is the newest
+    pool.restart(0)
+    ledger = pool.curators[0]._ledger
+    second = request_like(ProposeSurvivors((0, 1, 2)), signed)
+    assert message_of(pool.handle[0](second)).code in (RefusalCode.STATE_GONE, RefusalCode.HALTED)
+    ledger.resume(NOW, note="restored from the copy")
+    before = len(store.rows(0))
+    for request in (signed, request_like(ProposeSurvivors((0, 1, 3)), signed)):
+        refusal = message_of(pool.handle[0](request))
+        assert (refusal.code, refusal.final) == (RefusalCode.STATE_GONE, True)
+    assert len(store.rows(0)) == before
+    assert check(store).findings == ()
+    again = Pool(4, 1, 1, stores=pool.stores, study=b"another")
+    np.testing.assert_array_equal(again.run().values, pool.exact())
