@@ -90,12 +90,31 @@ def test_whatever_is_counted_may_be_summed(release):
     np.testing.assert_array_equal(pool.run(body).values, pool.exact(body))
 
 
-def test_each_draws_a_share_of_the_one_noise_before_it_counts():
-    pool = Pool(10, 2, 1)
+def test_each_draws_a_share_of_the_one_noise():
+    pool = Pool(5, 2, 1)
     pool.run()
     for noise in pool.noises:
         ((size, parts, law, stamp),) = noise.calls
-        assert (size, parts, law.scale, stamp.sequence) == (len(pool.exact()), 7, 30, 3)
+        assert (size, parts, law.scale, stamp.sequence) == (len(pool.exact()), 2, 30, 3)
+
+
+def test_the_share_is_drawn_before_the_records_are_counted():
+    """How long it takes to draw then tells nothing of the noise beside the count."""
+    pool, order = Pool(3).until(2), []
+    curator = pool.curators[0]
+
+    class Watched:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            if name in ("exact", "count", "laplace_shares"):
+                order.append(name)
+            return getattr(self.inner, name)
+
+    curator._dataset, curator._noise = Watched(curator._dataset), Watched(curator._noise)
+    pool.masked()
+    assert order == ["laplace_shares", "exact"]
 
 
 def test_a_study_asks_several_sums_and_each_round_is_a_new_one():
