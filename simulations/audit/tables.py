@@ -31,8 +31,8 @@ def audit_tables(result: AuditResult) -> list[Table]:
         table = _table("Sums over sites, some of which collude", "sites", names[:-1], names[-1])
         for row in result.colluders:
             made, loss = row.sites - row.assumed, bound(row.loss)
-            numbers = (f"{made} sites", str(row.colluders), row.unknown, claim(row.claimed), loss)
-            table.add_row(f"{row.sites} sites", *numbers, f"{of_claim(row.claimed, row.loss):.4g} times")
+            cells = (f"{made} sites", str(row.colluders), row.unknown, claim(row.claimed), loss)
+            table.add_row(f"{row.sites} sites", *cells, f"{of_claim(row.claimed, row.loss):.4g} times")
         tables.append(table)
     if result.checks:
         table = Table(title="Checks", title_justify="left", box=None, pad_edge=False)

@@ -254,7 +254,7 @@ def _known_keys() -> PathControl:
         return attack_pair(known_keys.path(), pair, draws=min(draws, known_keys.DRAWS), error_rate=error_rate)
 
     return PathControl(
-        fault="The keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
+        fault="Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
         truth=f"{known_keys.truth():.4g}",
         attack=attack,
     )

@@ -49,7 +49,7 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     wrong += [
         f"{printable(name)} was asked for, and never attacked"
         for name in asked
-        if name not in attacked and not (name.partition("/")[0] in whole & attacked)
+        if name not in attacked and name.partition("/")[0] not in whole & attacked
     ]
     if not 0 < result.false_alarm <= MOST_ALARMS:
         wrong.append(f"its false alarms are not at most {MOST_ALARMS}")
