@@ -83,6 +83,21 @@ def test_the_sum_is_that_of_all_counts_and_costs_each_what_one_query_costs(n, co
         assert ledger_of(pool, index).account.total_spent == EPSILON
 
 
+@pytest.mark.slow
+def test_fifty_curators_sum_though_five_fall_silent():
+    """Two after they dealt, three more when the list was signed."""
+    pool = Pool(50, 5, 5, rows=lambda index: [(f"p{k}", 10.0 * k, 0.0, "f", "no") for k in range(index + 1)])
+    pool.keys()
+    pool.shares()
+    pool.masked([index for index in range(50) if index not in (7, 31)])
+    pool.agreed()
+    opened = pool.opened([index for index in pool.survivors if index not in (0, 12, 49)])
+    assert len(opened.survivors) == 48
+    np.testing.assert_array_equal(opened.values, pool.exact(who=pool.survivors))
+    assert sum(charges(pool, 7)) == 0
+    assert sum(charges(pool, 0)) == EPSILON
+
+
 @pytest.mark.parametrize("release", ["mass", "error_correct", "signed_error", "class_counts"])
 def test_whatever_is_counted_may_be_summed(release):
     pool = Pool(3, queries=(planned_of(3, release=release),))
