@@ -18,6 +18,8 @@ Words = NDArray[np.uint64]
 MOST_TERM = 2**32
 """Largest numerator and denominator of a scale."""
 MOST_PARTS = 2**15
+LEAST_DRAWN = 64
+"""A shorter vector is drawn among so many, and the others are thrown away: the time is that of all of them."""
 MOST_ROUNDS = 2**16
 """A fair source needs more with a chance below 2^-60000; one that repeats itself would never end."""
 
@@ -38,8 +40,11 @@ def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomByte
         ValueError: an argument is out of its range.
         ArithmeticError: the random bytes are not random, or too few; no noise was drawn.
     """
-    both = draw_negative_binomials(2 * size, scale, parts, random_bytes).astype(np.int64)
-    return both[:size] - both[size:]
+    if size < 0:
+        raise ValueError("a number of shares is at least 0")
+    drawn = max(size, LEAST_DRAWN)
+    both = draw_negative_binomials(2 * drawn, scale, parts, random_bytes).astype(np.int64)
+    return (both[:drawn] - both[drawn:])[:size]
 
 
 def draw_negative_binomials(
@@ -49,8 +54,6 @@ def draw_negative_binomials(
 
     They count failures, from 0. See `draw_shares` for arguments and errors; (size,) uint64, each below 2^48.
     """
-    if size < 0:
-        raise ValueError("a number of shares is at least 0")
     if not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"noise is shared by 1 to {MOST_PARTS} parts, not {parts}")
     if not 1 <= scale.numerator <= MOST_TERM or scale.denominator > MOST_TERM:

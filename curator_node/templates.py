@@ -33,6 +33,11 @@ message_bytes = 4_000_000         # longest message that is read
 release_kinds = ["mass", "signed_error", "error_correct", "class_counts", "label_total", "squared_error"]
 cells = 10_000
 
+# Sums with other curators, under the noise of one, are off unless this is written; see docs/policy.md.
+# [limits.kinds.secure_counts]
+# members = ["64 hexadecimal digits", "..."]  # every curator's public key, this one's among them
+# least_colluders = 1
+
 # Nobody may ask until a learner is named: its public key as `expril keys` prints it, checked by telephone.
 # [[learners]]
 # name = "ada"

@@ -27,7 +27,7 @@ PAGE, MARKDOWN, FOUND = "report.html", "README.md", "results.json"
 POINTS, NOISE, FATES = "accuracy.csv", "noise.csv", "dropouts.csv"
 SITES = (1, 2, 3, 5, 10, 20, 50, 100)
 EPSILONS = ("1", "0.1")
-REPEATS = 2
+REPEATS = 3
 SEED = 1000
 NUMBERS = 1000
 """In a question whose noise and bytes are measured."""

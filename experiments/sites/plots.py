@@ -39,6 +39,7 @@ def _accuracy(found: Found, problem: str, epsilon: str) -> Figure:
         ((LOCAL_KEY, lambda point: _mean(point.local)), (SECURE_KEY, lambda point: _mean(point.secure))),
         _PERCENT,
         level,
+        most=100.0,
     )
 
 
@@ -75,7 +76,7 @@ def traffic_figure(found: Found) -> Figure | None:
     def secure(row: Traffic) -> tuple[float, tuple[float, float], str]:
         return _kilobytes(row.secure)
 
-    return _figure("kilobytes a site", found.traffic, ((LOCAL_KEY, local), (SECURE_KEY, secure)), _KILOBYTES, (), 0.0)
+    return _figure("kilobytes a site", found.traffic, ((LOCAL_KEY, local), (SECURE_KEY, secure)), _KILOBYTES, least=0.0)
 
 
 def _kilobytes(value: float) -> tuple[float, tuple[float, float], str]:
@@ -88,10 +89,12 @@ def _figure(
     rows: Sequence[Row],
     drawn: Sequence[tuple[Key, Shown[Row]]],
     steps: Sequence[float],
-    levels: Sequence[tuple[str, float, str]],
+    levels: Sequence[tuple[str, float, str]] = (),
+    *,
     least: float | None = None,
+    most: float = math.inf,
 ) -> Figure:
-    """Lines over the number of sites, on a logarithmic axis."""
+    """Lines over the number of sites, on a logarithmic axis; the other one holds `least`, and nothing above `most`."""
     axis = Axis(0.0, math.log(max(2, *(row.sites for row in rows), 2)), left=_LEFT, right=_RIGHT)
     lines: list[tuple[Key, list[Place]]] = []
     for key, shown in drawn:
@@ -104,7 +107,7 @@ def _figure(
             lines.append((key, places))
     values = [end for _, places in lines for place in places for end in place.error] + [level[1] for level in levels]
     values += [] if least is None else [least]
-    stage = Stage(make_axis(min(values), max(values), steps), _HEIGHT)
+    stage = Stage(make_axis(min(values), min(max(values), most), steps), _HEIGHT)
     made: list[Line] = [stage.line(key.index, key.hollow, key.name, places) for key, places in lines]
     return Figure(
         stage,

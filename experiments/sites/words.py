@@ -73,15 +73,16 @@ def summary(found: Found) -> tuple[str, ...]:
 
 
 def _gains(found: Found, epsilon: str) -> str:
-    told = []
-    for problem in found.problems:
-        gains = [point for point in found.points if (point.problem, point.epsilon) == (problem, epsilon) and point.gain]
-        if gains:
-            last = gains[-1]
-            value = signed(last.gain.value) if last.gain else ""
-            told.append(f"{value} on {title_of(problem)}")
-            sites = last.sites
-    return f"At epsilon {epsilon} {sites} sites gain {_listed(told)} points." if told else ""
+    rows = [point for point in found.points if point.epsilon == epsilon and point.gain is not None]
+    if not rows:
+        return ""
+    sites = max(point.sites for point in rows)
+    told = [
+        f"{signed(point.gain.value)} on {title_of(point.problem)}"
+        for point in rows
+        if point.sites == sites and point.gain is not None
+    ]
+    return f"At epsilon {epsilon}, {sites} sites that sum securely gain in points: {_listed(told)}."
 
 
 def _failures(fates: Sequence[Fate]) -> list[str]:

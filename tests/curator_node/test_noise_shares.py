@@ -20,7 +20,14 @@ from scipy import stats
 
 from curator_node import noise_shares
 from curator_node.mechanisms import OpenDPNoise, Stamp
-from curator_node.noise_shares import MOST_PARTS, MOST_ROUNDS, MOST_TERM, draw_negative_binomials, draw_shares
+from curator_node.noise_shares import (
+    LEAST_DRAWN,
+    MOST_PARTS,
+    MOST_ROUNDS,
+    MOST_TERM,
+    draw_negative_binomials,
+    draw_shares,
+)
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 from simulations.audit.calibration import (
@@ -32,6 +39,8 @@ from simulations.audit.calibration import (
     suspicious_scale,
     suspicious_tails,
 )
+from simulations.audit.kinds.path import NoNoise
+from simulations.seeded_noise import SeededNoise
 
 WIDE = Fraction(2**32 - 5, 3)
 SCALES = [Fraction(1, 7), Fraction(1), Fraction(30), Fraction(1000, 3), WIDE]
@@ -147,10 +156,12 @@ def test_a_number_below_a_limit_is_drawn_from_a_whole_multiple_of_it(limit, word
 
 
 def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
-    limits = np.array([3, 2**63 - 1, 5, 2**62 + 1], np.uint64)
+    limits = np.array([2**62 + 1, 2**63 - 1, 5, 3], np.uint64)
     over = [2**64 % limit for limit in limits.tolist()]
-    source = noise_shares._Source(words(0, 9, over[2], over[3] - 1, 10, over[3] - 1, 2**62))
-    assert source.below(limits).tolist() == [10 % 3, 9, 1, 2**62]
+    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
+    assert source.below(limits).tolist() == [2**62, 9, 1, 10 % 3]
+    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
+    assert source.below(limits).tolist() == [7, 9, 1, 10 % 3]
 
 
 def test_a_remainder_is_the_first_that_passes_its_coin():
@@ -313,6 +324,14 @@ def test_the_same_bytes_give_the_same_shares(parts):
     assert not np.array_equal(first, third)
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_short_vector_is_drawn_among_more_shares(parts):
+    """So that the time is that of all of them."""
+    all_of_them = draw_shares(LEAST_DRAWN, Fraction(30), parts, stream("short"))
+    for size in (0, 1, 10):
+        assert np.array_equal(draw_shares(size, Fraction(30), parts, stream("short")), all_of_them[:size])
+
+
 def test_bytes_that_repeat_or_fall_short_give_no_noise():
     with pytest.raises(ArithmeticError, match="repeat"):
         draw_shares(2, Fraction(30), 2, bytes)
@@ -367,6 +386,28 @@ def test_a_curator_s_noise_source_draws_these_shares():
     assert (first.shape, first.dtype) == ((200,), np.int64)
     assert not np.array_equal(first, second)  # equal with a chance below 1e-60
     assert not suspicious_scale(noise.laplace_shares(20_000, law, 1, stamp), 30)
+
+
+# where nothing is to be protected
+
+
+def test_a_simulation_s_shares_repeat_with_the_seed_and_the_stamp_and_have_the_law():
+    law, stamp = DiscreteLaplace(Fraction(30)), Stamp("ann", 0, 1)
+    first, again = (SeededNoise(7, "north").laplace_shares(30_000, law, 2, stamp) for _ in range(2))
+    assert np.array_equal(first, again)
+    for seed, name, other in [(8, "north", stamp), (7, "south", stamp), (7, "north", Stamp("ann", 0, 2))]:
+        assert not np.array_equal(SeededNoise(seed, name).laplace_shares(30_000, law, 2, other), first)
+    second = SeededNoise(7, "south").laplace_shares(30_000, law, 2, stamp)
+    assert not suspicious_scale(first + second, 30)
+    assert suspicious_scale(first, 30)
+
+
+def test_an_audit_s_source_adds_nothing_and_notes_the_law_of_the_share():
+    noise = NoNoise()
+    assert not noise.laplace_shares(4, DiscreteLaplace(Fraction(30)), 3, Stamp("ann", 0, 1)).any()
+    (exact, law), *_ = noise.drawn
+    assert law == LaplaceShares(Fraction(30), Fraction(1, 3))
+    assert exact.tolist() == [0, 0, 0, 0]
 
 
 # no float

@@ -27,6 +27,7 @@ from protocol.queries.secure_counts import (
     RelayShares,
 )
 from protocol.refusals import RefusalCode
+from protocol.secure_sum.aggregator import SumFailedError
 from protocol.secure_sum.cards import make_card, seed_check
 from protocol.secure_sum.participant import State, survivors_payload
 
@@ -134,7 +135,12 @@ def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     pool.opened()
     notes = [entry.note for entry in ledger_of(pool, 0).entries if entry.kind == "charge"]
     told = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
-    assert [notes[0], notes[1], notes[3]] == ["", "", ""]
+    assert [notes[0], notes[3]] == ["", ""]
+    of_round = json.loads(notes[1])
+    assert {key: of_round[key] for key in told} == told
+    others = [entry.note for entry in ledger_of(pool, 3).entries if entry.kind == "charge"]
+    assert others[1] == notes[1]  # all who sum together name the same round
+    assert SECURE_COUNTS.told(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
     assert json.loads(notes[2]) == told
     assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
     assert SECURE_COUNTS.told(notes[2]) == (
@@ -342,6 +348,20 @@ def test_a_share_that_does_not_open_keeps_nobody_from_answering():
         assert isinstance(pool.ask(index, OpenSum(pool.survivors, pool.agreements)), msgspec.Struct)
 
 
+def test_shares_that_a_relay_gives_to_another_recipient_open_for_nobody():
+    pool = Pool(4, 1, 1).until(2)
+    shares = {index: dict(dealt.shares) for index, dealt in pool.dealt.items()}
+    shares[0][3], shares[1][3] = shares[1][3], shares[0][3]
+    for index, dealt in pool.dealt.items():
+        pool.dealt[index] = dealt._replace(shares=tuple(shares[index].items()))
+    pool.masked()
+    assert [dealer for dealer, _ in decode(state_of(pool, 0), State).held] == [0, 1, 2]
+    assert [dealer for dealer, _ in decode(state_of(pool, 2), State).held] == [0, 1, 2, 3]
+    pool.agreed()
+    with pytest.raises(SumFailedError):  # two of four shares are no threshold; nobody is told a wrong sum
+        pool.opened()
+
+
 def test_a_peer_whose_key_is_of_small_order_keeps_nobody_from_answering():
     pool = Pool(3).until(1)
     group = pool.machine._group
@@ -392,9 +412,10 @@ def test_a_second_list_is_refused_before_and_after_a_restart():
 
 
 def test_a_list_is_opened_by_its_signatures_alone():
-    pool = Pool(10, 2, 1).until(4)  # more than (n + t) / 2: 7 signatures
+    pool = Pool(10, 2, 1).until(4)
     good, survivors = pool.agreements, pool.survivors
-    assert len(good) == 7
+    assert len(good) == pool.machine._group.signatures < len(survivors)
+    last = good[-1][0]
     payload = survivors_payload(pool.machine._round, pool.machine._dealers, survivors)
     group = pool.machine._group
 
@@ -403,15 +424,15 @@ def test_a_list_is_opened_by_its_signatures_alone():
 
     other_list = survivors_payload(pool.machine._round, pool.machine._dealers, survivors[:-1])
     other_round = survivors_payload(bytes(32), pool.machine._dealers, survivors)
-    stranger = (6, key("mallory").sign(group.signed("secure_sum_survivors", payload)))
+    stranger = (last, key("mallory").sign(group.signed("secure_sum_survivors", payload)))
     wrong = {
         "body.agreements": [good[:-1], (*good[:-1], good[-2]), good[::-1], (*good[:-1], (11, good[-1][1]))],
-        "body.agreements[6]": [
+        f"body.agreements[{last}]": [
             (*good[:-1], stranger),
-            (*good[:-1], (6, good[5][1])),
-            (*good[:-1], signed(6, other_list)),
-            (*good[:-1], signed(6, other_round)),
-            (*good[:-1], signed(6, payload, "secure_sum_card")),
+            (*good[:-1], (last, good[-2][1])),
+            (*good[:-1], signed(last, other_list)),
+            (*good[:-1], signed(last, other_round)),
+            (*good[:-1], signed(last, payload, "secure_sum_card")),
         ],
     }
     for field, lists in wrong.items():

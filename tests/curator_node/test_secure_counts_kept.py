@@ -18,15 +18,27 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
+from curator_node.proposals import ENVELOPE_ROOM
 from curator_node.site import assemble_site
 from killed_curator import KilledCurator
 from pooled import BODY, KIND, ROWS, Pool, new_mark, request_like, site_of
 from protocol.codec import decode
 from protocol.envelopes import digest
+from protocol.kinds import Turn
 from protocol.messages import Refusal, Release
-from protocol.queries.secure_counts import SECURE_COUNTS, AskKeys, OpenSum, ProposeSurvivors, RelayCards
+from protocol.queries.secure_counts import (
+    SECURE_COUNTS,
+    AskKeys,
+    OpenSum,
+    ProposeSurvivors,
+    RelayCards,
+    SecureCountsLimits,
+)
 from protocol.refusals import RefusalCode
-from protocol.secure_sum.participant import State
+from protocol.secure_sum import shamir
+from protocol.secure_sum.cards import KeyCard
+from protocol.secure_sum.group import MOST_PARTICIPANTS
+from protocol.secure_sum.participant import SHARES, Neighbour, State, encode_state
 
 STUDY = StudyKey(key("ann").public, b"pooled".ljust(16, b"-"))
 PLACE = state_key(STUDY, KIND)
@@ -156,8 +168,9 @@ def test_a_round_goes_on_between_two_processes():
 
 
 def secrets_of(state):
-    """What must be in no file; of what others dealt, one share each is revealed in the end."""
-    return [state.sealing, state.masking, state.seed]
+    """What must be in no file: its keys as far as they are still kept, and the shares of mask keys, as all survive."""
+    own = [state.sealing, state.masking, state.seed, *(other.opening for other in state.neighbours)]
+    return [secret for secret in own if any(secret)] + [both[: shamir.SHARE] for _, both in state.held]
 
 
 @pytest.mark.parametrize("journal", ["wal", "checkpointed"])
@@ -191,17 +204,32 @@ def test_no_secret_of_a_round_is_in_any_file_or_log(tmp_path, caplog, journal):
         for name, content in files.items():
             assert not [secret for secret in secrets if secret in content], (turn, name)
             assert unmasked not in content, (turn, name)
+    assert len(set(secrets)) == 3 + 3 + 4, "three keys, a key for each neighbour, a share of each"
     told = caplog.text + "".join(map(repr, caplog.records))
     assert not [secret for secret in secrets if secret.hex() in told or repr(secret) in told]
     ledger.close()
 
 
 def test_what_is_kept_fits_the_room_that_was_made_for_it():
-    pool = Pool(10, 1, 2).until(4)
-    sealed = pool.stores[0].reply(PLACE)
-    assert len(sealed) < (SECURE_COUNTS.state_bytes + STATE_SEAL_BYTES) / 10
-    account = check(pool.stores[0]).account
-    assert account.states[STUDY, KIND].size == len(sealed)
+    """At ten sites as it is, and at the most sites as it could be."""
+    pool = Pool(10, 1, 2)
+    kind = SECURE_COUNTS
+    for turn in range(5):
+        pool.step(turn)
+        envelope = pool.sessions[0].transcript.envelopes[-1]
+        body = kind.read_body(pool.asked_body(0), Turn(pool.planned, 0, turn), pool.card.schema, SecureCountsLimits())
+        release = kind.release_bytes(body, Turn(pool.planned, 0, turn), pool.card.schema)
+        assert len(message_of(envelope).body) <= release
+        assert len(envelope) <= ENVELOPE_ROOM + release
+        sealed = pool.stores[0].reply(PLACE)
+        assert check(pool.stores[0]).account.states[STUDY, KIND].size == len(sealed)
+    card = KeyCard(bytes(32), bytes(32), bytes(32), bytes(64))
+    every = tuple(range(MOST_PARTICIPANTS))
+    neighbours = tuple(Neighbour(index, bytes(32), bytes(32)) for index in every)
+    held = tuple((index, bytes(SHARES)) for index in every)
+    keys = (bytes(32), bytes(32), 2**40, bytes(32), bytes(32), bytes(32))
+    largest = State(4, 999, *keys, card, bytes(32), every, neighbours, held, every, every)
+    assert len(encode_state(largest)) < SECURE_COUNTS.state_bytes
 
 
 def test_a_state_that_was_put_back_is_not_used_again():

@@ -153,6 +153,10 @@ class Pool:
         session.query(KIND, body if isinstance(body, bytes) else encode(body), NOW)
         return self.send(index)
 
+    def asked_body(self, index):
+        """Of the last request of a curator that was answered."""
+        return open_envelope(self.sessions[index].transcript.envelopes[-2])[1].body
+
     def send(self, index):
         session = self.sessions[index]
         number = (session.sequence - 1) % 5

@@ -25,6 +25,7 @@ from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsLimits
+from protocol.queries.secure_counts import SecureCountsLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
@@ -63,6 +64,7 @@ STRUCTS = [
     (POLICY, "A key of an enrolled learner", EnrolledKey),
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
+    (POLICY, "Limits of secure sums", SecureCountsLimits),
     (LEARNER, "Keys of the study", StudyFile),
     (LEARNER, "`[superlink]`", Link),
 ]
@@ -82,6 +84,10 @@ OPTIONS = [
 def section(page, title):
     """The text under one heading, up to the next of any level."""
     return re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", outside_blocks(page), re.DOTALL | re.MULTILINE)[1]
+
+
+def section_with_code(page, title):
+    return page.split(f"# {title}\n")[1]
 
 
 def outside_blocks(page):
@@ -220,4 +226,6 @@ def test_the_stewards_whole_files_load():
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
     assert QUERY_KINDS.private(policy.limits)
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
-    assert len(blocks(POLICY)) == 3
+    sums = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of secure sums"))[0])
+    assert len(QUERY_KINDS.limits(sums.limits, "secure_counts").members) == 3
+    assert len(blocks(POLICY)) == 4

@@ -1,0 +1,63 @@
+"""`expril simulate sites`: the built-in study that is no scenario, since it has many numbers of sites."""
+
+from pathlib import Path
+
+from expril.options import By, Kept
+from expril.terminal import plain_errors, print_json, wide_console, work_bar
+
+SITES = "sites"
+KEPT = "finished cells are kept in {}; the same command goes on"
+
+
+def simulate_sites(
+    *,
+    out: Path,
+    repeats: int | None,
+    seed: int | None,
+    epsilons: tuple[str, ...],
+    typed: str,
+    others: dict[str, object],
+    silent: bool,
+) -> None:
+    """Run the study of sites, or what is missing of it; print its tables and leave a report.
+
+    Args:
+        out: folder under which that of the study is.
+        repeats: of each study; None takes its own number.
+        seed: of the first split; None takes the study's own.
+        epsilons: exact texts, from the smallest on; none takes the study's own.
+        typed: the command.
+        others: options of a scenario's run, by name; none of them may be given here.
+        silent: print JSON alone.
+    """
+    folder = out / SITES
+    with plain_errors(part="experiments", kept=KEPT.format(folder)):
+        from experiments.campaign.provenance import cores
+        from experiments.publish.files import as_object
+        from experiments.publish.terminal import LEAST_WIDTH, rich_table
+        from experiments.sites import command, tables
+        from protocol.errors import ConfigurationError
+
+        for name, value in others.items():
+            if value not in (None, False, Kept.first, By.process):
+                raise ConfigurationError(f"--{name} is for a scenario; leave it out of expril simulate {SITES}")
+        order = command.Order(
+            folder,
+            typed,
+            jobs=cores(),
+            epsilons=epsilons[::-1] or command.EPSILONS,
+            repeats=repeats or command.REPEATS,
+            seed=command.SEED if seed is None else seed,
+        )
+        with work_bar(silent) as tick:
+            found = command.simulate_sites(order, tick)
+    if silent:
+        print_json({"run": str(folder), "found": as_object(found)})
+        return
+    console = wide_console(LEAST_WIDTH)
+    for accuracy in tables.accuracies(found).values():
+        console.print(rich_table(accuracy))
+    console.print(rich_table(tables.noises(found)))
+    console.print(rich_table(tables.traffic(found)))
+    console.print(rich_table(tables.fates(found)))
+    console.print(f"report: {folder / command.PAGE}", soft_wrap=True, highlight=False)
