@@ -134,7 +134,7 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
         ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner ada: colluders", 'pooling = "secure"'),
         ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean' - at"),
-        ('name = "ada"', 'name = "ada"\npooling = "sums"', "one of sum, site, secure, not 'sums'", "did you mean 'sum'?"),
+        ('name = "ada"', 'name = "ada"\npooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
         ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
         ('name = "ada"', 'name = "ada"\nepsilon = nan', "'nan'", "1/30"),
