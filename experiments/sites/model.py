@@ -223,8 +223,8 @@ def _noise(sites: int, rounds: Sequence[Round], local: Sequence[Round]) -> Opene
         shares=shares,
         bound=sites / shares,
         measured=measured,
-        low=measured / (1 + deviations * error),
-        high=measured / max(1 - deviations * error, 1e-9),
+        low=measured * max(0.0, 1 - deviations * error),
+        high=measured * (1 + deviations * error),
         numbers=numbers,
         local=_square(local) if local else 0.0,
     )
