@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,9 @@ from protocol.schema import Schema
 
 
 class QueryFailedError(ExprilError):
-    """What curators say together was not opened; the text says at which step, and names the curators concerned.
-
-    Attributes:
-        out: name of a curator that broke the protocol -> how.
-    """
+    """What curators say together was not opened; the text says at which step, and names the curators concerned."""
 
     kind = "query"
-
-    def __init__(self, text: str, out: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.out = out
-        super().__init__(text)
 
 
 @dataclass(frozen=True)

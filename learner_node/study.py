@@ -246,21 +246,15 @@ class Study:
         except StopIteration as end:
             pooled: Pooled = end.value
         except QueryFailedError as error:
-            self._put_out(error.out)
             raise self._nobody(str(error)) from None
         finally:
             for name, first in before.items():
                 self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
-        self._put_out(pooled.out)
+        for name, reason in pooled.out.items():
+            self.outcomes[name].pop()
+            self.leave_out(name, reason)
         alive -= pooled.out.keys()
         return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
-
-    def _put_out(self, out: Mapping[str, str]) -> None:
-        """Note curators that broke the protocol of a query that is led, in place of what they answered."""
-        for name, reason in out.items():
-            if self.outcomes[name]:
-                self.outcomes[name].pop()
-            self.leave_out(name, reason)
 
     def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
         """Take the plan's next turn; what each curator released that can be read."""

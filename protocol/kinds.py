@@ -4,7 +4,7 @@ A query of a plan takes one turn, a request and its release, or several. Sequenc
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -75,6 +75,10 @@ class QueryKind:
         charged_turn: number of the turn, from 0, that is the first to release anything that depends on a record.
         remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
         told: (remark) -> the same in words, for people.
+        check_remark: (remark, turn, keys of the curator) -> what is wrong with a remark in that curator's ledger, by
+            the plan alone; "" where nothing is. None: its remarks are empty.
+        in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
+            each of them must have noted of it alike), in words; None where they tell of nothing such.
         proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
@@ -102,6 +106,8 @@ class QueryKind:
     charged_turn: int = 0
     remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
     told: Callable[[str], str] = lambda remark: remark
+    check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
+    in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005

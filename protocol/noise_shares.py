@@ -85,7 +85,7 @@ class LaplaceShares:
         q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
         (1 + (1 - q^2) sinh(z / 2)^2)^-k sqrt(w e^z) (1 + w e^z)^(r - 1) (1 + e^z / w)^-r,
         which is positive, has one peak, and falls exponentially on both sides: the trapezoidal rule's error falls
-        exponentially with the number of nodes (Trefethen and Weideman 2014).
+        exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/noise-shares.md` derives it.
         """
         if not len(values):
             return np.empty(0)

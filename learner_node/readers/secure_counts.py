@@ -31,8 +31,8 @@ from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedError, as_words
 
-FREE, OPENING = STEPS[:2], STEPS[-1]
-"""Steps before anybody was asked for counts; the last one."""
+FREE = STEPS[:2]
+"""Steps before anybody was asked for counts."""
 
 
 def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
@@ -99,12 +99,9 @@ def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:
 
 
 def _failed(error: SumFailedError, names: Mapping[int, str]) -> QueryFailedError:
+    why = "".join(f"; {names[index]}: {reason}" for index, reason in error.out.items())
     charged = "nothing was charged for it" if error.step in FREE else "what was charged for it stays charged"
-    out = {names[index]: why for index, why in error.out.items()}
-    if error.step == OPENING:  # whose secret it is need not be who is to blame
-        told = "".join(f"; {name}: {why}" for name, why in out.items())
-        return QueryFailedError(f"{error}{told}; {charged}")
-    return QueryFailedError(f"{error}; {charged}", {name: f"in a secure sum {why}" for name, why in out.items()})
+    return QueryFailedError(f"{error}{why}; {charged}")
 
 
 def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, schema: Schema) -> CountsAnswer:

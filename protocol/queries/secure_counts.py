@@ -13,7 +13,6 @@ other:
 Cost: that of the `counts` query with this scale, as long as at most t of the n curators collude with the learner.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -31,6 +30,7 @@ from protocol.kinds import QueryKind, Turn
 from protocol.messages import Key
 from protocol.queries import counts
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
+from protocol.queries.secure_remarks import check_remark, in_common, proviso, remark, told
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
@@ -279,63 +279,6 @@ def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.nu
     return np.frombuffer(decode(data, MaskedCounts).words, "<u8")
 
 
-def remark(body: Any, turn: Turn) -> str:
-    """Of turn 2 who sums, of turn 4 over whom it was opened; JSON."""
-    planned = turn.planned
-    told = {
-        "sites": len(planned.participants),
-        "colluders": planned.colluders,
-        "dropouts": planned.dropouts,
-        "shares": planned.shares,
-    }
-    if turn.number == MASKED:
-        return json.dumps(told, sort_keys=True)
-    if turn.number == OPENED:
-        return json.dumps(told | {"survivors": list(body.survivors)}, sort_keys=True)
-    return ""
-
-
-class Remark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `remark` says.
-
-    Attributes:
-        sites: n, named in the plan.
-        colluders, dropouts: t and u of the plan.
-        shares: h = n - t - u, of the noise.
-        survivors: indices of those over whom the sum was opened; of turn 4 alone.
-    """
-
-    sites: int
-    colluders: int
-    dropouts: int
-    shares: int
-    survivors: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
-
-
-def told(remark: str) -> str:
-    """A remark in words; what is none, as it is."""
-    try:
-        said = msgspec.json.decode(remark, type=Remark)
-    except msgspec.DecodeError:
-        return remark
-    if isinstance(said.survivors, msgspec.UnsetType):
-        return (
-            f"a secure sum over {said.sites} sites (n), at most {said.colluders} of them colluding (t), "
-            f"{said.dropouts} dropping out (u); the noise of one is made of {said.shares} shares (h)"
-        )
-    missing = sorted(set(range(said.sites)) - set(said.survivors))
-    without = f"; not among them, counted from 0 in the plan: {', '.join(map(str, missing))}" if missing else ""
-    return f"helped to open the sum over {len(said.survivors)} of {said.sites} sites{without}"
-
-
-def proviso(planned: PlannedSecureCounts) -> str:
-    """On what condition its cost holds."""
-    return (
-        f"summed with {len(planned.participants) - 1} other sites under the noise of one. The cost holds while at most "
-        f"{planned.colluders} of them tell the learner all they know, and while the cryptography is not broken"
-    )
-
-
 def examples() -> Mapping[str, Sequence[Example]]:
     """What an auditor asks: whatever is counted, it is a sum that is released."""
     from protocol.queries import secure_counts_examples  # noqa: PLC0415 - made of the structs above
@@ -358,6 +301,8 @@ SECURE_COUNTS = QueryKind(
     charged_turn=MASKED,
     remark=remark,
     told=told,
+    check_remark=check_remark,
+    in_common=in_common,
     proviso=proviso,
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     private_planned=lambda planned: RELEASE_KINDS[planned.release].private,

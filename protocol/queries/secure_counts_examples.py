@@ -183,10 +183,10 @@ class _Colluder:
         seen = list_digest(DEALERS, state.dealers)
         seed = self._recovered(attacked, revealed, lambda secret: seed_check(secret) == self._cards[attacked].check)
         key = self._recovered(silent, revealed, lambda secret: public_of(secret) == self._cards[silent].masking)
-        total = participant.self_mask(seed, state.round, seen, self._length)
+        total: Words = participant.self_mask(seed, state.round, seen, self._length).copy()
+        public = self._cards[attacked].masking
         for index, private in ((state.index, self._private), (silent, key)):
-            other = (attacked, self._cards[attacked].masking)
-            total -= participant.pair_masks(private, index, [other], state.round, seen, self._length)
+            total -= participant.pair_masks(private, index, [(attacked, public)], state.round, seen, self._length)
         return total
 
     def _recovered(self, index: int, revealed: Mapping[int, Relayed], fits: Callable[[bytes], bool]) -> bytes:

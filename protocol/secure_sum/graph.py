@@ -74,10 +74,6 @@ class Graph:
         """Shares that give back a secret of a participant: more than half of holders and local colluders together."""
         return int(self._thresholds[index])
 
-    def holds(self, survivors: Collection[int]) -> bool:
-        """Whether every survivor has at least its threshold of holders among the survivors."""
-        return not self.lacking(survivors, survivors)
-
     def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
         """Those of the nodes, ascending, that have fewer holders than their threshold among those present."""
         asked, kept = self._flags(nodes), self._flags(present)

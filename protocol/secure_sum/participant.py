@@ -129,14 +129,8 @@ def round_graph(group: Group, round_: bytes, joined: Sequence[int]) -> Graph:
 def out_of_reach(graph: Graph, joined: Sequence[int], dealers: Sequence[int], present: Sequence[int]) -> list[int]:
     """Those of the dealers of whose holders fewer are present than give their secrets back; all are indices."""
     places = {index: place for place, index in enumerate(joined)}
-    nodes, there = [places[index] for index in dealers], [places[index] for index in present]
-    held = graph.joined[np.ix_(nodes, there)].sum(axis=1).tolist()
-    own = set(there)
-    return [
-        index
-        for index, node, others in zip(dealers, nodes, held, strict=True)
-        if others + (node in own) < graph.threshold(node)
-    ]
+    lacking = graph.lacking([places[index] for index in dealers], [places[index] for index in present])
+    return [joined[node] for node in lacking]
 
 
 def begin(
@@ -174,6 +168,9 @@ def check_cards(group: Group, state: State, cards: Cards, verify: Verify = is_si
     for index, card in cards:
         if index != state.index and not card_is_signed(group, state.question, index, card, verify):
             raise _broken(f"cards[{index}]", "a card that its participant signed for this question")
+    graph = round_graph(group, round_digest(group, state.question, cards), indices)
+    if out_of_reach(graph, indices, [state.index], indices):
+        raise _broken("cards", "cards whose graph gives this curator enough neighbours; others may do")
 
 
 def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tuple[Relayed, State]:
@@ -276,7 +273,7 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Refuse unless it signed this list, as did more than (n + t) / 2 of all n, enough holders of each among them."""
+    """Refuse unless it signed this list, as did n - u of all n, enough holders of each survivor among them."""
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")

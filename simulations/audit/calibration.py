@@ -21,6 +21,7 @@ from scipy import stats
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
 from simulations.audit.results import Check
 
 FALSE_ALARM = 1e-9
@@ -34,6 +35,8 @@ FORKED, FRESH = 8, 2
 """Processes whose first values are compared: copies of this one, and new ones."""
 TAILS = (1, 2, 4, 6)
 """Scales from 0 beyond which draws are counted: of 20,000, some fifty lie beyond the last."""
+SHARED = 2
+"""Curators that draw one noise together."""
 LAGS = range(1, 9)
 """Places apart of the numbers that are held to be independent, beside those of two calls."""
 FIRST_VALUES = 16
@@ -157,8 +160,18 @@ def bounded_pass_probability(n: int, scale: Fraction | float, alarm: float = FAL
     return 0.0 if law.cdf(0) < alarm / len(TAILS) / 2 else 1.0
 
 
+def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM) -> float:
+    """Upper bound for the probability that n sums of shares made for one curator more pass `suspicious_tails`."""
+    other = LaplaceShares(scale, Fraction(SHARED, SHARED + 1))
+    far = _far(scale)[0]
+    near = 2 * math.fsum(np.exp(other.log_pmfs(np.arange(far)))) - math.exp(other.log_pmf(0))
+    law, truth = stats.binom(n, DiscreteLaplace(scale).tail(far)), stats.binom(n, 1 - near)
+    level = alarm / len(TAILS) / 2
+    return float(truth.cdf(law.isf(level)) - truth.cdf(law.ppf(level) - 1))
+
+
 def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:
-    """Hold the installed noise to its law: scale, centre, independence, and the first values of new processes.
+    """Hold the installed noise to its law: scale, centre, independence, shares, first values of new processes.
 
     Each check fails for correct noise with a chance of at most 1e-9, computed from the exact laws above.
     """
@@ -191,6 +204,12 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
             f"Are numbers up to {LAGS[-1]} places apart, and those of two calls, independent, at {told}?",
             [scale for scale in SCALES if _dependent(draws[scale], again[scale], scale, alarm)],
             f"a fifth of the numbers repeated from one such place: {_most(_missed_copies(alarm))}",
+        ),
+        _check(
+            "noise_shares",
+            f"Do the shares that {SHARED} curators draw add up to such noise, at {told}?",
+            [scale for scale in SCALES if _strange_shares(source, scale, alarm)],
+            f"shares made for {SHARED + 1}: {_most(max(shared_pass_probability(DRAWS, s, alarm / 4) for s in SCALES))}",
         ),
         first_values(noise),
     )
@@ -267,6 +286,18 @@ def _send_first(pipe: Any, noise: Callable[[], NoiseSource]) -> None:
 
 def _draw(source: NoiseSource, number: int, scale: Fraction) -> Draws:
     return source.discrete_laplace(np.zeros(number, np.int64), 1, DiscreteLaplace(scale), _STAMP)
+
+
+def _strange_shares(source: NoiseSource, scale: Fraction, alarm: float) -> bool:
+    """Whether sums of shares do not fit the law, or are not independent of the next sums."""
+    shares = source.laplace_shares(2 * SHARED * DRAWS, DiscreteLaplace(scale), SHARED, _STAMP)
+    first, second = shares.reshape(2, SHARED, DRAWS).sum(axis=1)
+    return (
+        suspicious_scale(first, scale, alarm / 4)
+        or suspicious_centre(first, alarm / 4)
+        or suspicious_tails(first, scale, alarm / 4)
+        or suspicious_pairs(first, second, scale, alarm / 4)
+    )
 
 
 def _dependent(first: Draws, second: Draws, scale: Fraction, alarm: float) -> bool:

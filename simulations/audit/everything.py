@@ -11,7 +11,8 @@ from simulations.audit.calibration import calibrate
 from simulations.audit.canaries import one_run
 from simulations.audit.controls import CONTROLS, audit_control
 from simulations.audit.kinds import PATH_CONTROLS, audit_kind, audit_path_control, kinds_to_audit, path_checks
-from simulations.audit.results import AuditResult, BlogGame, Check, ControlResult, KindResult, StudyAttack
+from simulations.audit.kinds.shares import colluder_losses
+from simulations.audit.results import AuditResult, BlogGame, Check, ColluderLoss, ControlResult, KindResult, StudyAttack
 from simulations.audit.studies import ATTACKS, attack_study, to_play
 from simulations.audit.workers import Task, finished
 
@@ -71,6 +72,7 @@ def run_tasks(
         controls=tuple(one for one in results if isinstance(one, ControlResult)),
         checks=_once(one for one in results if isinstance(one, Check)),
         studies=tuple(one for one in results if isinstance(one, StudyAttack)),
+        colluders=tuple(one for one in results if isinstance(one, ColluderLoss)),
         blog=next((one for one in results if isinstance(one, BlogGame)), None),
         false_alarm=FALSE_ALARMS,
         seconds=round(time.perf_counter() - start, 1),
@@ -129,5 +131,6 @@ def tasks_of(*, draws: int, quick: bool) -> list[Task]:
         share = other * ATTACKS[name].results
         work = partial(attack_study, name, epsilon, trials=games, error_rate=share)
         tasks.append(Task(f"{name} at epsilon {epsilon}", work, _LONG.get(name, 1)))
+    tasks.append(Task("colluders", colluder_losses, 1))
     tasks.append(Task("the blog's game", play_blog, 1))
     return tasks

@@ -3,6 +3,7 @@
 from rich.markup import escape
 from rich.table import Table
 
+from simulations.audit.page.figures import of_claim
 from simulations.audit.page.words import bound, claim
 from simulations.audit.results import AuditResult
 
@@ -24,6 +25,14 @@ def audit_tables(result: AuditResult) -> list[Table]:
         for one in result.controls:
             numbers = (claim(one.attack.claimed), bound(one.attack.lower_bound), escape(one.truth))
             table.add_row(escape(one.name), *numbers, _word(not one.caught, "MISSED", "caught"))
+        tables.append(table)
+    if result.colluders:
+        names = ("shares made for", "colluders", "unknown shares", "claimed", "exactly", "of the claim")
+        table = _table("Sums over sites, some of which collude", "sites", names[:-1], names[-1])
+        for row in result.colluders:
+            made, loss = row.sites - row.assumed, bound(row.loss)
+            cells = (f"{made} sites", str(row.colluders), row.unknown, claim(row.claimed), loss)
+            table.add_row(f"{row.sites} sites", *cells, f"{of_claim(row.claimed, row.loss):.4g} times")
         tables.append(table)
     if result.checks:
         table = Table(title="Checks", title_justify="left", box=None, pad_edge=False)

@@ -135,7 +135,12 @@ def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     pool.opened()
     notes = [entry.note for entry in ledger_of(pool, 0).entries if entry.kind == "charge"]
     told = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
-    assert [notes[0], notes[1], notes[3]] == ["", "", ""]
+    assert [notes[0], notes[3]] == ["", ""]
+    of_round = json.loads(notes[1])
+    assert {key: of_round[key] for key in told} == told
+    others = [entry.note for entry in ledger_of(pool, 3).entries if entry.kind == "charge"]
+    assert others[1] == notes[1]  # all who sum together name the same round
+    assert SECURE_COUNTS.told(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
     assert json.loads(notes[2]) == told
     assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
     assert SECURE_COUNTS.told(notes[2]) == (

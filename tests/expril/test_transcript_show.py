@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from expril.command import app
+from pooled import Pool
 from protocol.envelopes import digest, open_envelope
 from run_forger import make_run
 from simulations.audit.recompute import recompute
@@ -146,3 +147,26 @@ def test_limits_of_kinds_that_nobody_knows_are_shown_and_cannot_drive_the_termin
         assert "there" in text
         for control in ("\x1b", "\x07", r"\u001b"):
             assert control not in text
+
+
+def test_a_secure_sum_is_shown_turn_by_turn(tmp_path):
+    pool = Pool(4, 1, 1)
+    pool.keys()
+    pool.shares()
+    pool.masked((0, 1, 3))
+    pool.agreed()
+    pool.opened()
+    file = tmp_path / "sum.transcript"
+    file.write_bytes(msgspec.msgpack.encode(pool.sessions[0].transcript.envelopes))
+    told = json.loads(show(file, "--json", "--values"))["messages"]
+    (plan,) = next(one["plan"] for one in told if one["type"] == "study_proposal")
+    assert [plan[name] for name in ("n", "t", "u", "h", "cost")] == [4, 1, 1, 2, "1/30"]
+    assert plan["participants"] == [key.hex() for key in pool.planned.participants]
+    asked = [one for one in told if one["type"] == "query"]
+    assert [one["turn"] for one in asked] == ["keys", "shares", "masked", "agreed", "opened"]
+    assert (asked[1]["cards"], asked[2]["shares"], asked[2]["cells"]) == ([0, 1, 2, 3], [1, 2, 3], 4)
+    assert asked[3]["survivors"] == asked[4]["survivors"] == [0, 1, 3]
+    released = [one for one in told if one["type"] == "release"]
+    assert [one["numbers"] for one in released] == [0, 0, 4, 0, 0]
+    assert [one["receipt"]["charged"] for one in released] == ["0", "0", "1/30", "0", "0"]
+    assert "kind not installed" not in show(file)

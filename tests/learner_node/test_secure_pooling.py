@@ -284,9 +284,6 @@ def test_curators_that_do_not_list_each_other_are_left_out_with_a_reason():
     found = learn(federate(curators), SOURCE, strategy="cells", options=FAST, epsilon=Fraction(1), pooling="secure")
     assert found.study.survivors == ["site 00", "site 03"]
     assert found.study.left_out.keys() == {"site 01", "site 02", "site 04"}
-    alone = members(1)
-    with pytest.raises(ConfigurationError, match="1 curators cannot sum securely"):
-        learn(federate(alone), SOURCE, strategy="cells", epsilon=Fraction(1), pooling="secure")
 
 
 def test_a_plan_assumes_as_many_colluders_as_each_policy_asks_for():
@@ -320,6 +317,8 @@ def test_the_usual_pool_has_twice_the_noise_of_one_at_most(count, colluders, dro
 def test_colluders_and_dropouts_need_secure_sums():
     with pytest.raises(ConfigurationError, match='colluders = 2 needs pooling = "secure"'):
         learn(federate({}), SOURCE, strategy="cells", epsilon=Fraction(1), colluders=2)
+    with pytest.raises(ConfigurationError, match="1 curators cannot sum securely"):
+        SecurePool.of([bytes(32)])
     with pytest.raises(ConfigurationError, match="more participants than"):
         SecurePool.of([bytes(32), b"\1" * 32], colluders=2)
 

@@ -23,17 +23,12 @@ GROUPS = [
 def fails_at(group, counts):
     """The first step, of those that have been, with too few left: from the rules' text alone.
 
-    At most u may be gone when a vector is masked, more than (n + t) / 2 of all n sign, and more than half of holders
-    and colluders together give a secret back; holders are all who sent a key card.
+    At most u may be gone when the survivor list is signed, and more than half of holders and colluders together give a
+    secret back; holders are all who sent a key card.
     """
     sites, colluders, dropouts = group
     for step, left in zip(STEPS, counts, strict=False):
-        if step in ("keys", "shares", "masked"):
-            enough = sites - left <= dropouts
-        elif step == "agreed":
-            enough = left > (sites + colluders) / 2
-        else:
-            enough = left > (counts[0] + colluders) / 2
+        enough = left > (counts[0] + colluders) / 2 if step == "opened" else sites - left <= dropouts
         if not enough:
             return step
     return None

@@ -1,4 +1,4 @@
-"""A learner that puts key cards of an earlier round in the place of participants that are not there.
+"""A learner that puts key cards of an earlier round in the place of participants that are not there; and other lies.
 
 It asked the same question before, and opened the mask keys of two that fell silent after dealing. So it can make all
 masks that the others share with these two. Were the list opened, the sum would hold the noise of five honest
@@ -14,6 +14,7 @@ from curator_fakes import key
 from protocol.envelopes import LABEL
 from protocol.errors import RemoteProtocolError
 from protocol.secure_sum import masks, participant, shamir
+from protocol.secure_sum.graph import Graph
 from protocol.secure_sum.group import Group
 
 NAMES = sorted((f"site {number}" for number in range(10)), key=lambda name: key(name).public)
@@ -84,3 +85,16 @@ def test_a_learner_cannot_let_old_cards_stand_for_participants_that_are_not_ther
     now.mask(range(6))
     with pytest.raises(RemoteProtocolError, match=r"body\.agreements: at least 8"):
         now.reveal(range(6), now.joined)
+
+
+def test_cards_whose_graph_leaves_a_participant_alone_are_refused(monkeypatch):
+    """Above 100 participants; so unlikely that the graph is put in place here."""
+
+    def alone(seed, size, colluders, dropouts):
+        joined = ~np.eye(size, dtype=bool)
+        joined[0] = joined[:, 0] = False
+        return Graph(size, colluders, joined)
+
+    monkeypatch.setattr(participant, "graph_of", alone)
+    with pytest.raises(RemoteProtocolError, match=r"body\.cards: cards whose graph"):
+        Round(range(10))

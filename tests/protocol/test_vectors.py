@@ -26,8 +26,10 @@ from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.queries.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
 from protocol.rationals import Rational
 from protocol.schema import Schema
+from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.transcript import Transcript, replay
 
 pytestmark = pytest.mark.numerical
@@ -36,6 +38,7 @@ FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
 IDENTITY = json.loads((FOLDER / "identity.json").read_text(encoding="utf-8"))
+SECURE = json.loads((FOLDER / "secure_sum.json").read_text(encoding="utf-8"))
 CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
 LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
 ENVELOPES = [bytes.fromhex(vector["envelope"]) for vector in GOOD["envelopes"]]
@@ -120,6 +123,32 @@ def test_a_release_is_read_and_written_again_byte_for_byte():
     assert encode(release) == data
     assert release.counts[:16] == bytes([7, *[0] * 7, 0xFD, *[0xFF] * 7])
     assert len(release.counts) == 8 * 8
+
+
+def test_a_secure_sum_is_opened_from_what_was_released():
+    """By a learner that has the recorded bytes alone; and every body and release is written again byte for byte."""
+    planned = decode(bytes.fromhex(SECURE["planned"]), PlannedSecureCounts)
+    assert encode(planned).hex() == SECURE["planned"]
+    assert [key.hex() for key in planned.participants] == SECURE["participants"]
+    bodies, releases = (
+        [
+            {int(index): decode(bytes.fromhex(data), kind) for index, data in turn[side].items()}
+            for turn, kind in zip(SECURE["turns"], kinds, strict=True)
+        ]
+        for side, kinds in (("bodies", BODIES), ("releases", RELEASES))
+    )
+    question = question_digest(bytes.fromhex(SECURE["learner"]), Turn(planned), bodies[0][0])
+    assert question.hex() == SECURE["question"]
+    machine = Aggregator(planned.group(LABEL), question, 2)
+    cards, sealed, masked, agreed, revealed = releases
+    assert bodies[1][0].cards == machine.take_cards(cards)
+    dealt = machine.take_shares({index: each.shares for index, each in sealed.items()})
+    assert all((body.dealers, body.shares) == tuple(dealt[index]) for index, body in bodies[2].items())
+    survivors = machine.take_masked({index: as_words(each.words) for index, each in masked.items()})
+    assert list(survivors) == list(bodies[3][0].survivors) == SECURE["survivors"]
+    assert machine.take_agreements({i: each.signature for i, each in agreed.items()}) == bodies[4][0].agreements
+    opened = machine.take_revealed({index: each.shares for index, each in revealed.items()})
+    assert opened.values.tolist() == SECURE["sum"] == [1 + 2 + 4, -3 * 2**40]
 
 
 def read_envelope(data):

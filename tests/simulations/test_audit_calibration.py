@@ -19,6 +19,7 @@ from simulations.audit.calibration import (
     equal_chance,
     first_values,
     pass_probability,
+    shared_pass_probability,
     shift_pass_probability,
     suspicious_centre,
     suspicious_pairs,
@@ -72,6 +73,20 @@ class Repeating(QuickNoise):
         return exact + drawn
 
 
+class TooSmall(QuickNoise):
+    """Shares for one curator more than there are."""
+
+    def laplace_shares(self, size, law, parts, stamp):
+        return super().laplace_shares(size, law, parts + 1, stamp)
+
+
+class RepeatedShares(QuickNoise):
+    """Half of the shares are the other half once more."""
+
+    def laplace_shares(self, size, law, parts, stamp):
+        return np.tile(super().laplace_shares(size // 2, law, parts, stamp), 2)
+
+
 KEPT = np.random.default_rng(1)
 
 
@@ -90,6 +105,7 @@ def test_installed_noise_passes(monkeypatch):
         "noise_centre",
         "noise_tails",
         "noise_independent",
+        "noise_shares",
         "noise_of_new_processes",
     ]
     for check in found:
@@ -107,6 +123,8 @@ def test_installed_noise_passes(monkeypatch):
         (Uniform, "noise_tails"),
         (Halting, "noise_independent"),
         (Repeating, "noise_independent"),
+        (TooSmall, "noise_shares"),
+        (RepeatedShares, "noise_shares"),
         (Kept, "noise_of_new_processes"),
     ],
 )
@@ -131,6 +149,7 @@ def test_the_stated_power_is_computed():
             assert pass_probability(DRAWS, scale, scale * factor, ALARM) < MISSED_ALARM
         assert copies_pass_probability(DRAWS // 3, scale, 0.2, ALARM / 10) < MISSED_ALARM
         assert bounded_pass_probability(DRAWS, scale, ALARM) == 0
+        assert shared_pass_probability(DRAWS, scale, ALARM / 4) < MISSED_ALARM
     assert shift_pass_probability(DRAWS, 30, 3, ALARM) < 2 * MISSED_ALARM
     assert shift_pass_probability(DRAWS, 30, 0, ALARM) > 1 - 1e-6  # no shift passes
 

@@ -287,7 +287,7 @@ CORE = [
     *(ROOT / "protocol" / f"{name}.py" for name in ("transcript", "transitions", "envelopes", "refusals", "identity")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("answering", "curator", "policy", "receipts")),
     *(ROOT / "curator_node" / f"{name}.py" for name in ("refusing", "requests", "enrolled")),
-    *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "serving")),
+    *(ROOT / "curator_node" / f"{name}.py" for name in ("identities", "proposals", "questions", "serving")),
     *sorted((ROOT / "curator_node" / "ledger").glob("*.py")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("learn", "objections", "quote", "reading", "session", "study")),
     *(ROOT / "learner_node" / f"{name}.py" for name in ("exchange", "fates")),

@@ -347,21 +347,27 @@ def test_a_learner_may_lead_both_turns_as_one_question():
     assert {study.spent(name) for name in curators} == {EACH, 2 * EACH}
 
 
-def test_a_curator_that_broke_a_led_query_s_protocol_is_named():
-    curator = toy_curator(name="bern")
+def test_a_curator_that_broke_a_led_query_s_protocol_is_left_out_of_what_follows():
+    class Negative(ZeroNoise):
+        def discrete_laplace(self, exact, l1, law, stamp):
+            return -exact
+
+    curators = {"basel": toy_curator(), "bern": toy_curator(name="bern", noise=Negative())}
     federation = Federation(
-        curators={"bern": curator.identity},
+        curators={name: curator.identity for name, curator in curators.items()},
         key=key("ann"),
-        carrier=DirectCarrier({curator.identity: curator.handle}),
+        carrier=DirectCarrier({curator.identity: curator.handle for curator in curators.values()}),
         clock=lambda: NOW,
         entropy=lambda size: b"s" * size,
         readers={**READERS, "toy": LED_READER},
     )
     study = Study(federation)
     study.propose(plan_of(6), "toys", list(study.read_cards()))
-    with pytest.raises(NoCuratorError, match="bern: left out: its toys are broken"):
-        study.ask({"bern": ToyBody(above=29.5)})
-    assert study.outcomes == {"bern": ["left out"]}
+    done = study.ask(dict.fromkeys(curators, ToyBody(above=29.5)))
+    assert done.took_part == ("basel", "bern")
+    assert study.survivors == ["basel"]
+    assert study.outcomes == {"basel": ["release"], "bern": ["left out"]}
+    assert study.fate("bern") == "left out: its toys are broken"
 
 
 # plans and limits

@@ -2,12 +2,11 @@
 
 * `tables`: `CONTROLS` and `CLEAN`, by name
 * `control`: what a control is, and the game against one
-* `broken`, `thresholds`, `clock`: broken mechanisms
+* `broken`, `thresholds`, `clock`, `pooled`: broken mechanisms
 * `clean`: correct ones
 * `laws`: their noise
 
-Those that go through a curator's own path are in `simulations.audit.kinds`. A share of a secure sum that is calibrated
-to all sites, one of which colludes, comes with secure sums.
+Those that go through a curator's own path are in `simulations.audit.kinds`.
 """
 
 from protocol.errors import ConfigurationError

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from simulations.audit.controls import broken, clean, clock, thresholds
+from simulations.audit.controls import broken, clean, clock, pooled, thresholds
 from simulations.audit.controls.control import Control
 
 _RISE = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
@@ -129,6 +129,33 @@ CONTROLS: Mapping[str, Control] = {
         "1",
         "infinite",
         "Noise is never negative, so that no answer lies below the exact count.",
+    ),
+    "shares_for_all_sites": Control(
+        pooled.shares_for_all,
+        (3,),
+        (4,),
+        "a count of 3 and one of 4 at one of five sites that are summed",
+        "1/3",
+        "0.5032",
+        "The noise shares of five sites make one whole noise, and one of the sites tells the learner its share.",
+    ),
+    "survivors_not_checked": Control(
+        pooled.too_few_survivors,
+        (3,),
+        (4,),
+        "a count of 3 and one of 4 at one of ten sites that are summed",
+        "1/3",
+        "0.5580",
+        "Noise shares allow for two colluders among ten sites, and a sum over eight is opened, two of them colluders.",
+    ),
+    "two_survivor_lists": Control(
+        pooled.two_lists,
+        (3,),
+        (4,),
+        "a count of 3 and one of 4 at one of five sites that are summed",
+        "1/3",
+        "1.657",
+        "Sites help to open two sums, with and without one of them: the difference is its count under its share alone.",
     ),
 }
 """Broken on purpose: an audit that does not catch one of them is worth nothing."""

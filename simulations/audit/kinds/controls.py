@@ -20,6 +20,7 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 from simulations.audit.game import breaks, play
+from simulations.audit.kinds import known_keys
 from simulations.audit.kinds.attack import ERROR_RATE, attack_pair
 from simulations.audit.kinds.broken import (
     QuickNoise,
@@ -247,6 +248,22 @@ def _unclipped_label() -> PathControl:
     )
 
 
+def _known_keys() -> PathControl:
+    def attack(draws: int, error_rate: float) -> Attack:
+        pair = _pair((_plain(1.0), _plain(1.0)), _plain(1.0))
+        return attack_pair(known_keys.path(), pair, draws=min(draws, known_keys.DRAWS), error_rate=error_rate)
+
+    return PathControl(
+        fault="Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
+        truth=f"{known_keys.truth():.4g}",
+        attack=attack,
+    )
+
+
+def _plain(x: float) -> Record:
+    return {"x": x, "y": 1.0, "s": "a", "outcome": "yes"}
+
+
 PATH_CONTROLS: Mapping[str, PathControl] = {
     "paper_ratio_n0": _ratio(0),
     "paper_ratio_n1": _ratio(1),
@@ -265,5 +282,6 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
         "A retry of a question draws new noise, and is not charged.", "2", QuickNoise, _SIGN, 1
     ),
     "unclipped_numeric_label": _unclipped_label(),
+    "guessable_masks": _known_keys(),
 }
 """Each claims what its query costs."""

@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from curator_node.answerers import ANSWERERS
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from simulations.audit.controls import CONTROLS
 from simulations.audit.game import claimed_epsilon
 from simulations.audit.kinds import PATH_CONTROLS
+from simulations.audit.kinds.attack import names_of
 from simulations.audit.kinds.exact import ROUNDING
 from simulations.audit.results import Attack, AuditResult
 
@@ -43,7 +45,12 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
             wrong.append(f"the control {name} is said to be caught, and its bound is not above the claim")
     attacked = {kind.kind for kind in result.kinds}
     asked = {name: None for plan in plans for name in _asked(plan)}
-    wrong += [f"{printable(name)} was asked for, and never attacked" for name in asked if name not in attacked]
+    whole = {name for name, answerer in ANSWERERS.items() if names_of(answerer) == (name,)}
+    wrong += [
+        f"{printable(name)} was asked for, and never attacked"
+        for name in asked
+        if name not in attacked and name.partition("/")[0] not in whole & attacked
+    ]
     if not 0 < result.false_alarm <= MOST_ALARMS:
         wrong.append(f"its false alarms are not at most {MOST_ALARMS}")
     if not result.checks:

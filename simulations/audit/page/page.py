@@ -31,6 +31,8 @@ def _template() -> Template:
             "claim": words.claim,
             "share": words.share,
             "told": words.told,
+            "times": figures.of_claim,
+            "inverse": words.inverse,
         },
     )
 

@@ -92,6 +92,11 @@ def claim(text: str) -> str:
     return text if "/" not in text else f"{short} ({text})"
 
 
+def inverse(text: str) -> str:
+    """One over a claim: the scale of noise whose loss it is."""
+    return str(1 / Fraction(text))
+
+
 def share(value: float) -> str:
     """A share of the draws in percent."""
     return f"{100 * value:.3g} %"

@@ -8,6 +8,7 @@
 * `reports`, `costs`, `policies`: what is told for people, against what transcripts and ledgers prove
 * `evidence`: a ledger as it lies in a file
 * `replay`, `known`, `lost`, `bounds`: its entries replayed, and their costs computed anew
+* `remarks`: what it notes beside its charges
 * `meaning`: its terms, and plans that are not private as claimed
 * `signatures`: which are checked
 * `ledger`: one ledger audited by itself

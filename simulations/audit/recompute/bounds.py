@@ -40,11 +40,21 @@ def _is_private(plan: Plan, query: int, kinds: Kinds) -> bool:
         return True  # it breaks a rule of its kind, and that is told
 
 
+def _proviso(plan: Plan, query: int, kinds: Kinds) -> str:
+    """On what condition the cost of a query of a plan holds; "" where on none, and where that is not known."""
+    if plan.head(query).kind not in kinds:
+        return ""
+    try:
+        return kinds.kind(plan.head(query).kind).proviso(kinds.query(plan, query))
+    except RemoteProtocolError:
+        return ""
+
+
 class Bounds:
     """The bound c of each study, from cards or implied.
 
     Args:
-        kinds: installed; of others' queries nothing is computed.
+        kinds: installed; of others' queries nothing is computed. Kept as an attribute.
         cards_of: curator's public key -> (learner, study) -> c of its signed card, where a transcript has one.
 
     Attributes:
@@ -58,7 +68,7 @@ class Bounds:
         self._cards_of = cards_of
         self.implied: dict[int, int] = {}
         self.wrong: list[Study] = []
-        self._kinds = kinds
+        self.kinds = self._kinds = kinds
         self._shapes: dict[tuple[bytes, ...], Shape] = {}
         self._of_query = lru_cache(maxsize=65_536)(self._bound)
         self._of_costs = lru_cache(maxsize=16_384)(self._read)
@@ -73,9 +83,16 @@ class Bounds:
         found = self._shapes.get(queries)
         if found is None:
             names = tuple(head.kind for head in plan.heads)
-            kinds = (self._kinds.get(name) for name in names)
-            fixed = tuple(kind is not None and not kind.looks_back for kind in kinds)
-            found = self._shapes[queries] = Shape(plan, names, plan.places, fixed, not_private(plan, self._kinds))
+            kinds = [self._kinds.get(name) for name in names]
+            found = self._shapes[queries] = Shape(
+                plan,
+                names,
+                plan.places,
+                tuple(kind is not None and not kind.looks_back for kind in kinds),
+                tuple(0 if kind is None else kind.charged_turn for kind in kinds),
+                tuple(_proviso(plan, query, self._kinds) for query in range(len(names))),
+                not_private(plan, self._kinds),
+            )
         return found
 
     def learn(self, study: Study) -> str:

@@ -39,7 +39,9 @@ class Shape:
         plan: the plan.
         kinds: name of each query's kind.
         places: (query, turn) of each sequence from 1 on.
-        fixed: of each query, whether its first turn costs all, and that can be computed.
+        fixed: of each query, whether one turn costs all, and that can be computed.
+        charged: of each query, number of that turn.
+        provisos: of each query, on what condition its cost holds; "" where on none.
         not_private: numbers of the queries, from 1, that are not as private as their costs say.
     """
 
@@ -47,6 +49,8 @@ class Shape:
     kinds: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
     fixed: tuple[bool, ...]
+    charged: tuple[int, ...]
+    provisos: tuple[str, ...]
     not_private: tuple[int, ...] = ()
 
 
@@ -130,11 +134,11 @@ class Study:
     def charge(self, query: int, turn: int, amount: Fraction) -> None:
         """Add a charge for a turn of a query."""
         if self.own is None:
-            cost = self.price.costs[query]
-            if query == self.done and turn == 0 and (amount is cost or amount == cost):
+            cost, charged = self.price.costs[query], self.shape.charged[query]
+            if query == self.done and turn == charged and (amount is cost or amount == cost):
                 self.done += 1
                 return
-            if query == self.done - 1 and turn and not amount:
+            if query == (self.done if turn < charged else self.done - 1) and turn != charged and not amount:
                 return
             self.own, self.own_spent = dict(enumerate(self.price.costs[: self.done])), self.price.sums[self.done]
         self.own[query] = plus(self.own.get(query, ZERO), amount)

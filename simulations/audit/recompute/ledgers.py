@@ -8,12 +8,13 @@ from protocol.errors import ExprilError, printable
 from protocol.kinds import Kinds
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms
-from protocol.messages import Message, StudyProposal
+from protocol.messages import Message, Query, StudyProposal
 from simulations.audit.recompute.bounds import Cards
 from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.known import Made, plus
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.receipts import differing
+from simulations.audit.recompute.remarks import Remarks
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.transcripts import Answer, Exchange
 from simulations.audit.recompute.verdicts import HELD, LEDGER_NOT_PROVEN, NOT_PROVEN, LedgerVerdict
@@ -95,7 +96,7 @@ def hold(verdict: LedgerVerdict, audit: LedgerAudit | None, exchanges: Sequence[
     for request, made in replayed.requests.items():
         key = (made.study.learner, made.study.study)
         if key in studies:
-            _check_made(request, made, studies[key], verdict)
+            _check_made(request, made, studies[key], verdict, replayed.remarks)
         else:
             charged = made.amount if made.kind is EntryKind.CHARGE else ZERO
             lacking[key] = plus(lacking.get(key, ZERO), charged)
@@ -145,11 +146,14 @@ def _check_total(exchange: Exchange, replayed: Replayed) -> None:
         )
 
 
-def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerVerdict) -> None:
+def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerVerdict, remarks: Remarks) -> None:
     """Every entry that a request made must have its request, and its receipt where it was answered, in a transcript."""
     file = exchange.verdict.entry.file
     amount = f" of {as_text(made.amount)}" if made.kind is EntryKind.CHARGE else ""
     said = f"its entry {made.index} ({made.kind}{amount})"
+    asked, proof = exchange.requests.get(request), exchange.verdict.proof
+    if isinstance(asked, Query) and proof is not None and (should := remarks.differing(request, asked, proof)):
+        verdict.why.append(f"{said} notes something else than its request in {file} tells: {printable(should, 400)}")
     if request not in exchange.requests:
         verdict.why.append(f"{said} was made by a request that {file} lacks")
     elif request not in exchange.answers:

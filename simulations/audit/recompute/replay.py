@@ -37,6 +37,7 @@ from simulations.audit.recompute.known import (
 )
 from simulations.audit.recompute.lost import Chain, lost_by
 from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
+from simulations.audit.recompute.remarks import Remarks
 
 MOST_NAME = 200
 """Letters of an enrolled learner's name."""
@@ -73,6 +74,8 @@ class Replayed:
         suspects, acknowledged: why it halted, as far as its steward has not gone on since, and before that.
         admitted: of `acknowledged`, each with the index of the RESUME entry that restored what it proves.
         under: what was charged less than it costs, by cell.
+        provisos: by cell, what was charged on a condition, by that condition.
+        remarks: what the notes of charges say.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -95,6 +98,8 @@ class Replayed:
         self.purses = Purses()
         self.cells: defaultdict[Cell, Running] = defaultdict(Running)
         self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)
+        self.provisos: defaultdict[Cell, dict[str, Fraction]] = defaultdict(dict)
+        self.remarks = Remarks(bounds.kinds)
         self.restored: dict[bytes, Fraction] = {}
         self.resumes: list[ReadEntry] = []
         self.halted = False
@@ -233,7 +238,9 @@ class Replayed:
         amount = amount_of(entry.amount)
         if not 1 <= entry.sequence <= len(study.shape.places):
             return "charges a query that is not in the plan"
-        complaint = self._complaint_of_charge(entry, study, amount)
+        complaint = self._complaint_of_charge(entry, study, amount) or self.remarks.take(
+            entry, study, [key for _, key in self.keys]
+        )
         if entry.request in self.requests:
             return complaint or "repeats a request that took effect before"
         study.state = ENDED if study.state == ENDED else ASKED
@@ -245,6 +252,9 @@ class Replayed:
         self.totals.add(entry.index, amount)
         self.purses.spend(entry.learner, amount, entry.index)
         self.charges.append(Charge(entry.index, study, entry.sequence, amount))
+        if amount and (proviso := study.shape.provisos[study.shape.places[entry.sequence - 1][0]]):
+            under = self.provisos[entry.learner, self._version]
+            under[proviso] = plus(under.get(proviso, ZERO), amount)
         self._make(entry, study, amount)
         return complaint
 
@@ -253,7 +263,7 @@ class Replayed:
         left, cost = study.left_for(query), study.price.costs[query]
         if amount is not left and amount > left:
             return f"charges {as_text(amount)} for a query for which {as_text(left)} was reserved"
-        due = cost if turn == 0 else ZERO
+        due = cost if turn == study.shape.charged[query] else ZERO
         if study.shape.fixed[query] and amount is not due and amount != due:
             cell = entry.learner, self._version
             self.under[cell] = plus(self.under[cell], due - amount)

@@ -1,10 +1,12 @@
 """All that was spent, by curator, learner, version and unit, of ledgers and of transcripts without one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from protocol.envelopes import LABEL
 from protocol.kinds import Kinds
+from protocol.messages import Query
+from protocol.rationals import parse_amount
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.known import ZERO, Price, Study
 from simulations.audit.recompute.outcome import AuditedLedger, Recomputed
@@ -64,6 +66,8 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
         for who in (entry.learner, ""):
             one = made.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
             one.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
+            for proviso, amount in _on_conditions(exchange, bounds):
+                one.provide(proviso, amount)
             if who:
                 one.keys = tuple(dict.fromkeys((*one.keys, exchange.learner.hex())))
             if proof.epsilon_claimed and proof.plan is not None:
@@ -71,6 +75,20 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
                 private = entry.label == LABEL and not study.shape.not_private
                 one.accept(study, proof.card.most_records_per_unit if private else None)
     return [one for _, one in sorted(made.items(), key=lambda item: (item[0][0], not item[0][1], item[0][1]))]
+
+
+def _on_conditions(exchange: Exchange, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
+    """(condition, amount) of each charge that receipts show and that holds on a condition only."""
+    proof = exchange.verdict.proof
+    if proof is None or proof.plan is None:
+        return
+    shape = bounds.shape(proof.plan)
+    for identity, answer in exchange.answers.items():
+        receipt = answer.receipt
+        if isinstance(exchange.requests.get(identity), Query) and 1 <= receipt.sequence <= len(shape.places):
+            proviso, amount = shape.provisos[shape.places[receipt.sequence - 1][0]], parse_amount(receipt.charged)
+            if proviso and amount:
+                yield proviso, amount
 
 
 def _study_of(exchange: Exchange, cost: Fraction, bounds: Bounds) -> Study:

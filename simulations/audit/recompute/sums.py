@@ -1,8 +1,9 @@
 """What was spent, in exact rationals: by curator, learner, version of the records and privacy unit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from protocol.envelopes import LABEL
@@ -63,6 +64,7 @@ class Sum:
         at_most: `spent`, and the cost of queries of which nothing here proves whether they were charged.
         beyond: of `spent`, what belongs to no plan: it was entered after a halt.
         plans: that were accepted.
+        provisos: of `at_most`, what holds on a condition, by that condition; all else holds on none.
         loss: (epsilon, delta) of these plans; None where it is not computed.
     """
 
@@ -77,6 +79,7 @@ class Sum:
     at_most: Fraction = ZERO
     beyond: Fraction = ZERO
     plans: int = 0
+    provisos: dict[str, Fraction] = field(default_factory=dict)
     loss: Loss | None = None
     members: list[tuple[Study, int | None]] = field(default_factory=list, repr=False)
 
@@ -92,6 +95,10 @@ class Sum:
         self.at_most = plus(self.at_most, plus(amount, more))
         self.beyond = plus(self.beyond, amount if beyond else ZERO)
 
+    def provide(self, proviso: str, amount: Fraction) -> None:
+        """Say that so much of it holds on a condition."""
+        self.provisos[proviso] = plus(self.provisos.get(proviso, ZERO), amount)
+
     def as_object(self) -> dict[str, Any]:
         """For machines; amounts are exact, as text."""
         return {
@@ -105,6 +112,7 @@ class Sum:
             "spent": as_text(self.spent),
             "at_most": as_text(self.at_most),
             "beyond_plans": as_text(self.beyond),
+            "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
             "plans": self.plans,
             "loss": None if self.loss is None else self.loss.as_object(),
         }
@@ -173,6 +181,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
                 of(who, "").spend(amount)
                 if replayed.data:
                     of(who, version or UNNAMED).spend(amount)
+    _provide(replayed, name, of)
     owned = total_of(amount for key, amount in replayed.restored.items() if key != NOBODY)
     for learner, amount in replayed.restored.items():
         share = amount if learner != NOBODY else max(ZERO, amount - owned)
@@ -189,6 +198,15 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         one.keys = tuple(keys.get(who, ()))
     of("", "")
     return sorted(made.values(), key=_order)
+
+
+def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
+    """Say of each row what of it holds on a condition."""
+    for (learner, version), conditions in replayed.provisos.items():
+        for who in ("", name(learner)):
+            rows = [of(who, ""), *([of(who, version or UNNAMED)] if replayed.data else [])]
+            for row, proviso in product(rows, conditions):
+                row.provide(proviso, conditions[proviso])
 
 
 def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:

@@ -61,13 +61,19 @@ def proof_tables(proof: RunProof) -> list[Table]:
 
 def sum_table(result: Recomputed) -> Table:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
-    caption = "\n".join(
+    told = [
         f"{escape(one.unit or 'units')}, all learners: {as_text(one.apart)} at one curator at most, "
         f"{as_text(one.shared)} over all {len(one.curators)}"
         for one in result.units
         if len(one.curators) > 1
-    )
-    table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption=caption or None)
+    ]
+    told += [
+        f"{_plain(one.curator)}: of {as_text(one.spent)}, {as_text(amount)} holds on a condition: {escape(proviso)}"
+        for one in result.sums
+        if not one.learner and not one.version
+        for proviso, amount in one.provisos.items()
+    ]
+    table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption="\n".join(told) or None)
     for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "(epsilon, delta)"):
         table.add_column(name, no_wrap=True)
     for one in result.sums:

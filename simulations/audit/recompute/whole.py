@@ -21,6 +21,7 @@ from simulations.audit.recompute.receipts import (
     places_of,
     read_receipt_file,
 )
+from simulations.audit.recompute.remarks import InCommon
 from simulations.audit.recompute.runs import Tick, cards_of, hold_run, read_run
 from simulations.audit.recompute.summing import add_sums
 from simulations.audit.recompute.verdicts import RunProof
@@ -164,6 +165,7 @@ def _cross_check(
     for place, one in enumerate(result.ledgers):
         for other in result.ledgers[place + 1 :]:
             result.complaints += _two_histories(one, other)
+    result.complaints += _told_differently(result.ledgers)
 
 
 def _two_histories(one: AuditedLedger, other: AuditedLedger) -> Iterator[str]:
@@ -174,6 +176,19 @@ def _two_histories(one: AuditedLedger, other: AuditedLedger) -> Iterator[str]:
         if here != there:
             yield f"{one.file} and {other.file} are of one curator and differ from entry {index} on: two ledgers"
             return
+
+
+def _told_differently(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
+    """What several ledgers note of one and the same thing, and not alike."""
+    first: dict[str, tuple[AuditedLedger, InCommon]] = {}
+    for one in ledgers:
+        for told in one.audit.replayed.remarks.in_common():
+            other, known = first.setdefault(told.what, (one, told))
+            if known.how != told.how:
+                yield (
+                    f"{told.what} was {known.how} by {other.file} (entry {known.entry}), and {told.how} by {one.file} "
+                    f"(entry {told.entry}): whoever led it had two of them signed, or one of these curators lies"
+                )
 
 
 def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt]:

@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from protocol.codec import encode
 from protocol.envelopes import (
     LABEL,
@@ -19,11 +21,13 @@ from protocol.envelopes import (
     seal,
     seal_receipt,
     sign_payload,
+    statement_bytes,
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
+from protocol.kinds import Turn
 from protocol.limits import Limits
 from protocol.messages import (
     NO_DIGEST,
@@ -44,9 +48,24 @@ from protocol.partitions import FeatureBins, NearestCentre, ProductBins, Project
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.queries.secure_counts import (
+    Agreement,
+    AskKeys,
+    MaskedCounts,
+    OpenSum,
+    PlannedSecureCounts,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+    Revealed,
+    SealedShares,
+    question_digest,
+)
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.secure_sum import participant
+from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.transcript import Transcript
 
 HERE = Path(__file__).parent
@@ -381,7 +400,93 @@ def bad():
 
 
 def vectors():
-    return {"good.json": good(), "bad.json": bad(), "identity.json": identity()}
+    return {"good.json": good(), "bad.json": bad(), "identity.json": identity(), "secure_sum.json": secure_sum()}
+
+
+class Stream:
+    """Random bytes that are known: SHA-256 of a seed and a counter."""
+
+    def __init__(self, seed):
+        self.seed, self.drawn = seed, 0
+
+    def __call__(self, size):
+        blocks = range(self.drawn, self.drawn + -(-size // 32))
+        self.drawn = blocks.stop
+        return b"".join(digest(self.seed + block.to_bytes(8, "big")) for block in blocks)[:size]
+
+
+def secure_sum():
+    """A round of four curators, of whom the third falls silent after it dealt: every body and release, and the sum."""
+    keys = sorted((SigningKey.from_seed(bytes([number]) * 32) for number in range(11, 15)), key=lambda key: key.public)
+    planned = PlannedSecureCounts(
+        release="mass",
+        partitions=1,
+        scale=Rational(30, 1),
+        turns=5,
+        participants=tuple(key.public for key in keys),
+        colluders=1,
+        dropouts=1,
+    )
+    group, sent = planned.group(LABEL), AskKeys(encode(BODIES["constant"]), bytes(range(16)))
+    question = question_digest(LEARNER.public, Turn(planned), sent)
+    machine = Aggregator(group, question, 2)
+    entropies = [Stream(bytes([index])) for index in range(4)]
+    steps = []
+
+    def turn(asked, answer):
+        """Each answers what it is asked; what is sent and released, by index."""
+        released = {index: answer(index, body) for index, body in asked.items()}
+        hexadecimal = [{index: encode(each).hex() for index, each in side.items()} for side in (asked, released)]
+        steps.append(dict(zip(("bodies", "releases"), hexadecimal, strict=True)))
+        return released
+
+    states = {}
+
+    def signing(index):
+        return lambda type_name, payload: keys[index].sign(statement_bytes(LABEL, type_name, payload))
+
+    def begin(index, body):
+        identity = planned.participants[index]
+        card, states[index] = participant.begin(
+            group, identity, question, 2, entropy=entropies[index], sign=signing(index)
+        )
+        return card
+
+    def deal(index, body):
+        sealed, states[index] = participant.share(group, states[index], body.cards, entropy=entropies[index])
+        return SealedShares(sealed)
+
+    def mask(index, body):
+        values = np.array([index + 1, -(2**40)], np.int64)
+        words, states[index] = participant.mask(states[index], body.dealers, body.shares, values)
+        return MaskedCounts(words.astype("<u8").tobytes())
+
+    def agree(index, body):
+        signature, states[index] = participant.agree(states[index], body.survivors, sign=signing(index))
+        return Agreement(signature)
+
+    cards = machine.take_cards(turn(dict.fromkeys(range(4), sent), begin))
+    sealed = turn(dict.fromkeys(range(4), RelayCards(cards)), deal)
+    dealt = machine.take_shares({index: each.shares for index, each in sealed.items()})
+    survivors = [0, 1, 3]
+    masked = turn({index: RelayShares(*dealt[index], sent.counts, sent.nonce) for index in survivors}, mask)
+    listed = machine.take_masked({index: as_words(each.words) for index, each in masked.items()})
+    signed = turn(dict.fromkeys(survivors, ProposeSurvivors(listed)), agree)
+    agreements = machine.take_agreements({index: each.signature for index, each in signed.items()})
+    shown = turn(
+        dict.fromkeys(survivors, OpenSum(listed, agreements)),
+        lambda index, _: Revealed(participant.reveal(states[index])),
+    )
+    opened = machine.take_revealed({index: each.shares for index, each in shown.items()})
+    return {
+        "participants": [key.hex() for key in planned.participants],
+        "learner": LEARNER.public.hex(),
+        "planned": encode(planned).hex(),
+        "question": question.hex(),
+        "turns": steps,
+        "survivors": list(opened.survivors),
+        "sum": opened.values.tolist(),
+    }
 
 
 def identity():

@@ -15,11 +15,12 @@ def led(told):
     """Both turns as one question: the thresholds go out, and the numbers that come back are added up."""
     asked = yield told.bodies
     if len(asked) < 2:
-        raise QueryFailedError("too few toys to sum", {"bern": "its toys are broken"} if "bern" in told.bodies else {})
+        raise QueryFailedError("too few toys to sum")
     numbers = yield dict.fromkeys(asked, ToyBody(None))
     # Whoever answered the first turn is in the sum, with its tens where the number itself did not come.
     whole = [numbers.get(name, 10 * tens) for name, tens in asked.items()]
-    return Pooled(sum(whole), tuple(asked))
+    broken = {name: "its toys are broken" for name, number in numbers.items() if number < 0}
+    return Pooled(sum(whole), tuple(asked), broken)
 
 
 TOY_READER = Reader(
