@@ -24,9 +24,9 @@ from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.proposals import ENVELOPE_ROOM
 from curator_node.site import assemble_site
 from killed_curator import KilledCurator
-from pooled import BODY, KIND, ROWS, Pool, new_mark, request_like, site_of
+from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_like, rules_of, site_of
 from protocol.codec import decode, encode
-from protocol.envelopes import digest
+from protocol.envelopes import digest, open_envelope, seal
 from protocol.kinds import Turn
 from protocol.messages import Refusal, Release
 from protocol.queries.secure_counts import (
@@ -291,6 +291,28 @@ def test_a_round_goes_on_while_the_curator_changes_its_key():
     pool.masked()
     pool.agreed()
     np.testing.assert_array_equal(pool.opened().values, pool.exact())
+
+
+def test_a_curator_with_two_keys_in_one_plan_goes_on_as_whom_it_began():
+    """Otherwise one round would get a signature of a participant that took no part in it."""
+    new = max((key(f"next {number}") for number in range(50)), key=lambda each: each.public)
+    participants = sorted([*(key(name).public for name in names(3)), new.public])
+    rules = rules_of(3, members=tuple(public.hex() for public in participants))
+    pool = Pool(3, queries=(planned_of(4, 1, 1, participants=participants),), rules=rules)
+    old = key(pool.names[0])
+    hand_over(pool.stores[0], old, new, NOW)
+    ledger = Ledger(pool.stores[0], key=new, mark=MemoryMark())
+    ledger.settle()
+    parts = {"key": new, "former": (FormerKey(old, NOW + 100),), "ledger": ledger, "clock": lambda: NOW}
+    pool.curators[0] = assemble_site(dataset(ROWS), pool.rules, noise=pool.noises[0], **parts).curator
+    pool.keys()
+    session = pool.sessions[0]
+    session.query(KIND, encode(RelayCards(pool.cards)), NOW)
+    _, message = open_envelope(session.pending)
+    other = seal(msgspec.structs.replace(message, recipient=new.public), key("ann"))
+    _, refusal = open_envelope(pool.handle[0](other))
+    assert (refusal.code, refusal.field) == (RefusalCode.BAD_QUERY, "recipient")
+    assert pool.send(0).shares
 
 
 # records
