@@ -6,6 +6,8 @@ from expril.options import By, Kept
 from expril.terminal import plain_errors, print_json, wide_console, work_bar
 
 SITES = "sites"
+WIDTH = 150
+"""Of the widest of its tables, in columns."""
 KEPT = "finished cells are kept in {}; the same command goes on"
 
 
@@ -34,7 +36,7 @@ def simulate_sites(
     with plain_errors(part="experiments", kept=KEPT.format(folder)):
         from experiments.campaign.provenance import cores
         from experiments.publish.files import as_object
-        from experiments.publish.terminal import LEAST_WIDTH, rich_table
+        from experiments.publish.terminal import rich_table
         from experiments.sites import command, tables
         from protocol.errors import ConfigurationError
 
@@ -54,7 +56,7 @@ def simulate_sites(
     if silent:
         print_json({"run": str(folder), "found": as_object(found)})
         return
-    console = wide_console(LEAST_WIDTH)
+    console = wide_console(WIDTH)
     for accuracy in tables.accuracies(found).values():
         console.print(rich_table(accuracy))
     console.print(rich_table(tables.noises(found)))

@@ -41,6 +41,8 @@ GROUP_TITLES: dict[Group, str] = {
 }
 DEFAULT = DEFAULT_STRATEGY
 """The contestant to which all others are compared run by run."""
+SECURE_DEFAULT = f"{DEFAULT}-secure"
+"""The same, where curators sum its answers securely."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ CONTESTANTS: dict[str, Contestant] = {
     for contestant in (
         ours("cells", "one question over k-means cells, Gaussian process and networks", claims=accuracy_claims),
         ours(
-            "cells-secure",
+            SECURE_DEFAULT,
             "cells whose answers curators sum securely: of all sites together, the noise of about one",
             strategy="cells",
             claims=accuracy_claims,

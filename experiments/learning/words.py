@@ -1,8 +1,10 @@
 """Sentences and marks that terminal, Markdown and page share."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from experiments.learning.bars import Average, Standing, averages, standings
+from experiments.learning.contestants import SECURE_DEFAULT
 from experiments.learning.model import Comparison, Row
 from experiments.learning.outcome import INFINITE
 from experiments.publish.numbers import decimal, signed, with_error
@@ -115,10 +117,36 @@ def verdict(found: Comparison) -> list[str]:
         if default is not None and peer is not None:
             name = peer.strategy.name
             sentences.append(f"Its AUC over all data sets is {default.auc:.1f}, of peers {name} has {peer.auc:.1f}.")
+    if gains := pooled_gains(found):
+        sentences.append(gains)
     aims = [bar.aim for bar in standings(found) if bar.aim is not None]
     if aims:
         sentences.append(f"Within one point of h* at epsilon 1 on {sum(aims)} of {len(aims)} of the paper's data sets.")
     return sentences
+
+
+def pooled_gains(found: Comparison) -> str:
+    """What the default strategy gains where curators sum its answers securely, run by run; "" where it was not run."""
+    told = []
+    datasets: dict[str, None] = {}
+    for epsilon in private_epsilons(found):
+        rows = [
+            row
+            for row in found.rows
+            if (row.strategy, row.epsilon) == (SECURE_DEFAULT, epsilon) and row.dataset in found.averaged
+        ]
+        known = [(row.difference, row.difference_error) for row in rows if row.pairs > 1]
+        if known:
+            gain = sum(value or 0.0 for value, _ in known) / len(known)
+            error = math.sqrt(sum((each or 0.0) ** 2 for _, each in known)) / len(known)
+            told.append(f"{with_error(signed(gain), error)} at epsilon {epsilon}")
+            datasets |= {row.dataset: None for row in rows}
+    if not told:
+        return ""
+    return (
+        f"Where curators sum its answers securely, {found.default} gains in points, on average over "
+        f"{', '.join(datasets)}: {', '.join(told)}."
+    )
 
 
 def spread(row: Row | None) -> str:

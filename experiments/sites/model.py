@@ -95,7 +95,6 @@ class Traffic(msgspec.Struct, frozen=True):
         local: where each site adds noise of its own.
         secure: summed securely, all turns together.
         turns: (to the site, from the site) of each turn of it.
-        seconds: of it, all sites and the learner in one thread.
     """
 
     sites: int
@@ -103,7 +102,6 @@ class Traffic(msgspec.Struct, frozen=True):
     local: float
     secure: float
     turns: tuple[tuple[float, float], ...]
-    seconds: float
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -223,8 +221,8 @@ def _noise(sites: int, rounds: Sequence[Round], local: Sequence[Round]) -> Opene
         shares=shares,
         bound=sites / shares,
         measured=measured,
-        low=measured / (1 + deviations * error),
-        high=measured / max(1 - deviations * error, 1e-9),
+        low=measured * max(0.0, 1 - deviations * error),
+        high=measured * (1 + deviations * error),
         numbers=numbers,
         local=_square(local) if local else 0.0,
     )
@@ -252,7 +250,6 @@ def _traffic(rounds: Sequence[Round]) -> tuple[Traffic, ...]:
                 local=float(np.mean(plain)) if plain else 0.0,
                 secure=sum(sum(turn) for turn in turns),
                 turns=turns,
-                seconds=float(np.mean([each.seconds for each in held])),
             )
         )
     return tuple(found)

@@ -14,7 +14,7 @@ MEASURED_KEY, BOUND_KEY = Key(1, False, "measured, with its 99.9 % interval"), K
 _LEFT, _RIGHT = 14.0, 94.0
 _HEIGHT, _BELOW = 270, 18
 _PERCENT = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-_VARIANCES = (0.1, 0.2, 0.5, 1.0)
+_VARIANCES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
 _KILOBYTES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 Row = TypeVar("Row", Point, Opened, Traffic)

@@ -95,7 +95,6 @@ def traffic(found: Found) -> Table[Traffic]:
             Column("noise at each site", lambda row: _kilobytes(row.local) if row.local else "–", number=True),
             Column("summed securely", lambda row: _kilobytes(row.secure), number=True),
             *(Column(step, partial(_turn, number), number=True) for number, step in enumerate(STEPS)),
-            Column("seconds, all sites", lambda row: decimal(row.seconds, 2), number=True),
         ],
         found.traffic,
     )

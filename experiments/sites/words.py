@@ -96,7 +96,7 @@ def _failures(fates: Sequence[Fate]) -> list[str]:
     sentences = [f"With as many dropouts as the plan tolerates the sum was {first}."]
     if failed:
         steps = _listed(list(dict.fromkeys(fate.failed_at for fate in failed)))
-        sentences.append(f"With more it failed where they fell silent before their counts came: at {steps}.")
+        sentences.append(f"With more it failed at {steps}.")
     return sentences
 
 

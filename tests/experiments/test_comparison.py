@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from comparison_fakes import fake_contestant, guess, made_up
-from curator_node.steward import StewardFile
+from comparison_fakes import STEWARD, fake_contestant, guess, made_up, tiny_split
 from experiments import problems as problems_module
 from experiments.campaign.store import read_cells
 from experiments.campaign.workers import FailedRunsError
@@ -34,7 +33,7 @@ from experiments.learning.studies import Answer, WrongCostError, run_study
 from experiments.learning.summary import compare_outcomes, pool
 from experiments.peers import PEERS, PeerFailedError, PeerUnavailableError
 from experiments.problems import PROBLEMS, draw, load_split
-from experiments.splits import Problem, Site, Split
+from experiments.splits import Problem
 from expril.command import app
 from learner_node.strategies import STRATEGIES
 from learner_node.strategies.cells import CellsStrategy
@@ -42,47 +41,8 @@ from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import PlannedCounts
 from protocol.records import encode_frame
-from protocol.schema import CategoricalAttribute, NumericAttribute
 
 ROOT = Path(__file__).parents[2]
-STEWARD = StewardFile(
-    label="sick",
-    classes=("no", "yes"),
-    attributes=(
-        NumericAttribute("age", 0, 100),
-        NumericAttribute("dose", 0, 1),
-        CategoricalAttribute("sex", ("female", "male")),
-    ),
-)
-
-
-def tiny_frame(n, rng):
-    age = rng.uniform(0, 100, n)
-    return pl.DataFrame(
-        {
-            "age": age,
-            "dose": np.full(n, 0.5),
-            "sex": rng.choice(["female", "male"], n),
-            "sick": np.where(age > 50, "yes", "no"),
-        }
-    )
-
-
-def tiny_split(seed, problem="tiny"):
-    """Two sites of 60 records; old people are sick."""
-    rng = np.random.default_rng(seed)
-    test = tiny_frame(80, rng)
-    return Split(
-        problem=problem,
-        seed=seed,
-        schema=STEWARD.schema,
-        source=encode_frame(tiny_frame(50, rng), STEWARD.schema),
-        sites=tuple(Site.of(name, tiny_frame(60, rng), STEWARD) for name in ("north", "south")),
-        test=encode_frame(test, STEWARD.schema),
-        test_labels=(test["sick"] == "yes").to_numpy(),
-    )
-
-
 # --- problems ---------------------------------------------------------------------------------------------
 
 

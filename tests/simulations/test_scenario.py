@@ -304,3 +304,25 @@ def test_own_csv_can_be_split_by_a_shifted_attribute(own):
     parts, _ = build(scenario, own)
     assert set(parts) == {"old", "young"}
     assert parts["old"].private["age"].mean() > parts["young"].private["age"].mean()
+
+
+SECURE = GOOD.replace('name = "ada"', 'name = "ada"\npooling = "secure"')
+
+
+@pytest.mark.parametrize(
+    ("text", "wards", "says"),
+    [
+        (SECURE, {"south": "north"}, "one curator alone is no secure sum"),
+        (
+            SECURE + '[[curators]]\nname = "north"\nlimits.kinds.secure_counts.least_colluders = 5\n',
+            {},
+            "curator north: .*least_colluders: at most 1 of 2 members",
+        ),
+    ],
+)
+def test_sites_that_cannot_sum_securely_are_a_mistake_in_one_sentence(own, text, wards, says):
+    records = own / "records.csv"
+    pl.read_csv(records).with_columns(pl.col("ward").replace(wards)).write_csv(records)
+    scenario = load(own, text)
+    with pytest.raises(ConfigurationError, match=says):
+        build(scenario, own)

@@ -1,15 +1,56 @@
-"""Made-up outcomes of a comparison, whose means are known."""
+"""Made-up outcomes of a comparison, whose means are known, and a made-up problem."""
 
 import numpy as np
+import polars as pl
 
+from curator_node.steward import StewardFile
 from experiments.learning import contestants
 from experiments.learning.contestants import Contestant
 from experiments.learning.measures import measure
 from experiments.learning.outcome import Outcome
 from experiments.learning.studies import Answer
 from experiments.problems import PROBLEMS
+from experiments.splits import Site, Split
+from protocol.records import encode_frame
+from protocol.schema import CategoricalAttribute, NumericAttribute
 
 FAKE_PEERS = ("naive-bayes", "boosting-dp", "regression-dp")
+STEWARD = StewardFile(
+    label="sick",
+    classes=("no", "yes"),
+    attributes=(
+        NumericAttribute("age", 0, 100),
+        NumericAttribute("dose", 0, 1),
+        CategoricalAttribute("sex", ("female", "male")),
+    ),
+)
+
+
+def tiny_frame(n, rng):
+    age = rng.uniform(0, 100, n)
+    return pl.DataFrame(
+        {
+            "age": age,
+            "dose": np.full(n, 0.5),
+            "sex": rng.choice(["female", "male"], n),
+            "sick": np.where(age > 50, "yes", "no"),
+        }
+    )
+
+
+def tiny_split(seed, problem="tiny"):
+    """Two sites of 60 records; old people are sick."""
+    rng = np.random.default_rng(seed)
+    test = tiny_frame(80, rng)
+    return Split(
+        problem=problem,
+        seed=seed,
+        schema=STEWARD.schema,
+        source=encode_frame(tiny_frame(50, rng), STEWARD.schema),
+        sites=tuple(Site.of(name, tiny_frame(60, rng), STEWARD) for name in ("north", "south")),
+        test=encode_frame(test, STEWARD.schema),
+        test_labels=(test["sick"] == "yes").to_numpy(),
+    )
 
 
 def guess(split, share, seed=0):
