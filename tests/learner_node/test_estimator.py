@@ -358,5 +358,5 @@ def test_a_simulated_study_of_real_records_pools_securely():
     assert (answer.sites, answer.noises) == (4, 4 / 3)
     assert set(model.epsilon_spent_.values()) == {1}
     alone = SimulatedExPriLClassifier(pooling="secure", bounds=(0, 5000))
-    with pytest.raises(ConfigurationError, match="one curator alone cannot sum securely"):
+    with pytest.raises(ConfigurationError, match="one curator alone is no secure sum"):
         alone.fit(data.data, data.target)

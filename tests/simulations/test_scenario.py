@@ -84,14 +84,6 @@ def test_curators_of_a_learner_that_pools_securely_list_each_other(own):
     assert {site.policy.limits for site in sites.values()} == {Limits()}
 
 
-def test_one_site_alone_cannot_sum_securely(own):
-    scenario = load(
-        own, GOOD.replace('how = "site"\ncolumn = "ward"', 'how = "random"\ncount = 1') + 'pooling = "secure"\n'
-    )
-    with pytest.raises(ConfigurationError, match="one curator alone cannot sum securely"):
-        build(scenario, own)
-
-
 def test_what_a_scenario_says_of_kinds_stays(own):
     kinds = """
 [[curators]]
