@@ -357,6 +357,13 @@ def test_two_lists_for_one_round_are_a_finding(tmp_path):
     assert said(tmp_path, forged(0), other) == ""
 
 
+def test_a_second_list_in_one_ledger_is_named(tmp_path):
+    ledger, other = forged(), notes_of(planned_of(4, 1, 1), survivors=(0, 1, 2))[4]
+    whose = {"learner": ADA.public, "study": bytes(15) + b"\1"}
+    ledger.add(EntryKind.CHARGE, **whose, sequence=5, amount="0", request=ledger.request(), note=other)
+    assert "charges query 5 out of order: 6 is next" in said(tmp_path, ledger)
+
+
 def test_a_round_that_was_never_opened_is_in_order(tmp_path):
     ledger = forged(notes=notes_of(planned_of(4, 1, 1)))
     short = Forged(ledger.key)
