@@ -171,7 +171,9 @@ def half_of_the_scale(question, dataset, noise):
 
 @pytest.mark.parametrize(("answer", "exact"), [(shares_for_all_sites, 1.906), (half_of_the_scale, 2.0)])
 def test_a_curator_with_too_little_noise_is_caught_by_draws_and_by_enumeration(answer, exact):
-    result = audit_kind("secure_counts", draws=8_000, error_rate=STRICT, answerers=one_example(answer), noise=QuickNoise)
+    result = audit_kind(
+        "secure_counts", draws=8_000, error_rate=STRICT, answerers=one_example(answer), noise=QuickNoise
+    )
     assert result.violation
     assert result.exact == pytest.approx(exact, abs=1e-3)
     assert result.attack.lower_bound > 1.2
@@ -208,7 +210,7 @@ def test_the_controls_lose_what_they_say(name, unknown):
 
 
 def test_short_games_of_several_curators_take_few_rounds():
-    assert attack.SHORT_GAME <= EXAMPLES[0].copies
+    assert EXAMPLES[0].copies >= attack.SHORT_GAME
 
 
 # ledgers
