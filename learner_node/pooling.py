@@ -25,11 +25,15 @@ SITES_PER_COLLUDER, SITES_PER_DROPOUT = 10, 5
 
 def check_pooling(pooling: str, colluders: int | None, dropouts: int | None) -> None:
     """Raise ConfigurationError for no such pooling, and for colluders or dropouts where sums are not secure."""
-    if pooling not in POOLINGS:
+    if not isinstance(pooling, str) or pooling not in POOLINGS:
         raise ConfigurationError(f"pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
-    for name, value in (("colluders", colluders), ("dropouts", dropouts)):
-        if value is not None and pooling != SECURE:
+    for name, value, least in (("colluders", colluders, 1), ("dropouts", dropouts, 0)):
+        if value is None:
+            continue
+        if pooling != SECURE:
             raise ConfigurationError(f'{name} = {value} needs pooling = "{SECURE}"; pooling is "{pooling}"')
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigurationError(f"{name} must be a whole number from {least} on, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class SecurePool:
         if complaint := complaint_about(self.participants, self.colluders, self.dropouts):
             raise ConfigurationError(
                 f"{len(self.participants)} curators cannot sum securely with colluders = {self.colluders} and "
-                f'dropouts = {self.dropouts}: {complaint} are needed; ask more curators, or pool by "sum"'
+                f'dropouts = {self.dropouts}: a secure sum needs {complaint}; change these numbers, or pool by "sum"'
             )
 
     @property

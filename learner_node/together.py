@@ -75,7 +75,7 @@ class Together:
 
     def strangers(self, cards: Mapping[str, Card]) -> dict[str, str]:
         """Curators that cannot be pooled with the others -> why not."""
-        return strangers(cards) if self.secure else {}
+        return strangers(cards, self.dropouts or 0) if self.secure else {}
 
 
 def secure_limits(card: Card) -> SecureCountsLimits | None:
@@ -84,23 +84,26 @@ def secure_limits(card: Card) -> SecureCountsLimits | None:
     return limits if isinstance(limits, SecureCountsLimits) else None
 
 
-def strangers(cards: Mapping[str, Card]) -> dict[str, str]:
+def strangers(cards: Mapping[str, Card], dropouts: int = 0) -> dict[str, str]:
     """Which curators do not all sum with each other, by their cards -> why not; the others do.
 
     Every curator's policy lists the members it sums with. As long as there is a pair of whom one does not list the
-    other, the curator in most such pairs is left out; of equals the last.
+    other, the curator in most such pairs is left out; of equals the last. Then whoever asks for more colluders than so
+    many curators can assume is left out: its card must not keep the others from summing.
 
     Args:
         cards: by name.
+        dropouts: that are to be tolerated.
     """
     reasons = {}
-    keys, listed = {}, {}
+    keys, listed, least = {}, {}, {}
     for name, card in cards.items():
         limits = secure_limits(card)
         if limits is None:
             reasons[name] = "its policy allows no secure sums"
         else:
             keys[name], listed[name] = card.sender.hex(), set(limits.members)
+            least[name] = limits.least_colluders
     while True:
         broken = {
             name: [
@@ -112,8 +115,13 @@ def strangers(cards: Mapping[str, Card]) -> dict[str, str]:
         }
         most = max(map(len, broken.values()), default=0)
         if not most:
-            return reasons
+            break
         worst = [name for name, others in broken.items() if len(others) == most][-1]
         others = ", ".join(broken[worst][:5])
         reasons[worst] = f"it and {others} do not list each other as members of a secure sum"
         del listed[worst]
+    while wary := [name for name in listed if least[name] > max(len(listed) - 1 - 2 * dropouts, 1)]:
+        worst = max(wary, key=least.__getitem__)
+        reasons[worst] = f"its policy asks to assume {least[worst]} colluders, too many among {len(listed)} curators"
+        del listed[worst]
+    return reasons

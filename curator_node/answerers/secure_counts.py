@@ -29,6 +29,9 @@ def check(question: Question) -> None:
     if turn.number == secure_counts.KEYS:
         return
     group, state = _group(question), _state(question)
+    if group.participants[state.index] != seat.identity:
+        # A curator with two keys in one plan signs for the one that it began as.
+        raise RemoteProtocolError(RefusalCode.BAD_QUERY, "recipient", "the key that this curator's cards are of")
     match turn.number:
         case secure_counts.SHARES:
             participant.check_cards(group, state, body.cards)

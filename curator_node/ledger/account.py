@@ -1,6 +1,6 @@
 """What a ledger's entries add up to. No storage here."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import cast
 
@@ -352,6 +352,7 @@ class Account(Learners):
             self.suspects.append(entry.suspect)
             for request in [request for request, owed in self.owed.items() if owed.charged]:
                 self.lost[request] = self.owed.pop(request).index
+            self.states = {place: replace(kept, usable=False) for place, kept in self.states.items()}
 
     def _resume(self, entry: Entry, amount: Fraction) -> None:
         for item in self.restored():

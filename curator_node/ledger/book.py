@@ -280,12 +280,12 @@ class Ledger(StewardedChain):
         """What the answerer of a query kind last kept of a study; empty where it has kept nothing yet.
 
         Raises:
-            StateGoneError: the store lost or changed it.
+            StateGoneError: the store lost or changed it, or a lost branch may have used it.
         """
         known = self.account.states.get((key, kind))
         if known is None:
             return b""
-        kept = self.store.reply(state_key(key, kind))
+        kept = self.store.reply(state_key(key, kind)) if known.usable else None
         if kept is None or digest(kept) != known.state:
             raise StateGoneError(known.index)
         return kept

@@ -129,11 +129,13 @@ class KeptState:
         index: of the ANSWERED entry that holds its digest.
         state: its digest.
         size: bytes of it.
+        usable: whether it may be used. A lost branch may have gone on from it: then it is never used again.
     """
 
     index: int
     state: bytes
     size: int
+    usable: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from learner_node.readers import counts
 from learner_node.readers.counts import CountsAnswer
 from learner_node.reading import Leading, Led, Pooled, Precision, QueryFailedError, Reader
 from protocol.codec import decode, encode
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Turn
 from protocol.noise_shares import LaplaceShares
 from protocol.queries import secure_counts
 from protocol.queries.counts import CountsBody
 from protocol.queries.secure_counts import (
     AskKeys,
+    MaskedCounts,
     OpenSum,
     PlannedSecureCounts,
     ProposeSurvivors,
@@ -27,9 +28,11 @@ from protocol.queries.secure_counts import (
     RelayShares,
 )
 from protocol.records import Records
+from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedError, as_words
+from protocol.secure_sum.masks import WORD
 
 FREE = STEPS[:2]
 """Steps before anybody was asked for counts."""
@@ -37,7 +40,10 @@ FREE = STEPS[:2]
 
 def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
     """What a curator released in a turn: a struct of `protocol.queries.secure_counts`; RemoteProtocolError."""
-    return decode(data, secure_counts.RELEASES[turn.number], field="release")
+    release = decode(data, secure_counts.RELEASES[turn.number], field="release")
+    if isinstance(release, MaskedCounts) and len(release.words) % WORD:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"whole words of {WORD} bytes")
+    return release
 
 
 def opening(body: CountsBody, turn: Turn, nonce: bytes = bytes(secure_counts.NONCE)) -> AskKeys:  # noqa: ARG001

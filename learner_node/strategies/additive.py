@@ -127,11 +127,13 @@ class AdditiveStrategy:
     ) -> AdditiveModel:
         schema, count = problem.source.schema, len(problem.source)
         cells = [partition.cells(problem.source).astype(np.int64) for partition in partitions]
+        # A secure sum that was opened before a curator dropped out counts its records, too.
+        factors = [answers[-1].sites / answer.sites for answer in answers]
         told = []
         for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
             found = [
-                (answer.blocks[numbers.index(number)], answer.noise_variance)
-                for numbers, answer in zip(asked, answers, strict=True)
+                (factor * answer.blocks[numbers.index(number)], factor**2 * answer.noise_variance)
+                for numbers, answer, factor in zip(asked, answers, factors, strict=True)
                 if number in numbers
             ]
             counts, variance = _averaged(found)

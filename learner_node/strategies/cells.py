@@ -163,7 +163,9 @@ class CellsStrategy:
         masses = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
         spread = KNOWN_SPREAD
         if regions is not None:
-            masses, spread = _region_masses(regions.cells(problem.source), answers[0], masses), COUNTED_SPREAD
+            # A secure sum that was opened before a curator dropped out counts its records, too.
+            share = answer.sites / answers[0].sites
+            masses, spread = share * _region_masses(regions.cells(problem.source), answers[0], masses), COUNTED_SPREAD
         return Observation.of_signed(
             cells, answer.values[:, 0], masses, spread=spread, scale=scale, noises=answer.noises
         )

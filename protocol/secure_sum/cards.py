@@ -55,8 +55,7 @@ def card_is_signed(group: Group, question: bytes, index: int, card: KeyCard, ver
 
 def round_digest(group: Group, question: bytes, cards: Cards) -> bytes:
     """Identity of the round: the group, the question and every card. One fresh card makes a fresh round."""
-    parts = (index.to_bytes(8, "big") + encode(card) for index, card in cards)
-    return digest(encode_parts(b"expril/2 secure sum round", group.digest, question, *parts))
+    return digest(encode_parts(b"expril/2 secure sum round", group.digest, question, encode(tuple(cards))))
 
 
 def list_digest(what: str, indices: Sequence[int]) -> bytes:
@@ -65,4 +64,4 @@ def list_digest(what: str, indices: Sequence[int]) -> bytes:
 
 
 def _payload(group: Group, question: bytes, sealing: bytes, masking: bytes, check: bytes) -> bytes:
-    return encode_parts(group.digest, question, sealing, masking, check)
+    return b"".join((group.digest, question, sealing, masking, check))  # of 32 bytes each

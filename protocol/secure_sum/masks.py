@@ -41,9 +41,9 @@ def _exchange(own: X25519PrivateKey, public: bytes) -> bytes:
         return bytes(32)
 
 
-def derive(secret: bytes, *context: bytes, keys: int = 1) -> bytes:
-    """Keys for one purpose, 32 bytes each (HKDF-SHA256, RFC 5869)."""
-    info = encode_parts(b"expril/2 secure sum", *context)
+def derive(secret: bytes, purpose: bytes, context: bytes, *, keys: int = 1) -> bytes:
+    """Keys for one purpose, 32 bytes each (HKDF-SHA256, RFC 5869); of one purpose all contexts are equally long."""
+    info = encode_parts(b"expril/2 secure sum", purpose, context)
     return HKDF(algorithm=SHA256(), length=32 * keys, salt=None, info=info).derive(secret)
 
 

@@ -304,7 +304,7 @@ def survivors_payload(round_: bytes, dealers: Sequence[int], survivors: Sequence
 
 def self_mask(seed: bytes, round_: bytes, dealers: bytes, length: int) -> Words:
     """The mask that a participant alone makes; `dealers` is the digest of their list."""
-    return masks.stream(masks.derive(seed, b"self mask", round_, dealers), length)
+    return masks.stream(masks.derive(seed, b"self mask", round_ + dealers), length)
 
 
 def pair_masks(
@@ -322,7 +322,7 @@ def pair_masks(
     """
     total = np.zeros(length, np.uint64)
     for (other, _), agreed in zip(others, masks.exchange(private, [public for _, public in others]), strict=True):
-        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_, dealers, _pair(index, other)), length)
+        drawn = masks.stream(masks.derive(agreed, b"pair mask", round_ + dealers + _pair(index, other)), length)
         if index < other:
             total += drawn
         else:
@@ -332,7 +332,7 @@ def pair_masks(
 
 def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple[bytes, bytes]:
     """Keys of the shares that one participant deals to another, and of those that it gets from it."""
-    keys = masks.derive(agreed, b"shares", round_, _pair(index, other), keys=2)
+    keys = masks.derive(agreed, b"shares", round_ + _pair(index, other), keys=2)
     return (keys[:32], keys[32:]) if index < other else (keys[32:], keys[:32])
 
 

@@ -1,6 +1,7 @@
 """What the parts of an audit found, in one form for tables, JSON and the page. No computation here."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 import msgspec
 
@@ -157,6 +158,12 @@ class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     claimed: str
     loss: float
 
+    @property
+    def holds(self) -> bool:
+        """Whether no more is lost than is claimed, as long as no more collude than was assumed, and more beyond."""
+        above = Fraction(self.loss) > Fraction(self.claimed) * (1 + Fraction(1, 10**9))
+        return above == (self.colluders > self.assumed)
+
 
 class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The game of Zumel's "A simpler explanation of differential privacy" (2015): 100 zeros against 99 and a one.
@@ -209,10 +216,15 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def passed(self) -> bool:
-        """No violation, every control caught, every check passed, no attack above its bound or short of its theory."""
+        """Whether all is in order.
+
+        No violation, every control caught, every check passed, no attack above its bound or short of its theory, no sum
+        over sites that loses more than is claimed while no more collude than it assumes.
+        """
         return (
             not any(one.violation for one in self.kinds)
             and all(one.caught for one in self.controls)
             and all(one.passed for one in self.checks)
             and all(one.holds and one.reaches for one in self.studies)
+            and all(one.holds for one in self.colluders)
         )

@@ -26,6 +26,7 @@ from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
 from protocol.queries.secure_counts import SECURE_COUNTS
+from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
 from simulations.carriers.faults import FaultyCurator
 from simulations.records import SiteRecords
@@ -142,7 +143,10 @@ def _order_site(
     members: tuple[str, ...],
 ) -> SiteOrder:
     entry = scenario.curator(part.name)
-    entry = msgspec.structs.replace(entry, limits=with_members(entry.limits, members))
+    try:
+        entry = msgspec.structs.replace(entry, limits=with_members(entry.limits, members))
+    except ValueError as error:  # what its limits say does not suit so many members
+        raise ConfigurationError(str(error)) from None
     policies = [
         LearnerPolicy(name=learner, key=key.public.hex(), cap=entry.cap_of(learner))
         for learner, key in learners.items()
@@ -168,11 +172,18 @@ def with_members(limits: Limits, members: tuple[str, ...]) -> Limits:
     Args:
         limits: of a policy.
         members: public keys in hexadecimal; none changes nothing.
+
+    Raises:
+        ConfigurationError: there is one member alone.
     """
     kinds = dict(QUERY_KINDS.allowed(limits))
     named = not isinstance(limits.kinds, msgspec.UnsetType)
     if not members or (named and SECURE_COUNTS.name not in kinds):
         return limits
+    if len(members) < LEAST_PARTICIPANTS:
+        raise ConfigurationError(
+            f'one curator alone is no secure sum; name more, or pool by "sum" instead of "{SECURE}"'
+        )
     kinds[SECURE_COUNTS.name] = {"members": list(members), **kinds.get(SECURE_COUNTS.name, {})}
     return msgspec.structs.replace(limits, kinds=kinds)
 

@@ -83,6 +83,21 @@ def test_the_sum_is_that_of_all_counts_and_costs_each_what_one_query_costs(n, co
         assert ledger_of(pool, index).account.total_spent == EPSILON
 
 
+@pytest.mark.slow
+def test_fifty_curators_sum_though_five_fall_silent():
+    """Two after they dealt, three more when the list was signed."""
+    pool = Pool(50, 5, 5, rows=lambda index: [(f"p{k}", 10.0 * k, 0.0, "f", "no") for k in range(index + 1)])
+    pool.keys()
+    pool.shares()
+    pool.masked([index for index in range(50) if index not in (7, 31)])
+    pool.agreed()
+    opened = pool.opened([index for index in pool.survivors if index not in (0, 12, 49)])
+    assert len(opened.survivors) == 48
+    np.testing.assert_array_equal(opened.values, pool.exact(who=pool.survivors))
+    assert sum(charges(pool, 7)) == 0
+    assert sum(charges(pool, 0)) == EPSILON
+
+
 @pytest.mark.parametrize("release", ["mass", "error_correct", "signed_error", "class_counts"])
 def test_whatever_is_counted_may_be_summed(release):
     pool = Pool(3, queries=(planned_of(3, release=release),))
@@ -90,12 +105,31 @@ def test_whatever_is_counted_may_be_summed(release):
     np.testing.assert_array_equal(pool.run(body).values, pool.exact(body))
 
 
-def test_each_draws_a_share_of_the_one_noise_before_it_counts():
-    pool = Pool(10, 2, 1)
+def test_each_draws_a_share_of_the_one_noise():
+    pool = Pool(5, 2, 1)
     pool.run()
     for noise in pool.noises:
         ((size, parts, law, stamp),) = noise.calls
-        assert (size, parts, law.scale, stamp.sequence) == (len(pool.exact()), 7, 30, 3)
+        assert (size, parts, law.scale, stamp.sequence) == (len(pool.exact()), 2, 30, 3)
+
+
+def test_the_share_is_drawn_before_the_records_are_counted():
+    """How long it takes to draw then tells nothing of the noise beside the count."""
+    pool, order = Pool(3).until(2), []
+    curator = pool.curators[0]
+
+    class Watched:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            if name in ("exact", "count", "laplace_shares"):
+                order.append(name)
+            return getattr(self.inner, name)
+
+    curator._dataset, curator._noise = Watched(curator._dataset), Watched(curator._noise)
+    pool.masked()
+    assert order == ["laplace_shares", "exact"]
 
 
 def test_a_study_asks_several_sums_and_each_round_is_a_new_one():

@@ -2,7 +2,10 @@
 
 import logging
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import combinations
 
 import msgspec
 import numpy as np
@@ -12,7 +15,7 @@ from curator_fakes import NOW, CountingEntropy, dataset, key, ledger_over, messa
 from curator_node.identities import FormerKey
 from curator_node.ledger import Ledger
 from curator_node.ledger.acts import hand_over
-from curator_node.ledger.checks import check
+from curator_node.ledger.checks import check, load
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
@@ -21,9 +24,9 @@ from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.proposals import ENVELOPE_ROOM
 from curator_node.site import assemble_site
 from killed_curator import KilledCurator
-from pooled import BODY, KIND, ROWS, Pool, new_mark, request_like, site_of
-from protocol.codec import decode
-from protocol.envelopes import digest
+from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_like, rules_of, site_of
+from protocol.codec import decode, encode
+from protocol.envelopes import digest, open_envelope, seal
 from protocol.kinds import Turn
 from protocol.messages import Refusal, Release
 from protocol.queries.secure_counts import (
@@ -164,6 +167,37 @@ def test_a_round_goes_on_between_two_processes():
     np.testing.assert_array_equal(pool.run().values, pool.exact())
 
 
+def test_of_many_lists_at_once_one_is_signed(tmp_path):
+    """Threads of two processes over one SQLite file, each with a list of its own."""
+    pool, file = Pool(6, 1, 2, propose=False), tmp_path / "site.ledger"
+    own = key(pool.names[0])
+    create_ledger_file(file, own, now=NOW)
+    with ExitStack() as opened:
+
+        def served():
+            mark = MemoryMark()
+            store = DatabaseStore(sqlite_url(file))
+            opened.callback(store.close)
+            mark.write(load(store).position(len(store.rows(0)) - 1))
+            return site_of(pool.names[0], None, pool.rules, ledger=Ledger(store, key=own, mark=mark))
+
+        pool.curators[0] = served()
+        pool.accepted = [pool.propose(index) for index in range(6)]
+        pool.until(3)
+        curators = [pool.curators[0], served()]
+        lists = [(0, *others) for size in (3, 4, 5) for others in combinations(range(1, 6), size)]
+        pool.sessions[0].query(KIND, encode(ProposeSurvivors(lists[0])), NOW)
+        requests = [request_like(ProposeSurvivors(each), pool.sessions[0].pending) for each in lists]
+        with ThreadPoolExecutor(8) as threads:
+            replies = list(threads.map(lambda turn: curators[turn[0] % 2].handle(turn[1]), enumerate(requests)))
+        heard = [message_of(reply) for reply in replies]
+        signed = [each for each in heard if isinstance(each, Release)]
+        refused = {each.code for each in heard if isinstance(each, Refusal)}
+        assert len(signed) == 1
+        assert refused <= {RefusalCode.CHANGED_CONTENT, RefusalCode.OUT_OF_ORDER}
+        assert len(charged(entries_in(file))) == 4
+
+
 # secrets
 
 
@@ -259,6 +293,28 @@ def test_a_round_goes_on_while_the_curator_changes_its_key():
     np.testing.assert_array_equal(pool.opened().values, pool.exact())
 
 
+def test_a_curator_with_two_keys_in_one_plan_goes_on_as_whom_it_began():
+    """Otherwise one round would get a signature of a participant that took no part in it."""
+    new = max((key(f"next {number}") for number in range(50)), key=lambda each: each.public)
+    participants = sorted([*(key(name).public for name in names(3)), new.public])
+    rules = rules_of(3, members=tuple(public.hex() for public in participants))
+    pool = Pool(3, queries=(planned_of(4, 1, 1, participants=participants),), rules=rules)
+    old = key(pool.names[0])
+    hand_over(pool.stores[0], old, new, NOW)
+    ledger = Ledger(pool.stores[0], key=new, mark=MemoryMark())
+    ledger.settle()
+    parts = {"key": new, "former": (FormerKey(old, NOW + 100),), "ledger": ledger, "clock": lambda: NOW}
+    pool.curators[0] = assemble_site(dataset(ROWS), pool.rules, noise=pool.noises[0], **parts).curator
+    pool.keys()
+    session = pool.sessions[0]
+    session.query(KIND, encode(RelayCards(pool.cards)), NOW)
+    _, message = open_envelope(session.pending)
+    other = seal(msgspec.structs.replace(message, recipient=new.public), key("ann"))
+    _, refusal = open_envelope(pool.handle[0](other))
+    assert (refusal.code, refusal.field) == (RefusalCode.BAD_QUERY, "recipient")
+    assert pool.send(0).shares
+
+
 # records
 
 
@@ -332,3 +388,30 @@ def test_a_record_more_is_seen_where_nothing_makes_up_for_it():
     pools = [Pool(3, rows=lambda index, rows=rows: rows) for rows in (ROWS, ROWS[:-1])]
     sums = [pool.run().values for pool in pools]
     assert (sums[0] != sums[1]).any()
+
+
+# a ledger that was put back
+
+
+def test_a_round_does_not_go_on_after_its_ledger_was_put_back():
+    """On the lost branch another list was signed: a second one would open two sums of one round."""
+    pool = Pool(4, 1, 1).until(3)
+    store = pool.stores[0]
+    rows, replies = len(store.rows(0)), dict(store._replies)
+    pool.ask(0, ProposeSurvivors((0, 1, 2, 3)))
+    signed = pool.sessions[0].transcript.envelopes[-2]
+    del store._rows[rows:]
+    store._replies = replies  # the copy of before; the mark is the newest
+    pool.restart(0)
+    ledger = pool.curators[0]._ledger
+    second = request_like(ProposeSurvivors((0, 1, 2)), signed)
+    assert message_of(pool.handle[0](second)).code in (RefusalCode.STATE_GONE, RefusalCode.HALTED)
+    ledger.resume(NOW, note="restored from the copy")
+    before = len(store.rows(0))
+    for request in (signed, request_like(ProposeSurvivors((0, 1, 3)), signed)):
+        refusal = message_of(pool.handle[0](request))
+        assert (refusal.code, refusal.final) == (RefusalCode.STATE_GONE, True)
+    assert len(store.rows(0)) == before
+    assert check(store).findings == ()
+    again = Pool(4, 1, 1, stores=pool.stores, study=b"another")
+    np.testing.assert_array_equal(again.run().values, pool.exact())

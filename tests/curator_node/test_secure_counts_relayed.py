@@ -76,7 +76,7 @@ class Relay:
 SCRIPTS = (st.lists(STEPS, min_size=10, max_size=60), st.sampled_from(LARGE))
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(*SCRIPTS)
 def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(steps, end):
     play(steps, end)

@@ -14,14 +14,18 @@ from expril.command import app
 from learner_fakes import ring, steward
 from learner_node.label_model import cell_count_rule
 from learner_node.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
+from learner_node.pooling import SecurePool
 from learner_node.quote import MOST_SITES, MOST_TARGET_SIZE, _suggested, quote
+from learner_node.readers import READERS
 from learner_node.readers import counts as counts_reader
+from learner_node.reading import questions
 from learner_node.rehearsal import CellsForeseen, rehearse
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
-from learner_node.strategies.base import Problem
+from learner_node.strategies.base import Conversation, Problem
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
+from protocol.noise import DiscreteLaplace
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
 from protocol.records import encode_frame
@@ -217,6 +221,47 @@ def test_a_rehearsed_answer_counts_the_private_records():
             assert answer.values[cell].tolist() == [wrong, tally[here].sum() - wrong]
 
 
+def test_a_secure_sum_is_quoted_with_the_noise_of_its_shares():
+    """Ten curators with h = 6: 10/6 noises, where ten are added up otherwise; the rule then draws more cells."""
+    pool = SecurePool.of(number.to_bytes(32, "big") for number in range(10))
+    rows = {
+        name: quote(records(600), epsilons=[Fraction(1, 3)], sites=10, target_size=2000, problems=3, pool=each)
+        for name, each in (("sum", None), ("secure", pool))
+    }
+    usual = {name: next(row for row in found if row.usual) for name, found in rows.items()}
+    ratio = usual["secure"].precision.count_error / usual["sum"].precision.count_error
+    assert ratio == pytest.approx((1 / 6) ** 0.5)
+    assert usual["secure"].precision.cells == cell_count_rule(600, 2000, 1 / 3, 10 / 6)
+    assert usual["secure"].cost == usual["sum"].cost == Fraction(1, 3)
+    assert usual["secure"].queries == 1
+    assert usual["secure"].simulated is not None
+
+
+@pytest.mark.parametrize(("strategy", "label"), [("additive", {}), ("cells", {"classes": ("a", "b", "c")})])
+def test_any_strategy_is_quoted_with_secure_sums(strategy, label):
+    pool = SecurePool.of([bytes(32), b"1" * 32, b"2" * 32])
+    row = quote(records(60, **label), strategy=strategy, epsilons=[Fraction(1)], sites=3, problems=3, pool=pool)[0]
+    scale = float(row.precision.scale)
+    assert row.precision.count_error == pytest.approx(1.5**0.5 * DiscreteLaplace(Fraction(scale)).variance() ** 0.5)
+
+
+def test_a_rehearsed_secure_answer_has_the_noise_of_its_shares():
+    """False alarm 1e-9 (6.5 deviations of a mean square with kurtosis below 6, and half more for the tails); power: 4/3
+    is 25 deviations from 4."""
+    source = records(60)
+    pool = SecurePool.of(number.to_bytes(32, "big") for number in range(4))
+    problem = Problem(source, Fraction(1, 10), 4, 240, 1, 0, pool=pool)
+    strategy = make_strategy("cells", {"cells": 2})
+    turn = questions(QUERY_KINDS.turns(strategy.plan(problem)), READERS)[0]
+    body = Conversation(strategy, problem).body
+    tally, rng = np.zeros((60, 2), np.int64), np.random.default_rng(3)
+    drawn = [READERS["secure_counts"].rehearse(body, turn, source, tally, 4, rng) for _ in range(1500)]
+    values = np.concatenate([answer.values.ravel() for answer in drawn])
+    assert drawn[0].noises == 4 / 3
+    bound = 10 * (5 / len(values)) ** 0.5
+    assert np.mean(values**2) == pytest.approx(4 / 3 * DiscreteLaplace(Fraction(10)).variance(), rel=bound)
+
+
 # --- the command
 
 
@@ -238,6 +283,11 @@ def test_a_file_with_its_schema(tmp_path):
     found = json.loads(run(*arguments, "--sites", 2, "--option", "cells=5", "--json").stdout)
     assert found["target_size"] == 600
     assert [(row["epsilon"], row["cost"], row["cells"]) for row in found["rows"]] == [("1/3", "1/3", 5)]
+    assert (found["pooling"], found["noises"]) == ("sum", 2)
+    found = json.loads(run(*arguments, "--sites", 3, "--pooling", "secure", "--option", "cells=5", "--json").stdout)
+    assert (found["pooling"], found["noises"]) == ("secure", 1.5)
+    assert "colluders = 2 needs" in run(*arguments, "--colluders", 2, code=2).stderr
+    assert "1 curators cannot sum" in run(*arguments, "--pooling", "secure", code=2).stderr
     table = run(*arguments, "--option", "cells=5").stdout
     assert "300 private ones (declared) at 1 site(s)" in table
 

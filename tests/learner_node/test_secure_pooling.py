@@ -33,6 +33,7 @@ from learner_node.study import NoCuratorError, Study
 from learner_node.together import Together, strangers
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.messages import Release
 from protocol.noise import DiscreteLaplace
 from protocol.queries.secure_counts import MaskedCounts, Revealed
@@ -186,10 +187,11 @@ def test_who_answers_with_a_wrong_length_or_wrong_shares_is_named_and_out():
     """The curator signs a receipt for what it says: the lie is in the release, so receipts must be of it, too."""
     curators = members(5)
     plan = secure_plan(curators, 10, dropouts=1)
-    short = rewrites("site 02", Release, changed(MaskedCounts, lambda body: MaskedCounts(body.words[:-8])))
-    study = ask(curators, plan, {"site 02": short})
-    assert "site 02" not in study.survivors
-    assert list(study.rounds[0].took_part) == [name for name in curators if name != "site 02"]
+    for cut in (1, 8):
+        lie = changed(MaskedCounts, lambda body, cut=cut: MaskedCounts(body.words[:-cut]))
+        study = ask(curators, plan, {"site 02": rewrites("site 02", Release, lie)})
+        assert "site 02" not in study.survivors
+        assert list(study.rounds[0].took_part) == [name for name in curators if name != "site 02"]
     lie = changed(Revealed, lambda body: Revealed(tuple((at, b"\1" * len(share)) for at, share in body.shares)))
     study = ask(curators, plan, {"site 02": rewrites("site 02", Release, lie)})
     assert "site 02" not in study.survivors
@@ -286,6 +288,22 @@ def test_curators_that_do_not_list_each_other_are_left_out_with_a_reason():
     assert found.study.left_out.keys() == {"site 01", "site 02", "site 04"}
 
 
+def test_a_card_that_asks_for_too_many_colluders_keeps_nobody_else_from_summing():
+    names = names_of(4)
+    curators = members(4)
+    others = [bytes([number]).hex() * 32 for number in range(1, 9)]
+    listed = [key(name).public.hex() for name in names]
+    curators["site 01"] = open_curator(
+        "site 01",
+        limits=Limits(kinds={"counts": {}, "secure_counts": {"members": listed + others, "least_colluders": 9}}),
+        noise=ScriptedNoise(),
+    )
+    why = "its policy asks to assume 9 colluders, too many among 4 curators"
+    assert strangers(cards_of(curators)) == {"site 01": why}
+    found = learn(federate(curators), SOURCE, strategy="cells", options=FAST, epsilon=Fraction(1), pooling="secure")
+    assert found.study.left_out == {"site 01": f"left out: {why}"}
+
+
 def test_a_plan_assumes_as_many_colluders_as_each_policy_asks_for():
     names = names_of(6)
     curators = members(6)
@@ -317,6 +335,12 @@ def test_the_usual_pool_has_twice_the_noise_of_one_at_most(count, colluders, dro
 def test_colluders_and_dropouts_need_secure_sums():
     with pytest.raises(ConfigurationError, match='colluders = 2 needs pooling = "secure"'):
         learn(federate({}), SOURCE, strategy="cells", epsilon=Fraction(1), colluders=2)
+    for wrong in ({"colluders": 0}, {"colluders": 1.5}, {"colluders": "one"}, {"dropouts": -1}, {"dropouts": True}):
+        ((name, value),) = wrong.items()
+        with pytest.raises(ConfigurationError, match=f"{name} must be a whole number from . on, not {value!r}"):
+            Together("secure", **wrong)
+    with pytest.raises(ConfigurationError, match="pooling must be one of"):
+        Together(["secure"])
     with pytest.raises(ConfigurationError, match="1 curators cannot sum securely"):
         SecurePool.of([bytes(32)])
     with pytest.raises(ConfigurationError, match="more participants than"):

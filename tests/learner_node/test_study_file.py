@@ -40,6 +40,8 @@ def test_the_template_asks_to_be_filled_in():
         ('"s.csv"', '"s.csv"\nstrategy = "cell"', "unknown strategy 'cell'; did you mean 'cells'"),
         ('"s.csv"', '"s.csv"\noptions = {cels = 4}', "takes no option 'cels'; did you mean 'cells'"),
         ('"s.csv"', '"s.csv"\nsuperlink = {address = "https://x/", secret = "s"}', "address"),
+        ('"s.csv"', '"s.csv"\ndropouts = 1', 'dropouts = 1 needs pooling = "secure"'),
+        ('"s.csv"', '"s.csv"\npooling = "secure"\ncolluders = 0', "colluders"),
         ('"s.csv"', '"s.csv', "not valid TOML"),
     ],
 )

@@ -60,6 +60,15 @@ def test_a_large_scale_has_the_law_of_continuous_noise(scale):
     assert_allclose(noise_log_pmf(values, scale, noises), density - np.log(scale), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("noises", [1.05, 4 / 3, 41.25])
+@pytest.mark.parametrize("rate", [1e-3, 1e-9])
+def test_the_bound_of_fractional_noise_is_passed_no_more_often_than_it_says(noises, rate):
+    bound = DiscreteLaplace(Fraction(6)).bound(rate, noises)
+    values = np.arange(int(bound) + 1, 40 * int(bound))
+    passed = np.exp(noise_log_pmf(values, 6.0, noises)).sum()
+    assert rate / 100 < passed <= rate
+
+
 def test_what_no_noise_reaches_is_ever_less_likely_and_finite():
     far = noise_log_pmf(np.array([10**6, 10**8, 10**12]), 1.0, 1.5)
     assert np.isfinite(far).all()

@@ -175,11 +175,11 @@ def attack(group, seed):
     everybody = range(group[0])
 
     def few():
-        gone = draw.sample(everybody, draw.randint(0, group[2]) + (draw.random() < 0.1))
+        gone = draw.sample(everybody, draw.choice([0, 0, draw.randint(0, group[2])]) + (draw.random() < 0.1))
         return tuple(index for index in everybody if index not in gone)
 
     def ask(step, method, lists):
-        often = draw.choice([1.0, 0.9, 0.7, 0.5])
+        often = draw.choice([1.0, 1.0, 0.9, 0.6])
         for session in [each for each in world.sessions if each.state.step == step]:
             with contextlib.suppress(RemoteProtocolError):
                 method(session, lists[draw.random() > often])
@@ -208,13 +208,13 @@ def opened_by(group, seeds):
 
 @pytest.mark.parametrize("group", COMPLETE)
 def test_learners_that_show_two_lists_of_everything_get_one_whole_sum_or_nothing(group):
-    assert opened_by(group, range(40)) > 0
+    assert opened_by(group, range(30)) > 0
 
 
 @pytest.mark.parametrize("group", RING)
 def test_so_they_do_in_a_sparse_graph(group, monkeypatch):
     monkeypatch.setattr(participant, "graph_of", circulant)
-    assert opened_by(group, range(25)) > 0
+    assert opened_by(group, range(15)) > 0
 
 
 @pytest.mark.parametrize(
@@ -233,3 +233,33 @@ def test_without_a_threshold_the_same_learners_win(group, breach, changed, monke
     monkeypatch.setattr(participant, "graph_of", lambda seed, size, colluders, _: graph_of(seed, size, colluders, 0))
     with pytest.raises(AssertionError, match=breach):
         opened_by(group, range(300))
+
+
+@pytest.mark.parametrize("by_majority", [False, True])
+def test_a_card_of_an_earlier_round_cannot_stand_for_a_curator(by_majority, monkeypatch):
+    """The learner asks the same question twice. In the first round 5 falls silent, and its mask key is opened; in the
+    second the learner relays 5's old card, and says that 5 survived and 4 did not. More than (n + t) / 2 sign, but
+    only three of them are honest, and their sum would have three shares of noise, of four that make one noise.
+    """
+    world = lawful(World(6, 1, 1), survivors=(0, 1, 2, 3, 4))
+    assert (world.sessions[4], KEY) in world.known()
+    again = [world.begin(index) for index in (1, 2, 3, 4)]
+    cards = own_card_in(again[0], [(index, each[-1]) for index, each in world.cards.items()])
+    if by_majority:
+        monkeypatch.setattr(Group, "signatures", property(lambda group: (group.sites + group.colluders) // 2 + 1))
+    for session in again:
+        world.share(session, cards)
+    for session in again[:3]:
+        world.mask(session, (0, 1, 2, 3, 4, 5))
+    for session in again[:3]:
+        world.agree(session, (0, 1, 2, 3, 5))
+    signed = world.agreements(again[0], (0, 1, 2, 3, 5))
+    if by_majority:
+        for session in again[:3]:
+            world.reveal(session, session.survivors, signed)
+        with pytest.raises(AssertionError, match="a part of the sum"):
+            world.check()
+    else:
+        with pytest.raises(RemoteProtocolError, match="agreements: at least 5"):
+            world.reveal(again[0], again[0].survivors, signed)
+        world.check()

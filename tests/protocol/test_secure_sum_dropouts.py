@@ -128,7 +128,8 @@ def test_every_pattern_of_dropouts_gives_the_sum_of_the_survivors_or_the_failure
 
 
 @pytest.mark.parametrize(
-    ("group", "seed"), [((100, 5, 10), 1), ((100, 33, 33), 2), ((150, 5, 15), 3), ((150, 15, 45), 4)]
+    ("group", "seed"),
+    [((100, 5, 10), 1), ((100, 33, 33), 2), ((150, 5, 15), 3), pytest.param((150, 15, 45), 4, marks=pytest.mark.slow)],
 )
 def test_random_dropouts_of_many_participants(group, seed, monkeypatch):
     """Complete graph at 100, sparse at 150: as many as tolerated fall silent, some at each step."""

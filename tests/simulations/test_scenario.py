@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from simulations.carriers.sites import open_here, order_sites
 from simulations.records import load_records, split_records
 from simulations.scenario import Scenario, builtin_scenarios, load_scenario
@@ -67,6 +68,41 @@ def build(scenario, folder):
     return parts, {order.name: open_here(order) for order in order_sites(scenario, parts.values(), 0, {})}
 
 
+def members_of(site):
+    return site.policy.limits.kinds["secure_counts"]["members"]
+
+
+def test_curators_of_a_learner_that_pools_securely_list_each_other(own):
+    scenario = load(own, GOOD + 'pooling = "secure"\n')
+    _, sites = build(scenario, own)
+    keys = {site.identity.hex() for site in sites.values()}
+    for site in sites.values():
+        assert set(members_of(site)) == keys
+        assert site.policy.limits.kinds["counts"] == {}
+    assert scenario.curator("north").limits == Limits()
+    _, sites = build(load(own, GOOD), own)
+    assert {site.policy.limits for site in sites.values()} == {Limits()}
+
+
+def test_what_a_scenario_says_of_kinds_stays(own):
+    kinds = """
+[[curators]]
+name = "north"
+[curators.limits.kinds.counts]
+[[curators]]
+name = "south"
+[curators.limits.kinds.secure_counts]
+least_colluders = 1
+cells = 50
+"""
+    _, sites = build(load(own, GOOD + 'pooling = "secure"\n' + kinds), own)
+    assert sites["north"].policy.limits.kinds == {"counts": {}}
+    told = sites["south"].policy.limits.kinds
+    assert told.keys() == {"secure_counts"}
+    assert told["secure_counts"]["cells"] == 50
+    assert len(members_of(sites["south"])) == 2
+
+
 def test_built_in_scenarios_all_load():
     names = builtin_scenarios()
     assert {"wdbc", "heart", "ctg"} <= names.keys()
@@ -96,8 +132,9 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
         ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner ada, epsilon: '-1'", "positive"),
         ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
+        ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner ada: colluders", 'pooling = "secure"'),
         ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean' - at"),
-        ('name = "ada"', 'name = "ada"\npooling = "sums"', "one of sum, site, not 'sums'", "did you mean 'sum'?"),
+        ('name = "ada"', 'name = "ada"\npooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
         ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
         ('name = "ada"', 'name = "ada"\nepsilon = nan', "'nan'", "1/30"),
@@ -259,3 +296,25 @@ def test_own_csv_can_be_split_by_a_shifted_attribute(own):
     parts, _ = build(scenario, own)
     assert set(parts) == {"old", "young"}
     assert parts["old"].private["age"].mean() > parts["young"].private["age"].mean()
+
+
+SECURE = GOOD.replace('name = "ada"', 'name = "ada"\npooling = "secure"')
+
+
+@pytest.mark.parametrize(
+    ("text", "wards", "says"),
+    [
+        (SECURE, {"south": "north"}, "one curator alone is no secure sum"),
+        (
+            SECURE + '[[curators]]\nname = "north"\nlimits.kinds.secure_counts.least_colluders = 5\n',
+            {},
+            "curator north: .*least_colluders: at most 1 of 2 members",
+        ),
+    ],
+)
+def test_sites_that_cannot_sum_securely_are_a_mistake_in_one_sentence(own, text, wards, says):
+    records = own / "records.csv"
+    pl.read_csv(records).with_columns(pl.col("ward").replace(wards)).write_csv(records)
+    scenario = load(own, text)
+    with pytest.raises(ConfigurationError, match=says):
+        build(scenario, own)

@@ -99,16 +99,29 @@ class Pool:
         propose: whether the study is proposed at once.
         noise: of each curator; None: none.
         rows: index -> its records.
+        stores: of the curators; None: new ones.
+        study: its identity.
     """
 
     def __init__(
-        self, n, colluders=1, dropouts=0, *, queries=None, rules=None, propose=True, noise=None, rows=lambda index: ROWS
+        self,
+        n,
+        colluders=1,
+        dropouts=0,
+        *,
+        queries=None,
+        rules=None,
+        propose=True,
+        noise=None,
+        rows=lambda index: ROWS,
+        stores=None,
+        study=b"pooled",
     ):
         self.names = names(n)
         self.rules = rules or rules_of(n)
         self.planned = (queries or (planned_of(n, colluders, dropouts),))[0]
         self.plan = Plan.of(queries or (self.planned,))
-        self.stores = [MemoryStore() for _ in self.names]
+        self.stores = stores or [MemoryStore() for _ in self.names]
         self.noises = [noise() if noise else ZeroNoise() for _ in self.names]
         self.rows = rows
         self.curators = [None] * n
@@ -116,7 +129,7 @@ class Pool:
             self.restart(index)
         self.handle = [self._handler(index) for index in range(n)]
         self.sessions = [
-            Session(curator=key(name).public, key=key("ann"), study=b"pooled".ljust(16, b"-"), lifetime=3000)
+            Session(curator=key(name).public, key=key("ann"), study=study.ljust(16, b"-"), lifetime=3000)
             for name in self.names
         ]
         self.nonce = bytes(NONCE)

@@ -14,6 +14,7 @@ from curator_node.new_site import init_site
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import KEY, POLICY, SCHEMA, open_site
 from deployed import ROOT, toml
+from protocol.limits import Limits
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario
 
@@ -40,7 +41,7 @@ class Hospitals:
             return site.export()
 
 
-def make_hospitals(base, learners, *, scenario="wdbc", link=None, only=None, **policy):
+def make_hospitals(base, learners, *, scenario="wdbc", link=None, only=None, secure=False, **policy):
     """Make the sites' folders; learners (name -> public key) may ask all of them.
 
     Args:
@@ -49,6 +50,7 @@ def make_hospitals(base, learners, *, scenario="wdbc", link=None, only=None, **p
         scenario: a built-in one.
         link: a SuperLink that lets their nodes in.
         only: how many of the sites; None: all.
+        secure: whether their policies list each other as members of secure sums.
         policy: of the `Policy`.
     """
     told, _, folder = load_scenario(scenario)
@@ -71,6 +73,11 @@ def make_hospitals(base, learners, *, scenario="wdbc", link=None, only=None, **p
         if link is not None:
             link.register(site / "node.pub")
         found.keys[name] = read_key(site / KEY).public
+    if secure:
+        members = [key.hex() for key in found.keys.values()]
+        limits = Limits(kinds={"counts": {}, "secure_counts": {"members": members}})
+        for name, site in found.folders.items():
+            (site / POLICY).write_text(toml(Policy(name=name, learners=known, limits=limits, **rules)))
     return found
 
 

@@ -88,6 +88,32 @@ def test_the_same_command_asks_nothing_again(done):
 
 
 @pytest.mark.slow
+def test_secure_sums_go_by_post_and_each_turn_is_a_trip(tmp_path):
+    """Every trip ends the learner's process: it goes on within the sum, from its journal."""
+    ada = LearnerFolder(tmp_path)
+    hospitals = make_hospitals(tmp_path / "sites", {"ada": ada.public}, secure=True)
+    ada.write(hospitals, folder="stick", pooling="secure")
+    trips = 0
+    while True:
+        with ada.start() as process:
+            out, said = process.communicate(timeout=300)
+        if process.returncode != 3:
+            break
+        trips += 1
+        for site in hospitals.folders.values():
+            with open_site(site) as opened:
+                assert [each.what for each in answer_folder(ada.path / "stick", opened)] == ["answered"]
+    assert process.returncode == 0, said
+    assert trips == 8  # card, proposal, five turns, close
+    told = json.loads(out)
+    assert told["pooling"] == "secure"
+    assert {name: one["spent"] for name, one in told["cost"]["curators"].items()} == dict.fromkeys(hospitals.keys, "1")
+    assert {hospitals.ledger(name).account.total_spent for name in hospitals.keys} == {1}
+    predicted = expril.load(ada.result).predict(hospitals.test)
+    assert (predicted == hospitals.test[hospitals.label].to_numpy()).mean() > 0.8
+
+
+@pytest.mark.slow
 def test_a_changed_source_is_not_mixed_with_what_was_answered(done):
     ada, _, _, _ = done
     source = ada.path / "source.csv"

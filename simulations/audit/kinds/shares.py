@@ -57,20 +57,14 @@ def added(first: Sequence[Fraction], second: Sequence[Fraction]) -> list[Fractio
 
 @lru_cache(maxsize=64)
 def shares_table(scale: Fraction, shape: Fraction, shift: int) -> Table:
-    """The law of noise of a shape, as far as a shift needs, in floats.
+    """The law of noise of a shape, as far as a shift needs, from the product's own `log_pmfs`.
 
     Raises:
         ConfigurationError: that would be too many places, or none of them is a float.
     """
-    far = _reach(scale, shift)
-    decay, k = math.exp(-1 / float(scale)), np.arange(2 * far)
-    steps = decay * (k + float(shape)) / (k + 1)
-    none = (-math.expm1(-1 / float(scale))) ** float(shape)
-    chances: NDArray[np.float64] = none * np.cumprod([1.0, *steps])
-    half = np.correlate(chances, chances[: far + 1], "valid")
-    # The last places of `half` miss pairs of which one is beyond 2 far: a share of decay^(2 far) of them.
-    beyond = 2 * math.exp(-far / float(scale)) * max(1.0, (1 + far) ** max(0.0, float(shape) - 1))
-    return Table(-far, np.concatenate([half[:0:-1], half]), beyond)
+    reach, law = _reach(scale, shift), LaplaceShares(scale, shape)
+    half = np.exp(law.log_pmfs(np.arange(reach + 1)))
+    return Table(-reach, np.concatenate([half[:0:-1], half]), law.tail(reach + 1))
 
 
 @lru_cache(maxsize=256)

@@ -98,6 +98,13 @@ ROWS = (
     ),
     Row(
         TRUST,
+        "Does a bound rest on other curators, or on cryptography?",
+        "Of secure sums alone, and the registry entry says how much was charged so: at most t of the curators may tell "
+        "the learner what they know. With more, the loss is known, and far above the claim. All else rests on neither.",
+        f"{_GUARANTEE}#secure-sums",
+    ),
+    Row(
+        TRUST,
         "Does a curator tell the truth about its records?",
         "Nobody can see that from outside.",
         OUTSIDE,

@@ -43,6 +43,11 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
         wrong += [f"{name}: {problem}"] if problem else []
         if control.caught and not above:
             wrong.append(f"the control {name} is said to be caught, and its bound is not above the claim")
+    wrong += [
+        f"a sum over {one.sites} sites of which {one.colluders} collude does not lose what it should"
+        for one in result.colluders
+        if not one.holds
+    ]
     attacked = {kind.kind for kind in result.kinds}
     asked = {name: None for plan in plans for name in _asked(plan)}
     whole = {name for name, answerer in ANSWERERS.items() if names_of(answerer) == (name,)}

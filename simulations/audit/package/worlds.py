@@ -1,6 +1,6 @@
 """What the curators of a package spent on one unit, over all its runs and ledgers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -224,8 +224,15 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
                 for part in parts
             )
         ),
-        note=note,
+        note=" ".join(dict.fromkeys([note, *_conditions(parts)])).strip(),
     )
+
+
+def _conditions(parts: Sequence[_Part]) -> Iterator[str]:
+    """What of it holds on a condition."""
+    for part in parts:
+        for proviso, amount in part.told.provisos.items():
+            yield f"Of what {part.name} spent, {amount} was {proviso}."
 
 
 def _bound_of(one: Sum) -> int | None:

@@ -21,6 +21,8 @@ def headline(result: AuditResult) -> str:
         return "An attack on whole studies gained more than the claimed epsilon allows"
     if any(not one.reaches for one in result.studies):
         return "This audit proves nothing: an attack on whole studies gained less than theory gives it"
+    if any(not one.holds for one in result.colluders):
+        return "A sum over sites loses more than is claimed while as few collude as it assumes"
     if any(not one.passed for one in result.checks):
         failed = ", ".join(one.name for one in result.checks if not one.passed)
         return f"No release gave away more than claimed, but a check failed: {failed}"

@@ -1,6 +1,7 @@
 """What an audit found, as tables for the terminal."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from rich import box
 from rich.markup import escape
@@ -67,12 +68,7 @@ def sum_table(result: Recomputed) -> Table:
         for one in result.units
         if len(one.curators) > 1
     ]
-    told += [
-        f"{_plain(one.curator)}: of {as_text(one.spent)}, {as_text(amount)} holds on a condition: {escape(proviso)}"
-        for one in result.sums
-        if not one.learner and not one.version
-        for proviso, amount in one.provisos.items()
-    ]
+    told += _conditions(result)
     table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption="\n".join(told) or None)
     for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "(epsilon, delta)"):
         table.add_column(name, no_wrap=True)
@@ -84,6 +80,16 @@ def sum_table(result: Recomputed) -> Table:
         names = (_plain(one.curator), _plain(one.unit), who, records or "all")
         table.add_row(*names, as_text(one.claimed), spent, _loss(one), style=style)
     return table
+
+
+def _conditions(result: Recomputed) -> Iterator[str]:
+    """What of the sums over all learners holds on a condition, at which curators."""
+    found: dict[str, list[str]] = {}
+    for one in result.sums:
+        for proviso, amount in () if one.learner or one.version else one.provisos.items():
+            found.setdefault(proviso, []).append(f"{as_text(amount)} of {as_text(one.spent)} at {_plain(one.curator)}")
+    for proviso, where in found.items():
+        yield f"on a condition: {', '.join(where)}: {escape(proviso)}"
 
 
 def _loss(one: Sum) -> str:

@@ -1,6 +1,5 @@
-"""A secure sum for a person's eyes: what its cost is made of, who sums, what is relayed turn by turn. No check here."""
+"""A secure sum for a person's eyes: who sums, what each turn relays, how long the masked vectors are. No check here."""
 
-import struct
 from typing import Any
 
 from protocol.codec import decode
@@ -21,44 +20,40 @@ from simulations.audit.shown import counts
 
 
 def planned(query: PlannedSecureCounts, most_records_per_unit: int) -> dict[str, Any]:
-    """What its cost is made of, as of `counts`; and who sums."""
-    return counts.planned(query, most_records_per_unit) | {
-        "n": len(query.participants),
-        "t": query.colluders,
-        "u": query.dropouts,
-        "h": query.shares,
-        "participants": [key.hex() for key in query.participants],
-    }
+    """As of `counts`, and who sums."""
+    told = counts.planned(query, most_records_per_unit)
+    return told | {"sites": len(query.participants), "colluders": query.colluders, "dropouts": query.dropouts}
 
 
 def question(data: bytes, schema: Schema | None) -> dict[str, Any]:
-    """What a turn asks; participants are told by place in the plan, from 0. Raises RemoteProtocolError for no body."""
-    body = _read(data, BODIES)
+    """What a turn asks or relays; raises RemoteProtocolError where it is none of the five."""
+    body = _one_of(data, BODIES)
     match body:
         case AskKeys():
-            return {"turn": "keys"} | counts.question(body.counts, schema)
+            return {"turn": "keys", **counts.question(body.counts, schema)}
         case RelayCards():
-            return {"turn": "shares", "cards": [index for index, _ in body.cards]}
+            return {"turn": "shares", "cards of": [index for index, _ in body.cards]}
         case RelayShares():
-            told = {"turn": "masked", "dealers": list(body.dealers), "shares": [index for index, _ in body.shares]}
-            return told | counts.question(body.counts, schema)
+            return {"turn": "masked", "dealers": list(body.dealers), **counts.question(body.counts, schema)}
         case ProposeSurvivors():
             return {"turn": "agreed", "survivors": list(body.survivors)}
-        case OpenSum():
-            signers = [index for index, _ in body.agreements]
-            return {"turn": "opened", "survivors": list(body.survivors), "signers": signers}
-    raise AssertionError(body)
+    opening: OpenSum = body
+    signed = [index for index, _ in opening.agreements]
+    return {"turn": "opened", "survivors": list(opening.survivors), "signed by": signed}
 
 
 def released(data: bytes) -> list[str]:
-    """The masked words as text, of other turns none; raises RemoteProtocolError where it is no release."""
-    body = _read(data, RELEASES)
-    words = body.words if isinstance(body, MaskedCounts) else b""
-    return [str(word) for (word,) in struct.iter_unpack("<Q", words[: len(words) // 8 * 8])]
+    """The masked words, as text; none of other turns. Raises RemoteProtocolError where it is no release."""
+    release = _one_of(data, RELEASES)
+    if not isinstance(release, MaskedCounts):
+        return []
+    return [
+        str(int.from_bytes(release.words[at : at + 8], "little")) for at in range(0, len(release.words) // 8 * 8, 8)
+    ]
 
 
-def _read(data: bytes, kinds: tuple[type[Any], ...]) -> Any:
-    """As the first of these that it can be; by turn they have different fields."""
+def _one_of(data: bytes, kinds: tuple[type[Any], ...]) -> Any:
+    """The first that the bytes are; their fields tell them apart."""
     for kind in kinds[:-1]:
         try:
             return decode(data, kind)

@@ -1,0 +1,133 @@
+"""Secure sums beside Flower's SecAgg+, a thousand sites in one machine, and bytes a site against the number of sites.
+
+Both run in process, one client after the other, over the same number of values, with shares for everybody and the same
+threshold, and with all messages encoded. Ours has signatures besides, on key cards and on the survivor list, and every
+curator checks them anew. Flower's clients train nothing, ours draw no noise.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from benchmarks.common import Result, at_least, at_most, interleaved, median, seconds, spread
+from benchmarks.flower_sums import mean_of
+from benchmarks.secure_rounds import NONCE, Curators, Spread, group_of, run_round
+from protocol.codec import encode
+from protocol.queries.secure_counts import (
+    Agreement,
+    MaskedCounts,
+    OpenSum,
+    ProposeSurvivors,
+    RelayCards,
+    RelayShares,
+    Revealed,
+    SealedShares,
+)
+from protocol.secure_sum.cards import KeyCard
+from protocol.secure_sum.graph import Graph
+from protocol.secure_sum.group import Group
+from protocol.secure_sum.participant import SEALED_SHARES, round_graph
+from protocol.secure_sum.shamir import SHARE
+
+VALUES = 1000
+BESIDE = ((10, 5, 5), (30, 1, 20))
+"""(sites, repeats, how many times as fast)."""
+MANY, MOST_SECONDS, PROCESSES = 1000, 60, 2
+TOLERATED = Fraction(1, 10)
+"""Of the sites collude, and as many fall silent."""
+SITES = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 101, 150, 200, 300, 500, 700)
+
+
+def run() -> list[Result]:
+    """See the module."""
+    results = []
+    for sites, repeats, times in BESIDE:
+        results += _beside(sites, repeats, times)
+    group, keys = group_of(MANY, *_tolerated(MANY))
+    taken = [_many(group, keys) for _ in range(2)]
+    results.append(
+        at_most(
+            f"{MANY} sites x {VALUES} values, {PROCESSES} processes",
+            min(taken),
+            MOST_SECONDS,
+            "s",
+            spread=spread(taken),
+            note="a tenth may collude, a tenth fall silent; curators of one process check each signature once",
+        )
+    )
+    return results + [_bytes(sites) for sites in (*SITES, MANY)]
+
+
+def _beside(sites: int, repeats: int, times: float) -> list[Result]:
+    group, keys = group_of(sites, 1, sites // 10)
+    threshold = (sites + group.colluders) // 2 + 1
+    vectors = np.random.default_rng(sites).uniform(-1, 1, (sites, VALUES))
+
+    def ours() -> None:
+        found, survivors, traffic = run_round(group, Curators(group, keys, VALUES), VALUES)
+        assert (found == sum(survivors)).all()
+        assert traffic.most == traffic_of(group, round_graph(group, bytes(32), range(sites)), VALUES)
+
+    def theirs() -> None:
+        assert np.allclose(mean_of(vectors, threshold), vectors.mean(axis=0), atol=1e-4)
+
+    mine, flower = interleaved((ours, theirs), repeats, warm_up=repeats > 1)
+    name = f"{sites} sites x {VALUES} values"
+    ratio = median(flower) / median(mine)
+    return [
+        Result(f"{name}, ExPriL", median(mine), "s", spread=spread(mine), note="every signature checked by everybody"),
+        Result(f"{name}, Flower's SecAgg+", median(flower), "s", spread=spread(flower)),
+        at_least(f"{name}, times as fast", ratio, times, "", note="ratio of the medians, run in turn"),
+    ]
+
+
+def _bytes(sites: int) -> Result:
+    """What the site with most neighbours is sent and sends, from messages of the sizes that a round has."""
+    group, _ = group_of(sites, *_tolerated(sites))
+    value = traffic_of(group, round_graph(group, bytes(32), range(sites)), VALUES)
+    return Result(f"{sites} sites x {VALUES} values, bytes a site", value, "B")
+
+
+def traffic_of(group: Group, graph: Graph, length: int) -> int:
+    """Bytes of the bodies and releases of the participant with most neighbours, where nobody falls silent.
+
+    The question itself and the envelopes are not counted: any query has them.
+    """
+    everybody = tuple(range(group.sites))
+    others = max((graph.neighbours(node) for node in everybody), key=len)
+    card = KeyCard(bytes(32), bytes(32), bytes(32), bytes(64))
+    sealed = tuple((index, bytes(SEALED_SHARES)) for index in others)
+    signers = everybody if len(others) < group.sites - 1 else everybody[: group.signatures]
+    messages = (
+        card,
+        RelayCards(tuple((index, card) for index in everybody)),
+        SealedShares(sealed),
+        RelayShares(everybody, sealed, b"", NONCE),
+        MaskedCounts(bytes(8 * length)),
+        ProposeSurvivors(everybody),
+        Agreement(bytes(64)),
+        OpenSum(everybody, tuple((index, bytes(64)) for index in signers)),
+        Revealed(tuple((index, bytes(SHARE)) for index in sorted((*others, everybody[-1])))),
+    )
+    return sum(len(encode(message)) for message in messages)
+
+
+def _tolerated(sites: int) -> tuple[int, int]:
+    """(colluders, dropouts) that a group of this size can bear; at least one colluder."""
+    tenth = int(sites * TOLERATED)
+    return max(1, tenth), tenth
+
+
+def _many(group: Group, keys: Mapping[int, bytes]) -> float:
+    """Seconds of a round of which a part falls silent after it has dealt."""
+    curators, silent = Spread(group, keys, VALUES, PROCESSES), range(0, group.sites, int(1 / TOLERATED))
+
+    def whole() -> None:
+        found, survivors, _ = run_round(group, curators, VALUES, silent=silent)
+        assert len(survivors) == group.sites - len(silent)
+        assert (found == sum(survivors)).all()
+
+    taken = seconds(whole)
+    curators.close()
+    return taken
