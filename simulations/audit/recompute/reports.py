@@ -21,7 +21,7 @@ from simulations.audit.recompute.policies import AuditedPolicy, read_audited_pol
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.transcripts import Exchange
 from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
-from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
+from simulations.run_index import AGAIN, GIVEN_UP, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]
@@ -59,7 +59,12 @@ def _check_learner(
 ) -> list[str]:
     every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
     own = [one for one in every if not one.verdict.entry.study]
-    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study], ledgers)
+    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study == 1], ledgers)
+    wrong += [
+        f"{one.verdict.entry.file} is of a study that was given up for another, and may have been charged"
+        for one in every
+        if one.verdict.entry.study >= GIVEN_UP and one.verdict.proof is not None and one.verdict.proof.epsilon_at_most
+    ]
     there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
     wrong += [
         f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"
