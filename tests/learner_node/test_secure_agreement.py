@@ -8,7 +8,7 @@ import pytest
 from learner_fakes import (
     LEARNER,
     Clock,
-    Entropy,
+    ENTROPY,
     Scripted,
     account,
     federate,
@@ -83,7 +83,7 @@ def test_a_plan_that_one_refuses_is_drafted_again_for_the_rest_in_other_sessions
     assert study.left_out == {
         "site 01": "the plan costs more than is left; ask for an epsilon of at most 1/2 (scales times 2)"
     }
-    assert study.plan.queries[0].participants == tuple(sorted(curators[name].identity for name in study.survivors))
+    assert study.kinds.queries(study.plan)[0].participants == tuple(sorted(curators[name].identity for name in study.survivors))
     assert retired(study) == {"site 00": 1, "site 01": 0, "site 02": 1}
     assert study.retired["site 00"][0].study != study.sessions["site 00"].study
     assert_kept(study, curators, {"site 00": 1, "site 02": 1})
@@ -104,7 +104,7 @@ def test_one_that_does_not_answer_the_proposal_is_left_out_and_tolerated_dropout
         scripts["site 04"] = until_the_second_card
     study = learn(federate(curators, scripts), SOURCE, **HOW).study
     rest = [name for name in curators if name not in scripts]
-    planned = study.plan.queries[0]
+    planned = study.kinds.queries(study.plan)[0]
     assert study.survivors == rest
     assert (len(planned.participants), planned.dropouts) == (len(rest), 1)
     assert "no reply" in study.left_out["site 03"]
@@ -157,7 +157,7 @@ def test_attempts_are_bounded():
     study = learn(federate(curators, scripts), SOURCE, **HOW).study
     assert len(study.retired["site 11"]) == ATTEMPTS - 1
     assert study.survivors == names_of(12)[ATTEMPTS:]
-    assert len(study.plan.queries[0].participants) == 12 - ATTEMPTS + 1
+    assert len(study.kinds.queries(study.plan)[0].participants) == 12 - ATTEMPTS + 1
 
 
 def test_a_validation_is_drafted_again_too():
@@ -196,7 +196,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with(tmp_path, at):
     curators = members(3)
 
     def attempt(carrier):
-        with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=Entropy()) as journal:
+        with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=ENTROPY) as journal:
             federation = Federation(
                 curators={name: curator.identity for name, curator in curators.items()},
                 key=key(LEARNER),
