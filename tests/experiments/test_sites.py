@@ -11,9 +11,10 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from comparison_fakes import tiny_split
+from experiments.learning import contestants
 from experiments.learning.contestants import CONTESTANTS, SEVERAL_SITES
 from experiments.learning.runner import file_settings
-from experiments.learning.studies import make_study
+from experiments.learning.studies import make_study, run_study
 from experiments.problems import PROBLEMS
 from experiments.sites import command, studies
 from experiments.sites.command import NOISE, POINTS, Order, losses, simulate_sites
@@ -250,7 +251,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "NUMBERS", 4)
     monkeypatch.setattr(command, "LEAST_ROUNDS", 1)
     monkeypatch.setattr(command, "LOSING", 5)
-    monkeypatch.setattr(command, "SILENT", (1, 2))
+    monkeypatch.setattr(command, "SILENT", (2,))
     monkeypatch.setattr(command, "TOLERATED", (1,))
 
 
@@ -264,7 +265,7 @@ def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatc
         (4, 1, 1),
     ]
     assert [row.sites for row in found.opened] == [4]
-    assert len(found.fates) == len(losses()) == 11
+    assert len(found.fates) == len(losses()) == 6
     assert {fate.failed_at for fate in found.fates if fate.silent == 2} == set(STEPS)
     assert all(fate.opened for fate in found.fates if fate.silent < 2)
     assert {path.name for path in tmp_path.iterdir()} >= {POINTS, NOISE, "report.html", "README.md", "results.json"}
@@ -329,12 +330,21 @@ def test_pooled_rows_are_run_where_there_are_several_sites():
     assert "pooling" not in file_settings("cells", 1)["settings"]
 
 
-def test_a_pooled_row_is_a_secure_sum_of_all_sites_at_the_same_cost():
-    split = spread_over(tiny_split(1), 3)
-    answer = CONTESTANTS["cells-secure"].solve(split, Fraction(40))
-    learned = make_study(split, "cells", {"cells": 3}, Fraction(1, 3), pooling="secure")
+def test_a_pooled_row_asks_for_a_secure_sum(monkeypatch):
+    asked = []
+    monkeypatch.setattr(contestants, "run_study", lambda *_, pooling: asked.append(pooling))
+    for name in ("cells-secure", "cells"):
+        CONTESTANTS[name].solve(tiny_split(0), Fraction(1))
+    assert asked == ["secure", "sum"]
 
-    assert answer.spent == 40
+
+def test_such_a_study_is_a_secure_sum_of_all_sites_at_the_same_cost():
+    split = spread_over(tiny_split(1), 3)
+    quick = {"cells": 4, "networks": False}
+    answer = run_study(split, "cells", quick, Fraction(1000), pooling="secure")
+    learned = make_study(split, "cells", quick, Fraction(1, 3), pooling="secure")
+
+    assert answer.spent == 1000
     assert np.mean((answer.probability > 0.5) == split.test_labels) > 0.75
     (done,) = learned.study.rounds
     assert done.answers == {}
