@@ -213,4 +213,4 @@ def sign_payload(type_name: str, payload: bytes, key: SigningKey, label: str) ->
 
 def encode_parts(*parts: bytes) -> bytes:
     """Injective: every part is preceded by its length in bytes."""
-    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])

@@ -7,6 +7,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from learner_node.pooling import SECURE
 from simulations.report.folding import FEW, few_of
 from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
@@ -195,7 +196,9 @@ def _captions(report: RunReport) -> list[str]:
         lines.append("expected: by the learner, from the noisy answers alone, with a 95 % interval")
     lines.append("epsilon spent: the most at any one curator")
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
-        lines.append("* did not answer everything, or was left out; its answers are not in the model")
+        summed = any(item.pooling == SECURE for item in report.learners)
+        but = ", but for sums that were opened before" if summed else ""
+        lines.append(f"* did not answer everything, or was left out; its answers are not in the model{but}")
     return lines
 
 

@@ -36,6 +36,7 @@ from protocol.secure_sum.masks import WORD
 
 FREE = STEPS[:2]
 """Steps before anybody was asked for counts."""
+AGAIN = "Another study may ask again, without those that are out or with more dropouts"
 
 
 def read(data: bytes, body: Any, turn: Turn, schema: Schema) -> Any:  # noqa: ARG001
@@ -66,7 +67,7 @@ def lead(led: Led) -> Leading:
     if len(names) < group.least:
         raise QueryFailedError(
             f"the secure sum was not begun: {len(names)} of {group.sites} curators are left, and {group.least} are "
-            "needed; nothing was charged for it"
+            f"needed; nothing was charged for it. {AGAIN}"
         )
     asked = opening(body, led.turn, led.entropy(secure_counts.NONCE))
     question = secure_counts.question_digest(led.learner, led.turn, asked)
@@ -107,7 +108,7 @@ def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:
 def _failed(error: SumFailedError, names: Mapping[int, str]) -> QueryFailedError:
     why = "".join(f"; {names[index]}: {reason}" for index, reason in error.out.items())
     charged = "nothing was charged for it" if error.step in FREE else "what was charged for it stays charged"
-    return QueryFailedError(f"{error}{why}; {charged}")
+    return QueryFailedError(f"{error}{why}; {charged}. {AGAIN}")
 
 
 def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, schema: Schema) -> CountsAnswer:

@@ -11,8 +11,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from protocol.envelopes import encode_parts
-
 Words = NDArray[np.uint64]
 """Numbers modulo 2^64."""
 
@@ -42,8 +40,8 @@ def _exchange(own: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def derive(secret: bytes, purpose: bytes, context: bytes, *, keys: int = 1) -> bytes:
-    """Keys for one purpose, 32 bytes each (HKDF-SHA256, RFC 5869); of one purpose all contexts are equally long."""
-    info = encode_parts(b"expril/2 secure sum", purpose, context)
+    """Keys, 32 bytes each (HKDF-SHA256, RFC 5869), for a purpose without a colon, all contexts of which are as long."""
+    info = b"expril/2 secure sum, " + purpose + b":" + context
     return HKDF(algorithm=SHA256(), length=32 * keys, salt=None, info=info).derive(secret)
 
 

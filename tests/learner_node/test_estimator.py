@@ -197,6 +197,8 @@ def test_clone_parameters_and_text():
         "options",
         "epsilon",
         "pooling",
+        "colluders",
+        "dropouts",
         "purpose",
         "random_state",
     }
@@ -343,3 +345,18 @@ def test_options_that_are_no_mapping_are_told(options):
     study = SimulatedExPriLClassifier(bounds=(0, 1), options=options)
     with pytest.raises(ConfigurationError, match="options are a mapping, such as"):
         study.fit(X, X[:, 0] > 0.5)
+
+
+def test_a_simulated_study_of_real_records_pools_securely():
+    """wdbc over four curators with real noise: .63 is the majority; ten fits of this kind scored .96 to .99."""
+    data = load_breast_cancer()
+    model = SimulatedExPriLClassifier(
+        pooling="secure", n_curators=4, bounds=(0, 5000), options={"networks": False}, random_state=2
+    )
+    assert model.fit(data.data, data.target).score(data.data, data.target) > 0.8
+    answer = model.study_.rounds[0].pooled
+    assert (answer.sites, answer.noises) == (4, 4 / 3)
+    assert set(model.epsilon_spent_.values()) == {1}
+    alone = SimulatedExPriLClassifier(pooling="secure", bounds=(0, 5000))
+    with pytest.raises(ConfigurationError, match="one curator alone is no secure sum"):
+        alone.fit(data.data, data.target)

@@ -164,7 +164,8 @@ def test_in_a_sparse_round_nobody_is_left_out_of_reach(step, name, monkeypatch):
     with pytest.raises(SumFailedError) as failed:
         lead(curators, stays)
     assert failed.value.step == name
-    assert 0 in failed.value.out
+    assert failed.value.out == {0: "too few of its neighbours are left to give its secrets back"}
+    assert str(failed.value).endswith("3 holders of participant 0 are left, 4 are needed")
 
 
 @pytest.mark.parametrize("group", [(2, 1, 0), (3, 1, 0), (4, 1, 1), (10, 2, 3), (50, 3, 8)])
@@ -179,6 +180,6 @@ def test_the_sum_opens_when_more_shares_have_come():
     given = {}
     machine, first = lead(curators, spoil=lambda step, answers: given.update(answers) or answers)
     few = {index: given[index] for index in (0, 1)}
-    with pytest.raises(SumFailedError, match="'opened': 2 participants are left, 3 are needed"):
+    with pytest.raises(SumFailedError, match="'opened': 2 shares of the secret of participant 0 came, 3 are needed"):
         machine.take_revealed(few)
     np.testing.assert_array_equal(machine.take_revealed(given).values, first.values)

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit_results import full_audit
 from curator_fakes import key
 from curator_node.answerers import ANSWERERS
 from curator_node.ledger.exports import export_ledger
 from forged_ledger import ADA, Forged
 from pooled import Pool, names, planned_of
 from protocol.codec import encode
-from protocol.envelopes import SigningKey, open_envelope, request_digest
+from protocol.envelopes import open_envelope, request_digest
 from protocol.ledger.entries import EntryKind
 from protocol.messages import Query
 from protocol.noise import DiscreteLaplace
@@ -32,10 +33,12 @@ from protocol.queries import QUERY_KINDS
 from protocol.queries.secure_counts import SECURE_COUNTS
 from protocol.transcript import replay
 from simulations.audit.controls import CONTROLS, audit_control
+from simulations.audit.files import as_object, decode_result
 from simulations.audit.kinds import audit_kind, known_keys
 from simulations.audit.kinds.broken import QuickNoise
 from simulations.audit.kinds.invented import Neighbours, plain_record
 from simulations.audit.kinds.path import NoNoise, Path
+from simulations.audit.kinds.search import search
 from simulations.audit.kinds.shares import (
     KnownShares,
     added,
@@ -45,10 +48,17 @@ from simulations.audit.kinds.shares import (
     shares_table,
     weights,
 )
+from simulations.audit.package.evidence import Replay
+from simulations.audit.package.judged import judge
+from simulations.audit.package.worlds import spent_by_curators
+from simulations.audit.page.page import build_page
+from simulations.audit.page.words import headline
 from simulations.audit.recompute import recompute
 from simulations.audit.recompute.ledger import audit_ledger
 from simulations.audit.recompute.tables import sum_table
+from simulations.audit.results import ColluderLoss
 from simulations.audit.shown import as_lines, read_transcript_view
+from simulations.audit.tables import audit_tables
 
 ANSWERER = ANSWERERS["secure_counts"]
 EXAMPLES = SECURE_COUNTS.examples()[""]
@@ -121,12 +131,13 @@ def test_the_law_of_a_sum_of_shares_is_one_law(known, parts, scale, shift):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.limits["release_kinds"][0])
 def test_every_release_kind_is_summed_at_exactly_its_claim(example):
-    path, pair = Path(ANSWERER, example), pair_of(example)
-    found = enumerate_sum(path, pair)
-    assert path.claimed == 1
-    assert 0 < found.loss <= 1
+    path = Path(ANSWERER, example)
+    found = enumerate_sum(path, search(path, drawn=example.pairs).pairs[0])
+    assert path.claimed == Path(ANSWERER, example, 3).claimed == 1
+    assert found.loss == pytest.approx(1, abs=1e-9)
+    assert found.by_table == pytest.approx(1, abs=1e-9)
     assert not found.passes(path.claimed)
-    assert Path(ANSWERER, example, 3).claimed == 1
+    assert found.passes(path.claimed * (1 - Fraction(1, 10**11)))  # power
 
 
 def test_what_is_hidden_is_the_count_under_a_mask_that_only_honest_keys_give():
@@ -269,10 +280,10 @@ def notes_of(planned, *, survivors=(0, 1, 3), round_=b"\1" * 32, **changed):
             json.dumps(told | {"survivors": list(survivors)})]  # fmt: skip
 
 
-def forged(index=0, *, planned=None, notes=None, charges=("0", "0", "1/30", "0", "0"), owner=None, costs="1/30"):
+def forged(index=0, *, planned=None, notes=None, charges=("0", "0", "1/30", "0", "0"), costs="1/30"):
     """A signed ledger of one sum, whether or not it happened."""
     planned = planned or planned_of(4, 1, 1)
-    ledger = Forged(owner or SigningKey.from_seed(key(names(4)[index])._private.private_bytes_raw()))
+    ledger = Forged(key(names(4)[index]))
     whose = {"learner": ADA.public, "study": bytes(15) + b"\1"}
     request = ledger.request()
     ledger.add(
@@ -346,6 +357,13 @@ def test_two_lists_for_one_round_are_a_finding(tmp_path):
     assert said(tmp_path, forged(0), other) == ""
 
 
+def test_a_second_list_in_one_ledger_is_named(tmp_path):
+    ledger, other = forged(), notes_of(planned_of(4, 1, 1), survivors=(0, 1, 2))[4]
+    whose = {"learner": ADA.public, "study": bytes(15) + b"\1"}
+    ledger.add(EntryKind.CHARGE, **whose, sequence=5, amount="0", request=ledger.request(), note=other)
+    assert "charges query 5 out of order: 6 is next" in said(tmp_path, ledger)
+
+
 def test_a_round_that_was_never_opened_is_in_order(tmp_path):
     ledger = forged(notes=notes_of(planned_of(4, 1, 1)))
     short = Forged(ledger.key)
@@ -388,6 +406,46 @@ def test_a_transcript_of_five_turns_is_shown(pool, tmp_path):
         assert f"turn: {turn}" in shown
     assert "survivors: 0 1 3" in shown
     assert "cost c m S / scale = 1 * 1 * 1 / (30) = 1/30" in shown
+
+
+# what is handed on
+
+
+def test_a_package_says_what_was_charged_on_a_condition(pool, tmp_path):
+    result = recompute(*exported(tmp_path, {index: pool.stores[index] for index in range(4)}).values())
+    curators = spent_by_curators(Replay(tmp_path, result, []), one_curator_each=True)
+    pooled = [one for one in curators if one.spent]
+    assert len(pooled) == 3
+    assert all("1/30 was summed with 3 other sites under the noise of one" in one.note for one in pooled)
+    assert all(one.note == "" for one in curators if not one.spent)
+
+
+def test_a_question_of_a_kind_that_is_attacked_as_a_whole_was_attacked():
+    plans = [Plan.of([planned_of(4, 1, 1)])]
+    assert judge(full_audit(), plans) == ([], [])
+    kinds = tuple(one for one in full_audit().kinds if one.kind != "secure_counts")
+    wrong, _ = judge(full_audit(kinds=kinds), plans)
+    assert wrong == ["secure_counts/mass was asked for, and never attacked"]
+
+
+def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
+    right = ColluderLoss(sites=4, assumed=1, colluders=1, unknown="1", claimed="1/30", loss=float(Fraction(1, 30)))
+    assert full_audit(colluders=(right,)).passed
+    for wrong in (
+        msgspec.structs.replace(right, loss=0.04),
+        msgspec.structs.replace(right, colluders=2),  # nothing lost: then no shares were known
+    ):
+        result = full_audit(colluders=(right, wrong))
+        assert not result.passed
+        assert "A sum over sites loses" in headline(result)
+        assert "does not lose what it should" in " ".join(judge(result, [])[0])
+    text = build_page(full_audit(colluders=(right,)))
+    assert "Sums over sites, some of which collude" in text
+    assert "noise of scale 30" in text
+    assert "0.0333" in text
+    (table,) = [table for table in audit_tables(full_audit(colluders=(right,))) if "collude" in str(table.title)]
+    assert table.row_count == 1
+    assert decode_result(msgspec.json.encode(as_object(full_audit(colluders=(right,)))))[0].colluders == (right,)
 
 
 def test_the_guarantee_prints_the_table_that_the_audit_computes():

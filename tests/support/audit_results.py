@@ -9,6 +9,7 @@ from simulations.audit.results import (
     AuditResult,
     BlogGame,
     Check,
+    ColluderLoss,
     ControlResult,
     KindResult,
     Spread,
@@ -143,6 +144,10 @@ def audit(**changed):
                 for e in ("0.1", "1", "10")
             ),
             study("differencing", "none", 1.0, target="suppressed counts"),
+        ),
+        "colluders": tuple(
+            ColluderLoss(sites=50, assumed=1, colluders=known, unknown=unknown, claimed="1/30", loss=loss)
+            for known, unknown, loss in ((1, "1", 1 / 30), (49, "1/49", 3.909))
         ),
         "blog": blog(),
         "seconds": 99.0,
