@@ -8,6 +8,7 @@ from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.kinds import Past, QueryKind, Turn
+from protocol.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Question:
         state: what the answerer last kept of this study; empty at first.
         stamp: which answer its noise is for.
         seat: as whom the curator answers.
+        schema: the curator's own, of today; its steward may have changed it since the turn before.
     """
 
     body: Any
@@ -57,6 +59,7 @@ class Question:
     state: bytes = field(repr=False)
     stamp: Stamp
     seat: Seat
+    schema: Schema
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Answerer:
 
     Attributes:
         kind: which.
-        answer: must not fail, nor take another path, because of a record.
+        answer: must not fail, nor take another path, because of a record. It may raise RemoteProtocolError for what
+            was changed here between charge and answer: the charge stays, and ANSWER_GONE is told.
         check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
             kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
             charged before is not checked again. It runs under the ledger's lock, and draws nothing.

@@ -62,7 +62,7 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.rationals import amount, shorten
-from protocol.refusals import RefusalCode
+from protocol.refusals import RETRIABLE, RefusalCode
 
 log = logging.getLogger(__name__)
 
@@ -272,6 +272,17 @@ class Curator:
         return self._settled(self._ledger.answer(identity, accept, now))
 
     def _query(self, data: bytes, message: Query, identity: bytes) -> bytes:
+        try:
+            return self._released(data, message, identity)
+        except RemoteProtocolError as error:
+            with self._lock:
+                charged = self._ledger.known(identity)
+            if error.code in RETRIABLE or not charged:
+                raise
+            # The steward changed something between charge and answer. Any other final code would deny the charge.
+            raise RemoteProtocolError(RefusalCode.ANSWER_GONE, error.field, error.limit) from None
+
+    def _released(self, data: bytes, message: Query, identity: bytes) -> bytes:
         with self._lock:
             study = self._study(message)
             if not self._ledger.known(identity):
@@ -308,10 +319,10 @@ class Curator:
         if not known:
             check_next(message, study)
         try:
-            question = self._questions.put(message, study, turn, body, self.policy)
+            question = self._questions.put(message, study, turn, body, self.policy, self._dataset.schema)
         except (StateGoneError, AnswerGoneError) as error:
             log.error("what was kept of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
-            raise RemoteProtocolError(RefusalCode.ANSWER_GONE if known else RefusalCode.STATE_GONE) from None
+            raise RemoteProtocolError(RefusalCode.STATE_GONE) from None
         if not known:
             self._answerers[kind.name].check(question)
             cost = self._kinds.charge(turn, question.past, bound)

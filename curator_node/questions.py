@@ -37,7 +37,9 @@ class Questions:
         self._entropy = entropy
         self._sealer = StateSealer(keys.newest_first, entropy)
 
-    def put(self, message: Query, study: StudyAccount, turn: Turn, body: Any, policy: Policy) -> Question:
+    def put(
+        self, message: Query, study: StudyAccount, turn: Turn, body: Any, policy: Policy, schema: Schema
+    ) -> Question:
         """The question of a message, as its answerer gets it.
 
         Args:
@@ -46,6 +48,7 @@ class Questions:
             turn: of the plan.
             body: as its kind read it.
             policy: of today.
+            schema: of today.
 
         Raises:
             StateGoneError, AnswerGoneError: something that it needs is missing or was changed.
@@ -59,6 +62,7 @@ class Questions:
             state=self._state(study.key, kind.name) if kind.state_bytes else b"",
             stamp=Stamp(learner.name if learner else "", study.ordinal, message.sequence),
             seat=self._seat(message),
+            schema=schema,
         )
 
     def room(self, question: Question, schema: Schema) -> int:

@@ -213,5 +213,5 @@ def _complaint_about(group: Group, card: Card, setting: Setting) -> str:
 def _nobody(reasons: Mapping[str, str]) -> ConfigurationError:
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:5])
     return ConfigurationError(
-        f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options or epsilon"
+        f"no curator is left to ask. {listed}; nothing was asked yet: change the strategy's options, epsilon or pooling"
     )

@@ -173,7 +173,7 @@ class Refusal(Message, frozen=True, kw_only=True):
     def rules_out(self) -> bool:
         """Whether the request was not carried out and never will be.
 
-        Not so where the answer is gone: that request was carried out, and its answer may still be on its way.
+        Not so where the answer is gone: that request was charged, and its answer may still be on its way.
         """
         return self.final and self.code != RefusalCode.ANSWER_GONE
 

@@ -71,7 +71,7 @@ EXPLANATIONS: dict[RefusalCode, str] = {
     RefusalCode.LEDGER_ROLLED_BACK: "the ledger lacks a receipt that this curator signed; its steward must act",
     RefusalCode.HALTED: "this curator has stopped until its steward acts",
     RefusalCode.STORE_FULL: "this curator can keep no more replies until its steward acts; nothing was charged",
-    RefusalCode.ANSWER_GONE: "this request was answered, and the answer is no longer kept; it is never drawn again",
+    RefusalCode.ANSWER_GONE: "this request was charged, but no answer to it is kept here; it is never drawn again",
     RefusalCode.STATE_GONE: "what was kept of this study is missing or changed; nothing was charged; close the study",
     RefusalCode.BUSY: "this request is being answered; send the same again",
     RefusalCode.TOO_MANY_REQUESTS: "more requests than this curator's policy allows; send the same later",

@@ -195,8 +195,14 @@ def _captions(report: RunReport) -> list[str]:
     if report.expects:
         lines.append("expected: by the learner, from the noisy answers alone, with a 95 % interval")
     lines.append("epsilon spent: the most at any one curator")
+    summed = [item.learner for item in report.learners if item.pooling == SECURE]
+    if summed:
+        names = escape(", ".join(summed))
+        lines.append(
+            f"{names}: spent on secure sums, so it holds unless more curators collude with the learner than its plan "
+            "assumes, or the cryptography is broken"
+        )
     if any(answer != "release" for item in report.learners for a in item.rounds_answered for answer in a.outcomes):
-        summed = any(item.pooling == SECURE for item in report.learners)
         but = ", but for sums that were opened before" if summed else ""
         lines.append(f"* did not answer everything, or was left out; its answers are not in the model{but}")
     return lines

@@ -21,7 +21,8 @@ def check(question: Question) -> None:
     """Refuse a turn that `answer` could not answer, or that would help to open more than the one sum.
 
     Raises:
-        RemoteProtocolError: BAD_QUERY; or BAD_PLAN, where this curator is no participant.
+        RemoteProtocolError: BAD_QUERY; BAD_PLAN, where this curator is no participant; TERMS_CHANGED, where the vector
+            has no longer the length that was said in the first turn.
     """
     seat, turn, body = question.seat, question.turn, question.body
     if seat.identity not in turn.planned.participants:
@@ -40,6 +41,7 @@ def check(question: Question) -> None:
                 raise RemoteProtocolError(
                     RefusalCode.BAD_QUERY, "body.counts", "the question that this curator's keys were made for"
                 )
+            _check_length(question, state)
             participant.check_shares(group, state, body.sent.dealers, body.sent.shares)
         case secure_counts.AGREED:
             participant.check_survivors(group, state, body.survivors)
@@ -48,11 +50,15 @@ def check(question: Question) -> None:
 
 
 def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded release of the turn. Total over all datasets: no record can make it fail or differ in kind."""
+    """The encoded release of the turn. Total over all datasets: no record can make it fail or differ in kind.
+
+    Raises:
+        RemoteProtocolError: TERMS_CHANGED, where the schema, and so the length of the vector, changed after the charge.
+    """
     seat, body = question.seat, question.body
     match question.turn.number:
         case secure_counts.KEYS:
-            return _keys(question, dataset)
+            return _keys(question)
         case secure_counts.SHARES:
             group, state = _group(question), _state(question)
             sealed, after = participant.share(group, state, body.cards, entropy=seat.entropy)
@@ -66,13 +72,13 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
     return Answered(encode(Revealed(participant.reveal(_state(question)))), state=b"")
 
 
-def _keys(question: Question, dataset: PrivateDataset) -> Answered:
+def _keys(question: Question) -> Answered:
     seat, turn, asked = question.seat, question.turn, question.body
     card, state = participant.begin(
         _group(question),
         seat.identity,
         secure_counts.question_digest(seat.learner, turn, asked.sent),
-        secure_counts.length(asked.body, turn, dataset.schema),
+        secure_counts.length(asked.body, turn, question.schema),
         entropy=seat.entropy,
         sign=seat.sign,
     )
@@ -82,10 +88,18 @@ def _keys(question: Question, dataset: PrivateDataset) -> Answered:
 def _masked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
     """The share of the noise is drawn before the count: how long it takes tells nothing beside the records."""
     planned, asked, state = question.turn.planned, question.body, _state(question)
+    _check_length(question, state)
     share = noise.laplace_shares(state.length, planned.law, planned.shares, question.stamp)
     values = dataset.exact(asked.body, planned).ravel() + share
     words, after = participant.mask(state, asked.sent.dealers, asked.sent.shares, values)
     return _answered(MaskedCounts(words.astype("<u8").tobytes()), after)
+
+
+def _check_length(question: Question, state: State) -> None:
+    """The schema may have been changed since the keys were made: then there is no such vector to mask."""
+    if secure_counts.length(question.body.body, question.turn, question.schema) != state.length:
+        limit = f"as many numbers as in the first turn, {state.length}"
+        raise RemoteProtocolError(RefusalCode.TERMS_CHANGED, "body.counts", limit)
 
 
 def _group(question: Question) -> Group:

@@ -105,10 +105,17 @@ def _figure(
         ]
         if places:
             lines.append((key, places))
-    values = [end for _, places in lines for place in places for end in place.error] + [level[1] for level in levels]
+    values = [
+        end
+        for _, places in lines
+        for place in places
+        for end in (place.error if _all_known(places) else (place.value,))
+    ] + [level[1] for level in levels]
     values += [] if least is None else [least]
     stage = Stage(make_axis(min(values), min(max(values), most), steps), _HEIGHT)
-    made: list[Line] = [stage.line(key.index, key.hollow, key.name, places) for key, places in lines]
+    made: list[Line] = [
+        stage.line(key.index, key.hollow, key.name, places, errors=_all_known(places)) for key, places in lines
+    ]
     return Figure(
         stage,
         name,
@@ -118,6 +125,11 @@ def _figure(
         below=_BELOW,
         rules=tuple(Rule(style, stage.y(value), text) for style, value, text in levels),
     )
+
+
+def _all_known(places: Sequence[Place]) -> bool:
+    """Whether every place has an error: a band that is pinched at a single run would say that it is exact."""
+    return all(place.error[0] < place.error[1] for place in places)
 
 
 def _sites(number: int) -> str:

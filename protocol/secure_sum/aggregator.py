@@ -39,14 +39,16 @@ class SumFailedError(ExprilError):
 
     Attributes:
         step: one of `STEPS`.
-        out: index -> why this participant is out.
+        out: index -> why this participant is out; or, at the last step, why its secret is not known: others may lie.
     """
 
     kind = "study"
 
-    def __init__(self, step: str, left: int, needed: int, out: Mapping[int, str], what: str = "participants") -> None:
+    def __init__(
+        self, step: str, left: int, needed: int, out: Mapping[int, str], what: str = "participants are left"
+    ) -> None:
         self.step, self.out = step, dict(out)
-        super().__init__(f"the secure sum failed at the step {step!r}: {left} {what} are left, {needed} are needed")
+        super().__init__(f"the secure sum failed at the step {step!r}: {left} {what}, {needed} are needed")
 
 
 class Dealt(NamedTuple):
@@ -214,10 +216,13 @@ class Aggregator:
             return secret
         found = shamir.recover(shares, threshold, fits)
         if found is None:
-            self.out[index] = "too few shares of its secret came, or it dealt wrong ones"
-            raise SumFailedError(
-                "opened", len(shares), threshold, self.out, f"shares of a secret of participant {index}"
+            # Who lies cannot be told: the dealer, or holders.
+            self.out[index] = (
+                "its secret cannot be recovered from the shares that came: it dealt wrong ones, or holders gave wrong "
+                "ones or none"
             )
+            what = f"shares of the secret of participant {index} came"
+            raise SumFailedError("opened", len(shares), threshold, self.out, what)
         secret, wrong = found
         liars |= {self._joined[point - 1]: f"its share of a secret of participant {index} is wrong" for point in wrong}
         return secret
@@ -232,7 +237,7 @@ class Aggregator:
             self.stranded |= dict.fromkeys(alone, "too few of its neighbours are left to give its secrets back")
             first = self._places[alone[0]]
             left = len({self._joined[node] for node in self._graph.holders(first)} & set(present))
-            what = f"holders of participant {alone[0]}"
+            what = f"holders of participant {alone[0]} are left"
             raise SumFailedError(step, left, self._graph.threshold(first), self.stranded | self.out, what)
 
 

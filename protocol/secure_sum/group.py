@@ -85,7 +85,7 @@ def complaint_about(participants: tuple[bytes, ...], colluders: int, dropouts: i
     if list(participants) != sorted(set(participants)):
         return "participants in ascending order, none twice"
     if colluders < 1 or dropouts < 0:
-        return "at least one colluder, and no fewer than no dropouts"
+        return "a number of colluders of at least 1, and of dropouts of at least 0"
     if sites <= 2 * dropouts + colluders:
         return f"more participants than colluders and twice the dropouts together, {2 * dropouts + colluders}"
     return ""

@@ -14,6 +14,10 @@ from protocol.secure_sum.participant import GONE, State, encode_state
 from secure_rounds import QUESTION, Curators, circulant, entropy_of, lead
 from secure_world import World
 
+UNKNOWN = (
+    "its secret cannot be recovered from the shares that came: it dealt wrong ones, or holders gave wrong ones or none"
+)
+
 
 def refused(field):
     return pytest.raises(RemoteProtocolError, match=rf"bad_query: body\.{field}")
@@ -134,17 +138,17 @@ def test_dealers_are_checked(curators, dealt):
             curators.mask(0, dealers, wrong)
 
 
-def test_shares_of_another_round_do_not_open_and_their_dealer_is_named():
+def test_shares_of_another_round_do_not_open_and_whose_secret_is_missing_is_said():
     curators, foreign = Curators(4, 1, 1), {}
     lead(Curators(4, 1, 1, salt=7), spoil=lambda step, answers: foreign.update({step: answers}) or answers)
     with pytest.raises(SumFailedError) as failed:
         lead(curators, spoil=lambda step, answers: {**answers, 2: foreign[1][2]} if step == 1 else answers)
     assert failed.value.step == "opened"
-    assert failed.value.out == {2: "too few shares of its secret came, or it dealt wrong ones"}
+    assert failed.value.out == {2: UNKNOWN}
     assert 2 not in dict(curators.states[0].held)
 
 
-def test_a_dealer_of_inconsistent_shares_is_named():
+def test_whose_shares_do_not_fit_its_card_is_named():
     """Its shares are of another seed than its card says."""
     curators = Curators(4, 1, 1)
     states = curators.states
@@ -156,7 +160,27 @@ def test_a_dealer_of_inconsistent_shares_is_named():
 
     with pytest.raises(SumFailedError) as failed:
         lead(curators, spoil=spoil)
-    assert list(failed.value.out) == [1]
+    assert failed.value.out == {1: UNKNOWN}
+
+
+def test_of_two_nobody_is_said_to_lie_whether_the_dealer_or_the_holder_did():
+    """Both look alike to a learner, so the holder's lie must not be laid at the dealer's door."""
+    failures = []
+    for liar in ("dealer", "holder"):
+        curators = Curators(2, 1, 0)
+        states = curators.states
+
+        def spoil(step, answers, liar=liar, states=states):
+            if (liar, step) == ("dealer", 0):
+                states[1] = msgspec.structs.replace(states[1], seed=bytes(32))
+            if (liar, step) == ("holder", 4):
+                return {**answers, 0: tuple((dealer, bytes(len(share))) for dealer, share in answers[0])}
+            return answers
+
+        with pytest.raises(SumFailedError) as failed:
+            lead(curators, spoil=spoil)
+        failures.append((failed.value.step, list(failed.value.out.values())))
+    assert failures == [("opened", [UNKNOWN])] * 2
 
 
 def test_wrong_shares_of_a_holder_are_named_and_the_sum_still_opens():

@@ -180,6 +180,6 @@ def test_the_sum_opens_when_more_shares_have_come():
     given = {}
     machine, first = lead(curators, spoil=lambda step, answers: given.update(answers) or answers)
     few = {index: given[index] for index in (0, 1)}
-    with pytest.raises(SumFailedError, match="'opened': 2 shares of a secret of participant 0 are left, 3 are needed"):
+    with pytest.raises(SumFailedError, match="'opened': 2 shares of the secret of participant 0 came, 3 are needed"):
         machine.take_revealed(few)
     np.testing.assert_array_equal(machine.take_revealed(given).values, first.values)

@@ -289,7 +289,7 @@ def second_turn_drawn_anew_for_nothing(question, dataset, noise):
 @pytest.mark.parametrize("answer", [second_turn_bare, second_turn_drawn_anew_for_nothing])
 def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
     table = with_answer(answer, "toy")
-    draws = 8_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
+    draws = 16_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
     result = audit_kind("toy", draws=draws, error_rate=STRICT, answerers=table, noise=QuickNoise)
     assert result.violation, result
     if answer is second_turn_drawn_anew_for_nothing:

@@ -24,7 +24,7 @@ from curator_node.ledger.exports import export_ledger
 from forged_ledger import ADA, Forged
 from pooled import Pool, names, planned_of
 from protocol.codec import encode
-from protocol.envelopes import SigningKey, open_envelope, request_digest
+from protocol.envelopes import open_envelope, request_digest
 from protocol.ledger.entries import EntryKind
 from protocol.messages import Query
 from protocol.noise import DiscreteLaplace
@@ -280,10 +280,10 @@ def notes_of(planned, *, survivors=(0, 1, 3), round_=b"\1" * 32, **changed):
             json.dumps(told | {"survivors": list(survivors)})]  # fmt: skip
 
 
-def forged(index=0, *, planned=None, notes=None, charges=("0", "0", "1/30", "0", "0"), owner=None, costs="1/30"):
+def forged(index=0, *, planned=None, notes=None, charges=("0", "0", "1/30", "0", "0"), costs="1/30"):
     """A signed ledger of one sum, whether or not it happened."""
     planned = planned or planned_of(4, 1, 1)
-    ledger = Forged(owner or SigningKey.from_seed(key(names(4)[index])._private.private_bytes_raw()))
+    ledger = Forged(key(names(4)[index]))
     whose = {"learner": ADA.public, "study": bytes(15) + b"\1"}
     request = ledger.request()
     ledger.add(

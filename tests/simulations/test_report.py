@@ -518,6 +518,18 @@ def test_a_learner_that_expected_nothing_and_one_score_take_no_room():
     assert not {"expected", "\n(ceiling)"} & set(first_row(report))
 
 
+def test_what_secure_sums_spend_is_said_to_hold_on_conditions():
+    summed = make_report(make_learner("ada", pooling="secure"), make_learner("grace", pooling="site"))
+    said = Outline(build_page(summed)).text
+    assert "one secure sum over curators" in said
+    assert said.count("answers kept apart by curator") == 1
+    assert "What ada spent was spent on secure sums. It bounds the privacy loss on two conditions" in said
+    assert "ada: spent on secure sums" in str(result_table(summed).caption)
+    apart = three_learners()
+    assert "secure" not in Outline(build_page(apart)).text
+    assert "secure" not in str(result_table(apart).caption)
+
+
 def first_row(report):
     """Column -> cell of the terminal's table."""
     return {column.header: next(iter(column.cells)) for column in result_table(report).columns}

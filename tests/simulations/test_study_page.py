@@ -56,6 +56,12 @@ def test_nothing_that_a_curator_wrote_is_markup():
     assert page == build_study_page(told())
 
 
+def test_what_secure_sums_cost_is_said_to_hold_on_conditions():
+    condition = "no more curators collude with the learner than its plan assumes"
+    assert condition in build_study_page(told(pooling="secure"))
+    assert condition not in build_study_page(told())
+
+
 def test_what_is_not_known_is_not_shown():
     page = build_study_page(told(expected=None, validation=None, left_out={}, not_private=[], answered_late={}))
     assert "do not tell how good the model is" in page

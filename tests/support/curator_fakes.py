@@ -251,7 +251,7 @@ def release_of(body, planned, dataset, noise, stamp) -> bytes:
     """What the answerer of a planned query's kind releases on its first turn; it keeps nothing."""
     seat = Seat.of(key("basel"), LABEL, key("ann").public, CountingEntropy())
     answerer = ANSWERERS[planned.kind]
-    question = Question(body, Turn(planned), (), b"", stamp, seat)
+    question = Question(body, Turn(planned), (), b"", stamp, seat, dataset.schema)
     told = answerer.answer(question, dataset, noise)
     assert told.state is None
     return told.release

@@ -810,7 +810,9 @@ def test_an_answer_charged_before_a_crash_is_not_sold_under_a_raised_unit_bound(
     assert learner.query().code == RefusalCode.UNAVAILABLE
     assert load(store).total_spent == THIRTIETH
     learner.curator = open_curator(store, records=dataset(most=3))
-    assert learner.ask().code == RefusalCode.TERMS_CHANGED
+    refusal = learner.ask()
+    assert (refusal.code, refusal.rules_out) == (RefusalCode.ANSWER_GONE, False), "the charge is not denied"
+    assert isinstance(learner.close(), StudyClosed)
 
 
 def test_a_lowered_cap_binds_studies_that_are_open():

@@ -146,7 +146,8 @@ class Path:
             if not place:
                 charges.append(self.kinds.charge(turn, before, bound))
             known, stamp = tuple(before) if kind.looks_back else (), Stamp("auditor", 0, number + 1)
-            question = Question(self._body(turn, data), turn, known, states[place], stamp, self.seats[place])
+            schema, seat = self.example.schema, self.seats[place]
+            question = Question(self._body(turn, data), turn, known, states[place], stamp, seat, schema)
             self.answerer.check(question)
             answered = self.answerer.answer(question, self.others if place else dataset, noise)
             before.append(Past(turn, answered.release))
