@@ -83,7 +83,9 @@ def test_a_plan_that_one_refuses_is_drafted_again_for_the_rest_in_other_sessions
     assert study.left_out == {
         "site 01": "the plan costs more than is left; ask for an epsilon of at most 1/2 (scales times 2)"
     }
-    assert study.kinds.queries(study.plan)[0].participants == tuple(sorted(curators[name].identity for name in study.survivors))
+    assert study.kinds.queries(study.plan)[0].participants == tuple(
+        sorted(curators[name].identity for name in study.survivors)
+    )
     assert retired(study) == {"site 00": 1, "site 01": 0, "site 02": 1}
     assert study.retired["site 00"][0].study != study.sessions["site 00"].study
     assert_kept(study, curators, {"site 00": 1, "site 02": 1})
