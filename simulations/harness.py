@@ -14,9 +14,9 @@ from protocol.transcript import Transcript, replay
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.federation import Outcome, Repeat, run_repeat
 from simulations.records import Records
-from simulations.run_index import GIVEN_UP
 from simulations.scenario import Scenario
 from simulations.spending import spent_on
+from simulations.study_numbers import GIVEN_UP
 
 Tick = Callable[[str, int, int], None]
 Exchanged = tuple[int, str, str, int]

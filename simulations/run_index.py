@@ -47,8 +47,6 @@ Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
 FileName = Annotated[str, msgspec.Meta(pattern=r"^[^/\\\x00]{1,255}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-GIVEN_UP = 2
-"""Number of a learner's first study with a curator that was given up for another."""
 Role = Literal["curator", "learner"]
 
 
@@ -71,8 +69,8 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         head: that its envelopes chain to.
         envelopes: how many.
         state: of the study at the end.
-        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation; from `GIVEN_UP` on those that
-            were given up for one of them before anything was asked (`learner_node.study.Study.retired`).
+        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation; from 2 on (`study_numbers`) those
+            that were given up for one of them before anything was asked (`learner_node.study.Study.retired`).
     """
 
     file: FileName

@@ -31,7 +31,6 @@ from simulations.run_folder import file_name, transcript_file
 from simulations.run_index import (
     COST,
     FORMAT,
-    GIVEN_UP,
     LOCAL,
     MODELS,
     PAGE,
@@ -44,6 +43,7 @@ from simulations.run_index import (
     listed_files,
     save_index,
 )
+from simulations.study_numbers import GIVEN_UP
 
 JOURNAL = "journal"
 SYNTHETIC = "synthetic.csv"

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from learner_fakes import (
+    ENTROPY,
     LEARNER,
     Clock,
-    ENTROPY,
     Scripted,
     account,
     federate,
@@ -26,9 +26,11 @@ from learner_node.learn import learn
 from learner_node.study import NoCuratorError, Study
 from learner_node.validation import validate
 from protocol.messages import CardRequest, Query, StudyClose, StudyProposal
+from protocol.secure_sum import participant
 from protocol.transcript import replay
 from protocol.transitions import State
 from secure_fakes import ScriptedNoise, limits_with, members, names_of, secure_plan
+from secure_rounds import hermit
 
 SOURCE = ring(60, seed=99).drop("sick")
 FAST = {"networks": False}
@@ -262,3 +264,21 @@ def test_a_release_of_a_sum_that_was_lost_and_charged_is_recovered_after_the_clo
     assert study.spent("site 03") == account(curators["site 03"]).total_spent == Fraction(1, 10)
     proof = replay(study.sessions["site 03"].transcript.envelopes, curators["site 03"].identity, key(LEARNER).public)
     assert (proof.releases, proof.epsilon_spent) == (3, Fraction(1, 10))
+
+
+def test_who_could_not_go_on_without_others_is_not_said_to_have_lied(monkeypatch):
+    """Two of the four neighbours of the first participant never deal."""
+    monkeypatch.setattr(participant, "graph_of", hermit)
+    curators = members(12, size=20)
+    by_seat = sorted(curators, key=lambda name: curators[name].identity)
+    study = Study(federate(curators, dict.fromkeys(by_seat[1:3], silent_from(2))))
+    study.read_cards()
+    with study.closing():
+        study.propose(secure_plan(curators, 10, dropouts=5), "to test", list(curators))
+        study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
+    assert set(study.rounds[0].took_part) == set(by_seat[3:])
+    assert study.left_out[by_seat[0]] == (
+        "left out: it could not go on in a secure sum: too few of its neighbours dealt"
+    )
+    assert "no reply" in study.left_out[by_seat[1]]
+    assert account(curators[by_seat[0]]).total_spent == 0

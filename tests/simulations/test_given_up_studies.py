@@ -4,7 +4,7 @@ import pytest
 
 from run_forger import Forger, make_run_of
 from simulations.audit.recompute import PROVEN, REFUSED, recompute
-from simulations.run_index import GIVEN_UP
+from simulations.study_numbers import GIVEN_UP
 
 SCENARIO = """
 title = "spent"
