@@ -394,4 +394,6 @@ def _make_durable(connection: Any, _record: Any) -> None:
     cursor.execute("PRAGMA busy_timeout=60000")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
+    # A state that an answerer replaced is overwritten, so that no copy made later holds a former one.
+    cursor.execute("PRAGMA secure_delete=ON")
     cursor.close()

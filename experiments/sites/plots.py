@@ -105,7 +105,12 @@ def _figure(
         ]
         if places:
             lines.append((key, places))
-    values = [end for _, places in lines for place in places for end in place.error] + [level[1] for level in levels]
+    values = [
+        end
+        for _, places in lines
+        for place in places
+        for end in (place.error if _all_known(places) else (place.value,))
+    ] + [level[1] for level in levels]
     values += [] if least is None else [least]
     stage = Stage(make_axis(min(values), min(max(values), most), steps), _HEIGHT)
     made: list[Line] = [

@@ -19,7 +19,7 @@ from curator_node.ledger.checks import check, load
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
-from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
+from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.proposals import ENVELOPE_ROOM
 from curator_node.site import assemble_site
@@ -242,6 +242,31 @@ def test_no_secret_of_a_round_is_in_any_file_or_log(tmp_path, caplog, journal):
     told = caplog.text + "".join(map(repr, caplog.records))
     assert not [secret for secret in secrets if secret.hex() in told or repr(secret) in told]
     ledger.close()
+
+
+def test_former_states_are_in_no_copy_that_is_made_after_the_round(tmp_path):
+    """Nor in the file once its curator has stopped: who later gets the curator's key takes no mask off."""
+    pool = Pool(10, 1, 2, propose=False)
+    file, early, late = (tmp_path / name for name in ("site.ledger", "early.ledger", "late.ledger"))
+    create_ledger_file(file, key(pool.names[0]), now=NOW)
+    ledger = open_ledger_file(file, key(pool.names[0]))
+    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
+    pool.accepted = [pool.propose(index) for index in range(10)]
+    pieces = []
+    for turn in range(5):
+        pool.step(turn)
+        sealed = ledger.store.reply(PLACE)
+        pieces.append([sealed[start : start + 32] for start in range(0, len(sealed) - 31, 32)])
+        if turn == 2:
+            backup(file, early)
+    backup(file, late)
+    ledger.close()
+    assert any(piece in early.read_bytes() for piece in pieces[2]), "power: a copy of that time has it"
+    for path in (late, file):
+        content = path.read_bytes()
+        assert [sum(piece in content for piece in each) for each in pieces[:4]] == [0] * 4, path.name
+    assert len(pieces[1]) > 30
+    assert not (tmp_path / "site.ledger-wal").exists()
 
 
 def test_what_is_kept_fits_the_room_that_was_made_for_it():
