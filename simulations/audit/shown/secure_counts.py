@@ -22,7 +22,9 @@ from simulations.audit.shown import counts
 def planned(query: PlannedSecureCounts, most_records_per_unit: int) -> dict[str, Any]:
     """As of `counts`, and who sums."""
     told = counts.planned(query, most_records_per_unit)
-    return told | {"sites": len(query.participants), "colluders": query.colluders, "dropouts": query.dropouts}
+    sites, colluders, dropouts = len(query.participants), query.colluders, query.dropouts
+    who = f", over {sites} sites (n), of whom at most {colluders} collude (t) and {dropouts} drop out (u)"
+    return told | {"sites": sites, "colluders": colluders, "dropouts": dropouts, "who": who}
 
 
 def question(data: bytes, schema: Schema | None) -> dict[str, Any]:
