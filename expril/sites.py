@@ -58,8 +58,8 @@ def simulate_sites(
         return
     console = wide_console(WIDTH)
     for accuracy in tables.accuracies(found).values():
-        console.print(rich_table(accuracy))
+        console.print(rich_table(accuracy, titles=True))
     console.print(rich_table(tables.noises(found)))
     console.print(rich_table(tables.traffic(found)))
-    console.print(rich_table(tables.fates(found)))
+    console.print(rich_table(tables.fates(found), titles=True))
     console.print(f"report: {folder / command.PAGE}", soft_wrap=True, highlight=False)

@@ -103,8 +103,8 @@ def learn(  # noqa: PLR0913 - each is stated alone
         pooling: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
             curators open together, each with about the noise of one curator.
         colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
-        dropouts: with "secure", how many curators may fall silent within a query. None, here and there, is
-            as `pooling.SecurePool.of` says.
+        dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
+            by their number (`pooling.SecurePool.of`).
         purpose: for the stewards to read.
         seed: of the learner's own random choices.
         train: trains the strategy's networks.

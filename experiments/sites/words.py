@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from experiments.publish.numbers import decimal, signed
+from experiments.publish.numbers import decimal, signed, with_error
 from experiments.sites.model import Fate, Found, Point
 from experiments.sites.tables import title_of
 
@@ -59,8 +59,8 @@ def summary(found: Found) -> tuple[str, ...]:
         kept = "at every number of sites" if not broken else f"but at {_listed(map(str, broken))} sites"
         most = max(row.measured for row in found.opened)
         sentences.append(
-            f"The variance of what is opened is at most n/h times that of one noise {kept}; the largest that was "
-            f"measured is {most:.2f} times."
+            f"The variance of what is opened keeps the bound of n/h times that of one noise {kept}, within its 99.9 % "
+            f"interval; the largest that was measured is {most:.2f} times."
         )
     if found.traffic:
         last = found.traffic[-1]
@@ -78,7 +78,8 @@ def _gains(found: Found, epsilon: str) -> str:
         return ""
     sites = max(point.sites for point in rows)
     told = [
-        f"{signed(point.gain.value)} on {title_of(point.problem)}"
+        f"{with_error(signed(point.gain.value), point.gain.error if point.gain.runs > 1 else None)} "
+        f"on {title_of(point.problem)}"
         for point in rows
         if point.sites == sites and point.gain is not None
     ]

@@ -16,6 +16,7 @@ from experiments.learning.contestants import CONTESTANTS, SEVERAL_SITES
 from experiments.learning.runner import file_settings
 from experiments.learning.studies import make_study, run_study
 from experiments.problems import PROBLEMS
+from experiments.publish.terminal import rich_table
 from experiments.sites import command, studies
 from experiments.sites.command import NOISE, POINTS, Order, losses, simulate_sites
 from experiments.sites.files import fates_csv, noise_csv, points_csv
@@ -25,6 +26,7 @@ from experiments.sites.page import build_page
 from experiments.sites.rounds import Ask, Round, exact_counts, one_noise, open_curators, take_round
 from experiments.sites.spread import spread_over
 from experiments.sites.studies import Question, Studied, compute_study
+from experiments.sites.tables import accuracies
 from experiments.sites.words import headline, summary
 from experiments.splits import Units
 from expril.command import app
@@ -224,7 +226,12 @@ def test_pages_say_what_was_found_and_load_nothing(found):
     page, text = build_page(found), build_markdown(found)
 
     assert headline(found) == "10 sites at epsilon 0.1, summed securely: 67.0 instead of 81.0 % on C"
-    assert "At epsilon 0.1, 10 sites that sum securely gain in points: +5.0 on C." in summary(found)
+    assert "At epsilon 0.1, 10 sites that sum securely gain in points: +5.0 ± 2.5 on C." in summary(found)
+    assert any(
+        sentence.startswith("The variance of what is opened keeps the bound of n/h") for sentence in summary(found)
+    )
+    *_, accuracy = accuracies(found).values()
+    assert [cell for cell in rich_table(accuracy, titles=True).columns[0].cells if "C" in str(cell)] == ["[bold]C[/]"]
     assert "| 3 (30 %) | masked: after it dealt shares | failed at masked | 0 | 7 |" in text
     assert "1.250" in page
     assert "failed at masked" in page

@@ -405,7 +405,8 @@ def test_a_transcript_of_five_turns_is_shown(pool, tmp_path):
     for turn in ("keys", "shares", "masked", "agreed", "opened"):
         assert f"turn: {turn}" in shown
     assert "survivors: 0 1 3" in shown
-    assert "cost c m S / scale = 1 * 1 * 1 / (30) = 1/30" in shown
+    group = "over 4 sites (n), of whom at most 1 collude (t) and 1 drop out (u)"
+    assert f"cost c m S / scale = 1 * 1 * 1 / (30) = 1/30, {group}" in shown
 
 
 # what is handed on

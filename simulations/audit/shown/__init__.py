@@ -263,7 +263,8 @@ def as_lines(view: View) -> list[str]:
         lines += [f"     {name}: {_text(value)}" for name, value in told.items() if name not in _QUIET and _said(value)]
         for query in told.get("plan", [told["planned"]] if "planned" in told else []):
             of = f" of {query['release']}" if "release" in query else ""
-            lines.append(f"     query {query['query']}: {query['kind']}{of}, cost {query['formula']}")
+            who = query.get("who", "")
+            lines.append(f"     query {query['query']}: {query['kind']}{of}, cost {query['formula']}{who}")
         lines += [f"     receipt, {name}: {value}" for name, value in told.get("receipt", {}).items() if _said(value)]
         if told["type"] == "refusal":
             lines.append(f"     {'final' if told['final'] else 'may pass: the same request may still be answered'}")

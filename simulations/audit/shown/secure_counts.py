@@ -20,9 +20,16 @@ from simulations.audit.shown import counts
 
 
 def planned(query: PlannedSecureCounts, most_records_per_unit: int) -> dict[str, Any]:
-    """As of `counts`, and who sums."""
-    told = counts.planned(query, most_records_per_unit)
-    return told | {"sites": len(query.participants), "colluders": query.colluders, "dropouts": query.dropouts}
+    """As of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
+    sites, colluders, dropouts = len(query.participants), query.colluders, query.dropouts
+    return counts.planned(query, most_records_per_unit) | {
+        "n": sites,
+        "t": colluders,
+        "u": dropouts,
+        "h": query.shares,
+        "participants": [key.hex() for key in query.participants],
+        "who": f", over {sites} sites (n), of whom at most {colluders} collude (t) and {dropouts} drop out (u)",
+    }
 
 
 def question(data: bytes, schema: Schema | None) -> dict[str, Any]:
@@ -32,9 +39,10 @@ def question(data: bytes, schema: Schema | None) -> dict[str, Any]:
         case AskKeys():
             return {"turn": "keys", **counts.question(body.counts, schema)}
         case RelayCards():
-            return {"turn": "shares", "cards of": [index for index, _ in body.cards]}
+            return {"turn": "shares", "cards": [index for index, _ in body.cards]}
         case RelayShares():
-            return {"turn": "masked", "dealers": list(body.dealers), **counts.question(body.counts, schema)}
+            told = {"turn": "masked", "dealers": list(body.dealers), "shares": [index for index, _ in body.shares]}
+            return told | counts.question(body.counts, schema)
         case ProposeSurvivors():
             return {"turn": "agreed", "survivors": list(body.survivors)}
     opening: OpenSum = body
