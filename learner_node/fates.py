@@ -11,10 +11,12 @@ NO_REPLY = "no reply"
 BAD_REPLY = "bad reply"
 NOT_SENT = "not sent"
 LEFT_OUT = "left out"
+ANSWERED = "answered"
 
 _ADVICE = {
     NO_REPLY: "no reply; see that it runs and can be reached, then ask again",
     BAD_REPLY: "its replies broke the protocol; nothing of it was used; ask its steward",
+    ANSWERED: "it answered all that it was asked",
     NOT_SENT: "the question is over the limits on its card",
 }
 
@@ -47,6 +49,12 @@ class Fates:
         self.judged[name] = reason
         self.outcomes[name].append(LEFT_OUT)
 
+    def forget_refusal(self, name: str) -> None:
+        """Its last refusal does not stand: the request is made anew."""
+        del self.last[name]
+        self.outcomes[name].pop()
+        self.refusals[name].pop()
+
     def not_sent(self, name: str) -> None:
         """A question is over the limits of its card."""
         self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")
@@ -76,7 +84,7 @@ class Fates:
         """What became of a curator, and what to do; its own words are shortened and made printable."""
         if name in self.judged:
             return f"{LEFT_OUT}: {self.judged[name]}"
-        fate = self.last.get(name, NO_REPLY)
+        fate = self.last.get(name, ANSWERED)
         if fate in _ADVICE:
             why = self.broke.get(name) if fate == BAD_REPLY else ""
             return f"{_ADVICE[fate]} ({why})" if why else _ADVICE[fate]

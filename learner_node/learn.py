@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from learner_node.agreeing import agree
 from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.pooling import POOLED, Pooling
@@ -90,7 +91,8 @@ def learn(  # noqa: PLR0913 - each is stated alone
     """Run one study.
 
     A curator whose card cannot be true, or rules the study out, is left out before anything is asked, and one whose
-    answer cannot be true afterwards (`plausibility`, `drafts`); `Study.left_out` says who and why.
+    answer cannot be true afterwards (`plausibility`, `drafts`); `Study.left_out` says who and why. A plan of secure
+    sums that not all accept is drafted again for those that do (`agreeing`).
 
     Args:
         federation: whom to ask, and how.
@@ -123,11 +125,13 @@ def learn(  # noqa: PLR0913 - each is stated alone
     problem = Problem(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
-    draft = settle(Setting(strategy, options or {}, together, problem, study.kinds, study.readers), cards, left_out)
+    setting = Setting(strategy, options or {}, together, problem, study.kinds, study.readers)
+    draft = settle(setting, cards, left_out)
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)
     with study.closing():
-        study.propose(draft.plan, purpose, draft.names)
+        redraft = partial(settle, setting, left_out={}) if together.secure else None
+        draft = agree(study, draft, purpose, redraft, cards)
         rounds = study.questions
         for number in range(rounds):
             progress("rounds", number, rounds)

@@ -52,11 +52,13 @@ class Pooled:
         answer: what the curators say together.
         took_part: names of those that it is of, at least one.
         out: name of a curator that broke the protocol -> how; nothing more is asked there.
+        stranded: name of a curator that did nothing wrong and could not go on without others -> why; likewise.
     """
 
     answer: Any
     took_part: tuple[str, ...]
     out: Mapping[str, str] = field(default_factory=dict)
+    stranded: Mapping[str, str] = field(default_factory=dict)
 
 
 Leading = Generator[Mapping[str, Any], Mapping[str, Any], Pooled]
@@ -111,6 +113,27 @@ class Reader:
     precision: Callable[[Any, Turn, Schema, int, int], Precision]
     lead: Callable[[Led], Leading] | None = None
     opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was asked and who answered.
+
+    Attributes:
+        turn: of the plan; the first one, of a query of several turns that the learner leads.
+        bodies: what was asked, by curator.
+        answers: each curator's own; none where only what they say together was opened.
+        alive: curators that answered all of it.
+        pooled: what they say together, where only that was opened.
+        took_part: curators that `pooled` is of; some of them may have dropped out later.
+    """
+
+    turn: Turn
+    bodies: Mapping[str, Any]
+    answers: Mapping[str, Any]
+    alive: frozenset[str]
+    pooled: Any = None
+    took_part: tuple[str, ...] = ()
 
 
 def questions(turns: Sequence[Turn], readers: Mapping[str, Reader]) -> tuple[Turn, ...]:

@@ -5,7 +5,6 @@ How bytes travel is the carrier's affair; which questions are asked is the strat
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +12,7 @@ from learner_node.exchange import Exchange
 from learner_node.fates import BAD_REPLY, Fates
 from learner_node.federation import Carrier, Federation, UnfinishedError
 from learner_node.objections import complaint_about_question
-from learner_node.reading import Led, Pooled, QueryFailedError, Reader, questions
+from learner_node.reading import Led, Pooled, QueryFailedError, Reader, Round, questions
 from learner_node.requests import Request, closing, pending, proposal, query, terms, unanswered
 from learner_node.session import Session
 from protocol.codec import encode
@@ -43,27 +42,6 @@ class NoCuratorError(ExprilError):
         super().__init__(text)
 
 
-@dataclass(frozen=True)
-class Round:
-    """What was asked and who answered.
-
-    Attributes:
-        turn: of the plan; the first one, of a query of several turns that the learner leads.
-        bodies: what was asked, by curator.
-        answers: each curator's own; none where only what they say together was opened.
-        alive: curators that answered all of it.
-        pooled: what they say together, where only that was opened.
-        took_part: curators that `pooled` is of; some of them may have dropped out later.
-    """
-
-    turn: Turn
-    bodies: Mapping[str, Any]
-    answers: Mapping[str, Any]
-    alive: frozenset[str]
-    pooled: Any = None
-    took_part: tuple[str, ...] = ()
-
-
 class Study:
     """One study of one learner with all curators of a federation.
 
@@ -73,7 +51,8 @@ class Study:
 
     Attributes:
         sessions: by curator name; each holds its transcript.
-        retired: sessions whose proposal came too late, and was made anew in another; they cost nothing.
+        retired: sessions given up for another: their proposal came too late, or not all accepted a plan that names
+            all. They cost nothing.
         outcomes: what each request of a round brought, per curator: "release", "refusal:<code>", "no reply" or
             "bad reply"; a proposal is noted only where it was not accepted. "left out" stands for an answer that cannot
             be true, or alone for a card with which the study did not go on; `fate` says why.
@@ -95,7 +74,7 @@ class Study:
         self.kinds = Kinds(*(reader.kind for reader in self.readers.values()))
         self._turns: tuple[Turn, ...] = ()
         self._asked = 0
-        self._liars: set[str] = set()
+        self._out: set[str] = set()
         self._fates = Fates(federation.curators)
         self.sessions = {name: self._session(key) for name, key in federation.curators.items()}
         self.retired: dict[str, list[Session]] = {name: [] for name in self.sessions}
@@ -131,7 +110,7 @@ class Study:
     @property
     def survivors(self) -> list[str]:
         """Curators that accepted the plan and answered every round so far."""
-        alive = {name for name, session in self.sessions.items() if session.accepted is not None} - self._liars
+        alive = {name for name, session in self.sessions.items() if session.accepted is not None} - self._out
         for done in self.rounds:
             alive &= done.alive
         return [name for name in self.sessions if name in alive]
@@ -164,7 +143,7 @@ class Study:
             {name: session.request_card for name, session in self.sessions.items()}, record=False, renew=True
         )
         if not self.cards:
-            raise self._nobody("no curator sent its card")
+            raise self.nobody("no curator sent its card")
         return self.cards
 
     def propose(self, plan: Plan, purpose: str, names: list[str]) -> list[str]:
@@ -189,10 +168,22 @@ class Study:
             if parse_amount(session.accepted.cost) != cost:
                 self.outcomes[name].append(BAD_REPLY)
                 self._fates.last[name] = BAD_REPLY
-                self._liars.add(name)
+                self._out.add(name)
         if not self.survivors:
-            raise self._nobody("no curator accepted the plan")
+            raise self.nobody("no curator accepted the plan")
         return self.survivors
+
+    def withdraw(self) -> list[str]:
+        """Close an accepted plan of which nothing was asked yet: all of it is refunded. Another may be proposed then.
+
+        Returns:
+            Curators to which: those that accepted, closed, and whose cards say the same. All others are out.
+        """
+        accepted = self.survivors
+        self.close()
+        same = self._renew([name for name in accepted if self.sessions[name].state is State.CLOSED])
+        self._out |= self.sessions.keys() - set(same)
+        return same
 
     def ask(self, bodies: Mapping[str, Any]) -> Round:
         """Ask the plan's next question of every curator named; one may be asked a body of its own.
@@ -210,7 +201,7 @@ class Study:
         done = self._alone(reader, turn, bodies) if reader.lead is None else self._led(reader, turn, bodies)
         self.rounds.append(done)
         if not self.survivors:
-            raise self._nobody("no curator answered every round")
+            raise self.nobody("no curator answered every round")
         return done
 
     def _alone(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
@@ -246,14 +237,14 @@ class Study:
         except StopIteration as end:
             pooled: Pooled = end.value
         except QueryFailedError as error:
-            raise self._nobody(str(error)) from None
+            raise self.nobody(str(error)) from None
         finally:
             for name, first in before.items():
                 self.outcomes[name][first:] = self.outcomes[name][first:][-1:]
-        for name, reason in pooled.out.items():
+        for name, reason in {**pooled.stranded, **pooled.out}.items():
             self.outcomes[name].pop()
             self.leave_out(name, reason)
-        alive -= pooled.out.keys()
+            alive.discard(name)
         return Round(turn, dict(bodies), {}, frozenset(alive), pooled.answer, pooled.took_part)
 
     def _take(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,15 +298,18 @@ class Study:
         """Close the study wherever it may be open; what was reserved and never used is refunded.
 
         A request whose reply never came is first sent once more: an acceptance that was lost holds a reservation,
-        and a release that was lost was paid for and belongs in the transcript (it is in no round). A release that
-        only the closing shows to have been paid for is asked for once more after it. Call it again where a curator
-        could not be reached.
+        and a release that was lost was paid for and belongs in the transcript (it is in no round). A turn of a query
+        that the learner led is not sent again: the sum is over, and a curator that never got it would be charged for
+        an answer that nobody can use. A release that only the closing shows to have been paid for is asked for once
+        more after it. Call it again where a curator could not be reached.
         """
         sessions = self.sessions.items()
-        waiting = (State.PROPOSED, State.ASKED)
-        self._exchange.ask(
-            {name: pending(each) for name, each in sessions if each.state in waiting}, record=False, attempts=1
-        )
+        waiting = {
+            name: pending(each)
+            for name, each in sessions
+            if each.state is State.PROPOSED or (each.state is State.ASKED and not self._is_led(each))
+        }
+        self._exchange.ask(waiting, record=False, attempts=1)
         closes: dict[str, Request] = {}
         for name, session in sessions:
             if session.state in (State.OPEN, State.ASKED):
@@ -346,27 +340,37 @@ class Study:
             kinds=self.kinds,
         )
 
+    def _is_led(self, session: Session) -> bool:
+        """Whether what a session was asked last is a turn of a query that the learner leads."""
+        return self.readers[self._turns[session.sequence - 1].planned.kind].lead is not None
+
     def _came_late(self, name: str) -> bool:
         refused = self.sessions[name].state is State.REFUSED
         return refused and self._fates.last[name] == f"refusal:{RefusalCode.EXPIRED}"
 
     def _propose_again(self, names: Sequence[str], plan: Plan, purpose: str) -> None:
         """Propose anew, once, where the proposal came after its expiry: in a session of its own, to the same card."""
-        cards = {}
         for name in names:
-            old = self.sessions[name]
-            cards[name] = old.card
-            self.retired[name].append(old)
-            self.sessions[name] = self._session(old.curator)
-            self.outcomes[name].pop()
-            self.refusals[name].pop()
-        self._exchange.ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
-        same = [name for name in names if terms(self.sessions[name].card) == terms(cards[name])]
-        for name in set(names) - set(same):
-            self.leave_out(name, "its card changed, or did not come, while the proposal waited; ask in a new study")
+            self._fates.forget_refusal(name)
+        same = self._renew(names)
         self._exchange.ask({name: proposal(self.sessions[name], plan, purpose) for name in same}, record=True)
 
-    def _nobody(self, what: str) -> NoCuratorError:
+    def _renew(self, names: Sequence[str]) -> list[str]:
+        """Give sessions up for new ones; the curators whose cards say the same. The others are left out."""
+        cards = {name: self.sessions[name].card for name in names}
+        for name in names:
+            self.retired[name].append(self.sessions[name])
+            self.sessions[name] = self._session(self.sessions[name].curator)
+        self._exchange.ask({name: self.sessions[name].request_card for name in names}, record=False, renew=True)
+        same = [name for name in names if terms(self.sessions[name].card) == terms(cards[name])]
+        for name in names:
+            if name not in same:
+                why = "its card changed, or did not come, before the plan was proposed again; ask in a new study"
+                self.leave_out(name, why)
+        return same
+
+    def nobody(self, what: str) -> NoCuratorError:
+        """An error that says what became of each."""
         fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
         return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
 

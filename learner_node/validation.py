@@ -5,14 +5,16 @@ asked is in `scored`, what the answers say in `score_posterior`, and how it read
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 from scipy.special import expit
 
+from learner_node.agreeing import agree
 from learner_node.learn import MOST_PURPOSE, admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.performance import (
@@ -231,10 +233,11 @@ def validate(  # noqa: PLR0913 - each is stated alone
     probability = probability_of(hypothesis, records)
     wish = _Wish(hypothesis, records, probability, exact, rules, thresholds is not None, bins, seed, together)
     question = _settled(study, wish, cards, left_out)
-    for name, reason in left_out.items():
+    for name, reason in question.left_out.items():
         study.leave_out(name, reason)
     with study.closing():
-        study.propose(question.plan, purpose, question.names)
+        redraft = partial(_settled, study, wish, left_out={}) if together.secure else None
+        question = agree(study, question, purpose, redraft, cards)
         study.ask(dict.fromkeys(study.survivors, question.body))
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
@@ -280,6 +283,7 @@ class _Question:
     plan: Plan
     names: list[str]
     most_records_per_unit: int
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -315,9 +319,9 @@ def _checked(thresholds: Sequence[Threshold] | None, bins: int | None, purpose: 
     return read_thresholds(DEFAULT_THRESHOLDS if thresholds is None else thresholds)
 
 
-def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dict[str, str]) -> _Question:
-    """The question, and whom to ask it: all but those that would refuse it, who are added to `left_out`."""
-    asked = dict(cards)
+def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
+    """The question, and whom to ask it: all but those that would refuse it; they are left out beside the others."""
+    asked, left_out = dict(cards), dict(left_out)
     while asked:
         if apart := wish.together.strangers(asked):
             left_out |= apart
@@ -343,7 +347,7 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: dic
         if len(capped) < len(asked) - len(reasons):
             reasons |= capped
         if not reasons:
-            return question
+            return replace(question, left_out=left_out)
         left_out |= reasons
         asked = {name: card for name, card in asked.items() if name not in reasons}
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from curator_node.policy import Policy
+from learner_node.session import Session
+from learner_node.study import Study
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 from protocol.transcript import Transcript, replay
@@ -14,6 +16,7 @@ from simulations.federation import Outcome, Repeat, run_repeat
 from simulations.records import Records
 from simulations.scenario import Scenario
 from simulations.spending import spent_on
+from simulations.study_numbers import GIVEN_UP
 
 Tick = Callable[[str, int, int], None]
 Exchanged = tuple[int, str, str, int]
@@ -33,7 +36,7 @@ class Evidence:
     Attributes:
         signers: learner -> its key, which it keeps in all repeats; it signs what the run leaves.
         transcripts: (repeat, learner, curator, study) -> what was sent and received; of a learner's studies in a repeat
-            its fit is 0, its validation 1.
+            its fit is 0, its validation 1, and those that were given up for one of them are from `GIVEN_UP` on.
         states: the same keys -> state of the study, as an auditor finds it.
         keys: (role, name, repeat) of every curator and learner -> public key.
         labels: curator -> label of its signatures.
@@ -96,8 +99,8 @@ def _keep(evidence: Evidence, outcome: Outcome, repeat: Repeat) -> None:
     for name, curator in repeat.curators.items():
         evidence.keys["curator", name, repeat.number] = curator.identity
         evidence.labels[name] = curator.label
-    for number, (study, planned) in enumerate(outcome.studies):
-        for name, session in study.sessions.items():
+    for study, planned in outcome.studies:
+        for name, number, session in _sessions(outcome, study):
             label = repeat.curators[name].label
             proof = replay(session.transcript.envelopes, session.curator, outcome.key, label=label)
             ledger = repeat.ledgers[name]
@@ -111,3 +114,14 @@ def _keep(evidence: Evidence, outcome: Outcome, repeat: Repeat) -> None:
                 raise AccountingError(f"{name} charged {spent}, more than was planned")
             evidence.states[repeat.number, learner, name, number] = proof.state.value
             evidence.transcripts[repeat.number, learner, name, number] = session.transcript
+
+
+def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Session]]:
+    """Curator, number and session of a learner's study, and of those that were given up for it."""
+    studies = [one for one, _ in outcome.studies]
+    place = studies.index(study)
+    for name, session in study.sessions.items():
+        yield name, place, session
+        before = sum(len(one.retired.get(name, ())) for one in studies[:place])
+        for number, given_up in enumerate(study.retired[name], GIVEN_UP + before):
+            yield name, number, given_up

@@ -43,6 +43,7 @@ from simulations.run_index import (
     listed_files,
     save_index,
 )
+from simulations.study_numbers import GIVEN_UP
 
 JOURNAL = "journal"
 SYNTHETIC = "synthetic.csv"
@@ -243,11 +244,11 @@ def _save_models(kept: Kept, finding: Finding, folder: Path) -> None:
 
 
 def _save_transcripts(kept: Kept, studies: list[Study], folder: Path) -> Iterator[TranscriptEntry]:
-    """Write every exchange. One that was refused because it came too late, and made anew, is told as a study before."""
+    """Write every exchange, and those that were given up for another before anything was asked."""
     told: list[tuple[str, int, Session]] = [
         (name, number, study.sessions[name]) for number, study in enumerate(studies) for name in kept.curators
     ]
-    extra = len(studies)
+    extra = GIVEN_UP
     for study in studies:
         for name in kept.curators:
             for session in study.retired[name]:

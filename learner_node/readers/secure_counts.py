@@ -93,7 +93,12 @@ def lead(led: Led) -> Leading:
     took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
     _check(answer, took_part, led)
     lied = {**aggregator.out, **opened.liars}
-    return Pooled(answer, took_part, {names[index]: f"in a secure sum {why}" for index, why in lied.items()})
+    return Pooled(
+        answer,
+        took_part,
+        {names[index]: f"it broke the protocol of a secure sum: {why}" for index, why in lied.items()},
+        {names[index]: f"it could not go on in a secure sum: {why}" for index, why in aggregator.stranded.items()},
+    )
 
 
 def _one(bodies: Mapping[str, CountsBody]) -> CountsBody:

@@ -88,12 +88,14 @@ class Aggregator:
         verify: of signatures.
 
     Attributes:
-        out: index -> why this participant is out.
+        out: index -> how this participant broke the protocol; it is out.
+        stranded: index -> why this one is out that did nothing wrong: it needs others that are gone.
     """
 
     def __init__(self, group: Group, question: bytes, length: int, verify: Verify = is_signed) -> None:
         self._group, self._question, self._length, self._verify = group, question, length, verify
         self.out: dict[int, str] = {}
+        self.stranded: dict[int, str] = {}
         self._cards: dict[int, KeyCard] = {}
         self._joined: tuple[int, ...] = ()
         self._round = b""
@@ -134,7 +136,7 @@ class Aggregator:
         while alone := out_of_reach(self._graph, self._joined, tuple(boxes), tuple(boxes)):
             for index in alone:
                 del boxes[index]
-                self.out[index] = "too few of its neighbours dealt"
+                self.stranded[index] = "too few of its neighbours dealt"
         self._need("shares", len(boxes), self._group.least)
         self._dealers = tuple(boxes)
         return {
@@ -227,16 +229,16 @@ class Aggregator:
 
     def _need(self, step: str, left: int, needed: int) -> None:
         if left < needed:
-            raise SumFailedError(step, left, needed, self.out)
+            raise SumFailedError(step, left, needed, self.stranded | self.out)
 
     def _need_holders(self, step: str, present: Collection[int]) -> None:
         """SumFailedError where a dealer's secrets could not be given back by those present."""
         if alone := out_of_reach(self._graph, self._joined, self._dealers, tuple(present)):
-            self.out |= dict.fromkeys(alone, "too few of its neighbours are left to give its secrets back")
+            self.stranded |= dict.fromkeys(alone, "too few of its neighbours are left to give its secrets back")
             first = self._places[alone[0]]
             left = len({self._joined[node] for node in self._graph.holders(first)} & set(present))
             what = f"holders of participant {alone[0]} are left"
-            raise SumFailedError(step, left, self._graph.threshold(first), self.out, what)
+            raise SumFailedError(step, left, self._graph.threshold(first), self.stranded | self.out, what)
 
 
 def as_words(payload: Sequence[int] | bytes) -> Words:

@@ -192,6 +192,7 @@ def test_who_answers_with_a_wrong_length_or_wrong_shares_is_named_and_out():
         study = ask(curators, plan, {"site 02": rewrites("site 02", Release, lie)})
         assert "site 02" not in study.survivors
         assert list(study.rounds[0].took_part) == [name for name in curators if name != "site 02"]
+        assert ("it broke the protocol of a secure sum: its masked" in study.left_out["site 02"]) == (cut == 8)
     lie = changed(Revealed, lambda body: Revealed(tuple((at, b"\1" * len(share)) for at, share in body.shares)))
     study = ask(curators, plan, {"site 02": rewrites("site 02", Release, lie)})
     assert "site 02" not in study.survivors

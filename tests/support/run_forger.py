@@ -33,11 +33,15 @@ def make_run(base: Path, *, repeats: int, change: tuple[str, str] = ("", "")) ->
     text = load_scenario("wdbc-faults")[1]
     assert change[0] in text
     text = text.replace(*change, 1)
-    base.mkdir(parents=True, exist_ok=True)
     text = text.replace('strategy = "cells"', 'strategy = "cells"\noptions = { networks = false }').replace(
         'strategy = "paper-c"', 'strategy = "paper-c"\noptions = { epochs = 1, hidden = [2] }'
     )
-    text = text.replace("repeats = 3", f"repeats = {repeats}")
+    return make_run_of(text.replace("repeats = 3", f"repeats = {repeats}"), base)
+
+
+def make_run_of(text: str, base: Path) -> tuple[Path, Run]:
+    """A run of a scenario's text; as `make_run`."""
+    base.mkdir(parents=True, exist_ok=True)
     (base / "own.toml").write_text(text)
     scenario, text, folder = load_scenario(str(base / "own.toml"))
     with NewFolder(base, scenario.title) as made:

@@ -22,6 +22,7 @@ from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.transcripts import Exchange
 from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
 from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
+from simulations.study_numbers import FIT, GIVEN_UP, VALIDATION
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]
@@ -58,8 +59,13 @@ def _check_learner(
     told: LearnerReport, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers, epsilon: Fraction | None
 ) -> list[str]:
     every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
-    own = [one for one in every if not one.verdict.entry.study]
-    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study], ledgers)
+    own = [one for one in every if one.verdict.entry.study == FIT]
+    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study == VALIDATION], ledgers)
+    wrong += [
+        f"{one.verdict.entry.file} is of a study that was given up for another, and may have been charged"
+        for one in every
+        if one.verdict.entry.study >= GIVEN_UP and one.verdict.proof is not None and one.verdict.proof.epsilon_at_most
+    ]
     there = {(one.verdict.entry.repeat, one.verdict.entry.curator) for one in own}
     wrong += [
         f"no transcript of {printable(told.learner)} with {printable(site.curator)} in repeat {repeat}"

@@ -1,0 +1,77 @@
+"""Studies that were given up for another, since not all curators accepted a plan of secure sums, in a run's folder."""
+
+import pytest
+
+from run_forger import Forger, make_run_of
+from simulations.audit.recompute import PROVEN, REFUSED, recompute
+from simulations.study_numbers import GIVEN_UP
+
+SCENARIO = """
+title = "spent"
+description = "What east may spend is spent when bob asks."
+repeats = 1
+seed = 1
+[data]
+name = "wdbc"
+[data.sites]
+how = "random"
+fractions = { north = 0.4, east = 0.3, south = 0.3 }
+[[curators]]
+name = "north"
+cap = 4
+[[curators]]
+name = "east"
+cap = 1
+[[curators]]
+name = "south"
+cap = 4
+[[learners]]
+name = "ada"
+epsilon = 1
+strategy = "cells"
+options = { networks = false }
+pooling = "secure"
+[[learners]]
+name = "bob"
+epsilon = 1
+validate = "1/2"
+strategy = "cells"
+options = { networks = false }
+pooling = "secure"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_run_of(SCENARIO, tmp_path_factory.mktemp("spent"))
+
+
+def test_they_are_kept_beside_the_others_and_proven(folder):
+    (proof,) = recompute(folder[0]).runs
+    assert proof.wrong == []
+    of_bob = [one for one in proof.transcripts if one.entry.learner == "bob"]
+    found = {(one.entry.curator, one.entry.study): one for one in of_bob}
+    assert {who: one.verdict for who, one in found.items()} == {
+        ("north", 0): PROVEN,
+        ("east", 0): REFUSED,
+        ("south", 0): PROVEN,
+        ("north", 1): PROVEN,
+        ("east", 1): REFUSED,
+        ("south", 1): PROVEN,
+        ("north", GIVEN_UP): PROVEN,
+        ("south", GIVEN_UP): PROVEN,
+        ("north", GIVEN_UP + 1): PROVEN,
+        ("south", GIVEN_UP + 1): PROVEN,
+    }
+    given_up = [one for (_, number), one in found.items() if number >= GIVEN_UP]
+    assert {one.proof.epsilon_at_most for one in given_up} == {0}
+    assert folder[1].report.learners[1].epsilon_spent == "1"
+
+
+def test_one_that_was_charged_was_not_given_up(folder, tmp_path):
+    forger = Forger(folder[0], tmp_path / "copy")
+    for line in forger.transcripts(learner="bob", curator="north"):
+        line["study"] = {0: GIVEN_UP, GIVEN_UP: 0}.get(line.get("study", 0), line.get("study", 0))
+    forger.relist(folder[1].evidence.signers)
+    (proof,) = recompute(forger.folder).runs
+    assert "is of a study that was given up for another, and may have been charged" in "\n".join(proof.wrong)
