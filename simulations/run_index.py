@@ -69,8 +69,8 @@ class TranscriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         head: that its envelopes chain to.
         envelopes: how many.
         state: of the study at the end.
-        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation; from 2 on (`study_numbers`) those
-            that were given up for one of them before anything was asked (`learner_node.study.Study.retired`).
+        study: which of the learner's studies in the repeat: 0 the fit, 1 its validation; from 2 on (`study_numbers`)
+            those that were given up for one of them before anything was asked (`learner_node.study.Study.retired`).
     """
 
     file: FileName
