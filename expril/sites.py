@@ -36,7 +36,7 @@ def simulate_sites(
     with plain_errors(part="experiments", kept=KEPT.format(folder)):
         from experiments.campaign.provenance import cores
         from experiments.publish.files import as_object
-        from experiments.publish.terminal import rich_table
+        from experiments.publish.terminal import rich_table, rich_tables
         from experiments.sites import command, tables
         from protocol.errors import ConfigurationError
 
@@ -58,8 +58,8 @@ def simulate_sites(
         return
     console = wide_console(WIDTH)
     for accuracy in tables.accuracies(found).values():
-        console.print(rich_table(accuracy, titles=True))
+        console.print(*rich_tables(accuracy))
     console.print(rich_table(tables.noises(found)))
     console.print(rich_table(tables.traffic(found)))
-    console.print(rich_table(tables.fates(found), titles=True))
+    console.print(*rich_tables(tables.fates(found)))
     console.print(f"report: {folder / command.PAGE}", soft_wrap=True, highlight=False)
