@@ -169,6 +169,7 @@ def test_an_answer_has_at_most_the_stated_bytes():
         """A dataset of which only the counts are asked."""
 
         steward = type("Steward", (), {"most_records_per_unit": 1})
+        schema = None
 
         def exact(self, body, planned_):
             return np.full((70_000, 2), 2**62)

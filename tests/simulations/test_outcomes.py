@@ -133,7 +133,7 @@ def test_noise_alone_gives_nearly_a_constant():
         ({"sums": np.zeros((4, 3))}, "shape"),
         ({"sums": np.full((4, 2), np.inf)}, "finite"),
         ({"scale": -1.0}, "scale"),
-        ({"sites": 0}, "sites"),
+        ({"noises": 0}, "noises"),
         ({"cells": np.array([0, 1, 2, 4])}, "lie in"),
         ({"cells": np.array([0.0, 1, 2, 3])}, "integers"),
     ],
@@ -144,7 +144,7 @@ def test_unfit_sums_are_refused(change, match):
         "cells": np.arange(4),
         "sums": np.ones((4, 2)),
         "scale": 1.0,
-        "sites": 1,
+        "noises": 1,
     }
     with pytest.raises(ValueError, match=match):
         fit_number_model(**(fields | change), seed=0)

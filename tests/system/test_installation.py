@@ -32,7 +32,7 @@ HEAVY = {
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
 NEED_AN_EXTRA = {
-    *(f"expril/{name}.py" for name in ("__init__", "learner", "options", "researcher", "studies")),
+    *(f"expril/{name}.py" for name in ("__init__", "learner", "options", "researcher", "sites", "studies")),
     *(f"expril/audit_{name}.py" for name in ("all", "game", "mechanism", "package", "studies")),
 }
 """What these import inside their commands comes with an extra; what they import at once does not."""
