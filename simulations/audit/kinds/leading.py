@@ -1,13 +1,14 @@
 """How a question is led through its turns, by whoever asks: of one curator, or of several together."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from protocol.examples import Asking, Example, Lead, Seen
+from protocol.examples import Asked, Asking, Example, Lead, Seen
 from protocol.kinds import QueryKind, Turn
 from protocol.schema import Schema
 
@@ -15,6 +16,8 @@ Answer = Callable[[int, int, bytes], bytes]
 """(number of the turn, place of the curator, body) -> what it releases."""
 Reads = Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]]
 """`QueryKind.numbers`."""
+Body = Callable[[Turn, bytes], Any]
+"""(turn, what was asked in it) -> the checked body."""
 
 
 def curators_of(example: Example) -> int:
@@ -22,8 +25,14 @@ def curators_of(example: Example) -> int:
     return 1 if example.company is None else len(example.company.curators)
 
 
-def lead_of(kind: QueryKind, example: Example, asking: Asking) -> Lead:
+def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None = None) -> Lead:
     """Who leads a question: the example's own company, or the bodies that it has, asked in order.
+
+    Args:
+        kind: of the question.
+        example: the question.
+        asking: how it is asked.
+        body: reads a turn's body, for who has read it before; None reads it anew.
 
     Raises:
         ConfigurationError: the kind does not say which numbers it releases.
@@ -32,7 +41,9 @@ def lead_of(kind: QueryKind, example: Example, asking: Asking) -> Lead:
         raise ConfigurationError(f"query kind {kind.name!r} does not say which numbers it releases")
     if example.company is not None:
         return example.company.lead(asking)
-    return _in_order(kind, kind.numbers, example, asking)
+    limits = kind.limits()
+    read = body or (lambda turn, data: kind.read_body(data, turn, example.schema, limits))
+    return _in_order(kind.numbers, example, asking, read)
 
 
 def led(lead: Lead, answer: Answer) -> Seen:
@@ -47,12 +58,17 @@ def led(lead: Lead, answer: Answer) -> Seen:
             return seen
 
 
-def _in_order(kind: QueryKind, numbers: Reads, example: Example, asking: Asking) -> Lead:
-    asked, limits = example.ask(asking.copies), kind.limits()
+@lru_cache(maxsize=4)
+def _asked(ask: Callable[[int], Asked], copies: int) -> Asked:
+    """A long question is put together once, not for every draw."""
+    return ask(copies)
+
+
+def _in_order(numbers: Reads, example: Example, asking: Asking, read: Body) -> Lead:
+    asked = _asked(example.ask, asking.copies)
     parts = []
     for number, data in enumerate(asked.bodies):
         told = yield {0: data}
         turn = Turn(asked.planned, asking.query, number)
-        body = kind.read_body(data, turn, example.schema, limits)
-        parts.append(numbers(told[0], body, turn, example.schema).reshape(asking.copies, -1))
+        parts.append(numbers(told[0], read(turn, data), turn, example.schema).reshape(asking.copies, -1))
     return Seen(np.hstack(parts), np.empty((asking.copies, 0), np.int64))

@@ -155,7 +155,7 @@ class Path:
             return answered.release
 
         asking = Asking(self.copies, 0, LEARNER, self.entropy)
-        seen = led(lead_of(kind, self.example, asking), answer)
+        seen = led(lead_of(kind, self.example, asking, self._body), answer)
         return seen, sum(charges, Fraction(0))
 
     def exact(self, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise]:
