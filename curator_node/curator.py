@@ -326,7 +326,7 @@ class Curator:
         if not known:
             self._answerers[kind.name].check(question)
             cost = self._kinds.charge(turn, question.past, bound)
-            self._ledger.make_room(self._questions.room(question, self._dataset.schema), self.policy.reply_bytes, now)
+            self._ledger.make_room(self._questions.room(question), self.policy.reply_bytes, now)
             caps, remark = caps_of(self.policy, message.sender), kind.remark(body, turn)
             self._ledger.charge(study.key, message.sequence, cost, identity, now, caps, note=remark)
         return question

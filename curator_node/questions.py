@@ -65,11 +65,11 @@ class Questions:
             schema=schema,
         )
 
-    def room(self, question: Question, schema: Schema) -> int:
+    def room(self, question: Question) -> int:
         """Most bytes that are stored with the answer to a question."""
         kind = self._kinds.kind(question.turn.planned.kind)
         kept = kind.state_bytes + STATE_SEAL_BYTES if kind.state_bytes else 0
-        return ENVELOPE_ROOM + kind.release_bytes(question.body, question.turn, schema) + kept
+        return ENVELOPE_ROOM + kind.release_bytes(question.body, question.turn, question.schema) + kept
 
     def sealed(self, state: bytes | None, study: StudyKey, kind: str) -> tuple[str, bytes] | None:
         """What the ledger stores of an answerer's state: its kind, and bytes that the curator alone can read."""

@@ -76,9 +76,9 @@ class SecurePool:
     ) -> "SecurePool":
         """With the usual t and u, where they are not given.
 
-        t is 1 up to 9 curators and one more for each ten: whoever bribes a tenth of them is expected. u is a fifth of
-        them, which keeps the noise at twice that of one, at most: the variance is n / h of it. Up to 4 curators u is 0:
-        to tolerate one would cost them as much noise as having one curator less.
+        t is 1 up to 9 curators and one more for each ten: a tenth of them may collude with the learner. u is a fifth of
+        them. The variance of the noise, n / h of that of one, is then at most twice that of one. Up to 4 curators u is
+        0: to tolerate one would cost them as much noise as having one curator less.
 
         Args:
             participants: identity keys.

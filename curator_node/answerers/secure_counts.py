@@ -9,7 +9,7 @@ from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.queries import secure_counts
+from protocol.queries import counts, secure_counts
 from protocol.queries.secure_counts import Agreement, MaskedCounts, Revealed, SealedShares
 from protocol.refusals import RefusalCode
 from protocol.secure_sum import participant
@@ -78,7 +78,7 @@ def _keys(question: Question) -> Answered:
         _group(question),
         seat.identity,
         secure_counts.question_digest(seat.learner, turn, asked.sent),
-        secure_counts.length(asked.body, turn, question.schema),
+        counts.length(asked.body, turn, question.schema),
         entropy=seat.entropy,
         sign=seat.sign,
     )
@@ -97,7 +97,7 @@ def _masked(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> 
 
 def _check_length(question: Question, state: State) -> None:
     """The schema may have been changed since the keys were made: then there is no such vector to mask."""
-    if secure_counts.length(question.body.body, question.turn, question.schema) != state.length:
+    if counts.length(question.body.body, question.turn, question.schema) != state.length:
         limit = f"as many numbers as in the first turn, {state.length}"
         raise RemoteProtocolError(RefusalCode.TERMS_CHANGED, "body.counts", limit)
 

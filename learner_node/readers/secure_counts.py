@@ -17,7 +17,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Turn
 from protocol.noise_shares import LaplaceShares
 from protocol.queries import secure_counts
-from protocol.queries.counts import CountsBody
+from protocol.queries.counts import CountsBody, length
 from protocol.queries.secure_counts import (
     AskKeys,
     MaskedCounts,
@@ -34,7 +34,7 @@ from protocol.schema import Schema
 from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedError, as_words
 from protocol.secure_sum.masks import WORD
 
-FREE = STEPS[:2]
+FREE = STEPS[: secure_counts.MASKED]
 """Steps before anybody was asked for counts."""
 AGAIN = "Another study may ask again, without those that are out or with more dropouts"
 
@@ -71,7 +71,7 @@ def lead(led: Led) -> Leading:
         )
     asked = opening(body, led.turn, led.entropy(secure_counts.NONCE))
     question = secure_counts.question_digest(led.learner, led.turn, asked)
-    aggregator = Aggregator(group, question, secure_counts.length(body, led.turn, schema))
+    aggregator = Aggregator(group, question, length(body, led.turn, schema))
     seats = {name: index for index, name in names.items()}
     try:
         told = yield dict.fromkeys(names.values(), asked)

@@ -263,13 +263,18 @@ def work(body: CountsBody, turn: Turn, schema: Schema, round_size: int | None) -
     once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
     once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
     noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
-    once += noise * _cells(body, schema) * kind.columns(schema)
+    once += noise * length(body, turn, schema)
     return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
 
 def release_bytes(body: CountsBody, turn: Turn, schema: Schema) -> int:
     """Most bytes of the encoded release of a checked body; the receipt and the envelope around it not among them."""
-    return RELEASE_FRAME_BYTES + 8 * _cells(body, schema) * RELEASE_KINDS[turn.planned.release].columns(schema)
+    return RELEASE_FRAME_BYTES + 8 * length(body, turn, schema)
+
+
+def length(body: CountsBody, turn: Turn, schema: Schema) -> int:
+    """Numbers in the release: a row of columns for each cell."""
+    return _cells(body, schema) * RELEASE_KINDS[turn.planned.release].columns(schema)
 
 
 def _cells(body: CountsBody, schema: Schema) -> int:
@@ -283,12 +288,11 @@ def read_release(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> b
         RemoteProtocolError: not a CountsRelease, or not of the asked shape.
     """
     release = decode(data, CountsRelease, field="release")
-    cells = _cells(body, schema)
     kind = RELEASE_KINDS[turn.planned.release]
-    columns = kind.columns(schema)
     payload, unused = (release.counts, release.ratios) if kind.counted else (release.ratios, release.counts)
-    if len(payload) != 8 * cells * columns or unused:
-        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{cells} x {columns} numbers")
+    if len(payload) != 8 * length(body, turn, schema) or unused:
+        shape = f"{_cells(body, schema)} x {kind.columns(schema)} numbers"
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
     return payload
 
 

@@ -34,12 +34,13 @@ from protocol.queries.secure_remarks import check_remark, in_common, proviso, re
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
+from protocol.secure_sum.aggregator import STEPS
 from protocol.secure_sum.cards import Cards, Index, Indices, KeyCard, Signature
 from protocol.secure_sum.group import LEAST_PARTICIPANTS, MOST_PARTICIPANTS, Group, complaint_about
 
-KEYS, SHARES, MASKED, AGREED, OPENED = range(5)
+KEYS, SHARES, MASKED, AGREED, OPENED = range(len(STEPS))
 """Numbers of the turns."""
-TURNS = 5
+TURNS = len(STEPS)
 NONCE = 16
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -228,11 +229,6 @@ def question_digest(learner: bytes, turn: Turn, sent: AskKeys | RelayShares) -> 
     )
 
 
-def length(body: CountsBody, turn: Turn, schema: Schema) -> int:
-    """Numbers in the vector that is summed."""
-    return (counts.release_bytes(body, turn, schema) - counts.RELEASE_FRAME_BYTES) // 8
-
-
 def work(body: Any, turn: Turn, schema: Schema, round_size: int | None) -> int:
     """Work of a turn: that of the `counts` query where it is asked, and what the other participants cost."""
     sites = len(turn.planned.participants)
@@ -241,7 +237,7 @@ def work(body: Any, turn: Turn, schema: Schema, round_size: int | None) -> int:
     if not isinstance(body, Question):
         return once
     asked = counts.work(body.body, turn, schema, round_size)
-    return once + asked + (sites * length(body.body, turn, schema) * WORD_ONCE if turn.number == MASKED else 0)
+    return once + asked + (sites * counts.length(body.body, turn, schema) * WORD_ONCE if turn.number == MASKED else 0)
 
 
 SITE_ONCE = 10_000_000
@@ -257,7 +253,7 @@ def release_bytes(body: Any, turn: Turn, schema: Schema) -> int:
     """Most bytes of the answer to a turn."""
     sites = len(turn.planned.participants)
     if turn.number == MASKED:
-        return _FRAME + 8 * length(body.body, turn, schema)
+        return _FRAME + 8 * counts.length(body.body, turn, schema)
     return _FRAME + (sites * 128 if turn.number in (SHARES, OPENED) else 0)
 
 
@@ -265,7 +261,7 @@ def read_release(data: bytes, body: Any, turn: Turn, schema: Schema) -> bytes:
     """The bytes of a turn's answer, after a check of their shape; RemoteProtocolError (MALFORMED) for another."""
     release = decode(data, RELEASES[turn.number], field="release")
     if isinstance(release, MaskedCounts):
-        numbers = length(body.body, turn, schema)
+        numbers = counts.length(body.body, turn, schema)
         if len(release.words) != 8 * numbers:
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"{numbers} numbers")
     return data
@@ -304,8 +300,8 @@ SECURE_COUNTS = QueryKind(
     check_remark=check_remark,
     in_common=in_common,
     proviso=proviso,
-    private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
-    private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
+    private=counts.COUNTS.private,
+    private_planned=counts.COUNTS.private_planned,
     state_bytes=2**18,
     examples=examples,
     numbers=numbers,

@@ -18,7 +18,7 @@ from protocol.errors import ConfigurationError
 from protocol.examples import Asked, Asking, Company, Example, Lead, Seen
 from protocol.kinds import Turn
 from protocol.queries import secure_counts
-from protocol.queries.counts import CountsLimits, read_body
+from protocol.queries.counts import CountsLimits, length, read_body
 from protocol.queries.counts_examples import shortest_of
 from protocol.queries.secure_counts import (
     NONCE,
@@ -69,7 +69,7 @@ def _pooled(alone: Example) -> Example:
         (data,) = alone.ask(copies).bodies
         turn = Turn(ask(copies).planned)
         body = read_body(data, turn, alone.schema, CountsLimits())
-        return _Counted(turn.planned, data, secure_counts.length(body, turn, alone.schema))
+        return _Counted(turn.planned, data, length(body, turn, alone.schema))
 
     return Example(
         f"{', '.join(alone.limits['release_kinds'])} of four curators, of which one colludes and one falls silent: "

@@ -12,9 +12,10 @@ import msgspec
 from protocol.codec import encode
 from protocol.envelopes import digest
 from protocol.kinds import Turn
+from protocol.secure_sum.aggregator import STEPS
 from protocol.secure_sum.graph import COMPLETE_UP_TO
 
-SHARES, MASKED, OPENED = 1, 2, 4
+SHARES, MASKED, OPENED = map(STEPS.index, ("shares", "masked", "opened"))
 """Numbers of the turns of which something is noted."""
 
 

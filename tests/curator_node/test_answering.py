@@ -248,5 +248,5 @@ def test_what_a_curator_makes_room_for_holds_the_seal():
     curator._answerers = with_toy(check=question.append)
     asker = Asker(curator)
     asker.turn(ASK)
-    room = curator._questions.room(question[0], curator._dataset.schema)
+    room = curator._questions.room(question[0])
     assert room == 8192 + TOY.release_bytes(None, None, None) + TOY.state_bytes + STATE_SEAL_BYTES

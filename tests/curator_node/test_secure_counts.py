@@ -162,11 +162,7 @@ def test_a_dropout_at_any_step_costs_it_what_it_was_charged_and_the_others_go_on
 
 def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     pool = Pool(4, 1, 1)
-    pool.keys()
-    pool.shares()
-    pool.masked((0, 1, 3))
-    pool.agreed()
-    pool.opened()
+    pool.run_without_vector(2)
     notes = [entry.note for entry in ledger_of(pool, 0).entries if entry.kind == "charge"]
     told = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
     assert [notes[0], notes[3]] == ["", ""]

@@ -151,11 +151,7 @@ def test_limits_of_kinds_that_nobody_knows_are_shown_and_cannot_drive_the_termin
 
 def test_a_secure_sum_is_shown_turn_by_turn(tmp_path):
     pool = Pool(4, 1, 1)
-    pool.keys()
-    pool.shares()
-    pool.masked((0, 1, 3))
-    pool.agreed()
-    pool.opened()
+    pool.run_without_vector(2)
     file = tmp_path / "sum.transcript"
     file.write_bytes(msgspec.msgpack.encode(pool.sessions[0].transcript.envelopes))
     told = json.loads(show(file, "--json", "--values"))["messages"]

@@ -230,13 +230,9 @@ def test_the_controls_lose_what_they_say(name, unknown):
 
 @pytest.fixture(scope="module")
 def pool():
-    """Four curators, one of which falls silent after its masked vector."""
+    """Four curators, one of which deals, and then falls silent."""
     pool = Pool(4, 1, 1)
-    pool.keys()
-    pool.shares()
-    pool.masked((0, 1, 3))
-    pool.agreed()
-    pool.opened()
+    pool.run_without_vector(2)
     return pool
 
 

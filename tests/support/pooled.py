@@ -19,7 +19,7 @@ from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsLimits, read_body
+from protocol.queries.counts import CountsBody, CountsLimits, length, read_body
 from protocol.queries.secure_counts import (
     NONCE,
     RELEASES,
@@ -29,7 +29,6 @@ from protocol.queries.secure_counts import (
     ProposeSurvivors,
     RelayCards,
     RelayShares,
-    length,
     question_digest,
 )
 from protocol.rationals import Rational
@@ -238,6 +237,14 @@ class Pool:
         self.keys(body=body, query=query)
         self.shares()
         self.masked()
+        self.agreed()
+        return self.opened()
+
+    def run_without_vector(self, silent):
+        """A whole round in which one curator deals, and then falls silent."""
+        self.keys()
+        self.shares()
+        self.masked([index for index in self.dealt if index != silent])
         self.agreed()
         return self.opened()
 

@@ -13,6 +13,7 @@ import pytest
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.messages import Release
+from secure_scenario import FAULTS, SECURE
 from simulations.carriers.table import stage_of
 from simulations.federation import run_repeat
 from simulations.records import load_records
@@ -81,38 +82,6 @@ def test_the_same_releases_over_a_folder_and_in_process():
     assert bodies_of(by_folder) == bodies_of(run_repeat(scenario, records, 0))
     spent = {name: ledger.account.total_spent for name, ledger in by_folder.ledgers.items()}
     assert spent == dict.fromkeys(by_folder.sites, 1)
-
-
-SECURE = """
-title = "Secure sums over every carrier"
-noise_seed = 7
-seed = 1
-
-[data]
-name = "wdbc"
-
-[data.sites]
-how = "random"
-fractions = { north = 0.25, east = 0.25, south = 0.25, west = 0.25 }
-
-[[learners]]
-name = "ada"
-pooling = "secure"
-dropouts = 1
-options = { networks = false }
-"""
-FAULTS = """
-[[faults]]
-curator = "south"
-kind = "late"
-round = 3
-
-[[faults]]
-curator = "west"
-kind = "vanish"
-round = 4
-"""
-"""South's masked vector comes at the second try; west falls silent when its own is there."""
 
 
 def bodies_of(repeat):

@@ -8,6 +8,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.messages import Release
 from protocol.transcript import replay
 from protocol.transitions import State
+from secure_scenario import FAULTS, SECURE
 from simulations.carriers import direct, in_process
 from simulations.carriers.table import here
 from simulations.federation import run_repeat
@@ -39,40 +40,9 @@ def test_flower_and_direct_calls_give_the_same_releases_from_one_seed():
     assert sum(map(len, bodies.values())) >= 4
 
 
-SECURE = """
-title = "Secure sums"
-noise_seed = 7
-seed = 1
-
-[data]
-name = "wdbc"
-
-[data.sites]
-how = "random"
-fractions = { north = 0.25, east = 0.25, south = 0.25, west = 0.25 }
-
-[[learners]]
-name = "ada"
-pooling = "secure"
-dropouts = 1
-options = { networks = false }
-
-[[faults]]
-curator = "south"
-kind = "late"
-round = 3
-
-[[faults]]
-curator = "west"
-kind = "vanish"
-round = 4
-"""
-"""South's masked vector comes at the second try; west falls silent when its own is there."""
-
-
 def test_flower_and_direct_calls_open_the_same_sum_from_one_seed(tmp_path):
     """Keys and masks are new each time, so the releases are others: what they open is the same."""
-    (tmp_path / "secure.toml").write_text(SECURE)
+    (tmp_path / "secure.toml").write_text(SECURE + FAULTS)
     scenario, _, folder = load_scenario(str(tmp_path / "secure.toml"))
     records = load_records(scenario, folder)
     found = [run_repeat(scenario, records, 0, stage=here(way.carry)) for way in (in_process, direct)]
