@@ -1,10 +1,11 @@
-"""The `blog_holdout` query: the reusable holdout as a blog told it, in simulations only. It is not private as claimed.
+"""The `blog_holdout` query: the reusable holdout as a blog told it, in simulations only. Not private as claimed.
 
-`diffPrivMethod` of Zumel's "A simpler explanation of differential privacy" (2015): where the scores on the holdout and on
-the training records differ by at most eps / 2, it answers the training score with Laplace noise of scale eps / 2, else
-the holdout score with Laplace noise of scale eps; there is no budget. A score is a ratio over the exact number of records.
+`diffPrivMethod` of Zumel's "A simpler explanation of differential privacy" (2015): where the scores on the holdout and
+on the training records differ by at most eps / 2, it answers the training score with Laplace noise of scale eps / 2,
+else the holdout score with Laplace noise of scale eps; there is no budget. A score is a ratio over the exact number of
+records.
 
-What it claims is what its reader would: a mean over n records moves by 1 / n, so that noise of scale eps makes an answer
+What it claims is what its reader would: a mean over n records moves by 1 / n, so noise of scale eps makes an answer
 cost c / (n eps). A claim may not depend on the private n, so n is stated in the plan. What it costs in truth is in
 docs/holdout.md: the comparison has no noise, and whether it was close can be read off the width of the noise.
 """

@@ -1,10 +1,10 @@
 """The `holdout` query: how good a hypothesis is, asked many times, and paid for only where the asker was wrong.
 
-The learner states the accuracy that it expects, p / r. The curator sums r [correct] - p over its records, a whole number
-S, and compares |S| under fresh noise with a noisy threshold. Below it says "close". At or above it releases fresh noisy
-numbers of errors and of correct records, and the instance ends. This is Thresholdout (Dwork, Feldman, Hardt, Pitassi,
-Reingold and Roth 2015, "The reusable holdout", Science 349) as a sparse-vector mechanism on whole numbers: no ratio, and
-no number of records, is in it.
+The learner states the accuracy that it expects, p / r. The curator sums r [correct] - p over its records, a whole
+number S, and compares |S| under fresh noise with a noisy threshold. Below it says "close". At or above it releases
+fresh noisy numbers of errors and of correct records, and the instance ends. This is Thresholdout (Dwork, Feldman,
+Hardt, Pitassi, Reingold and Roth 2015, "The reusable holdout", Science 349) as a sparse-vector mechanism on whole
+numbers: no ratio, and no number of records, is in it.
 
 Cost of an instance, for a unit of at most c records, each of which moves S by at most r:
 
@@ -16,7 +16,7 @@ Laplace mechanism's on two counts, of which a record is in one. The proof on who
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -152,7 +152,7 @@ def check_allowed(planned: PlannedHoldout, schema: Schema, limits: HoldoutLimits
 
 
 def sensitivity(planned: PlannedHoldout, most_records_per_unit: int) -> int:
-    """r c: how far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy.
+    """How far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy: r c.
 
     A correct record adds r - p to S, another -p, and 0 <= p <= r. Of the two counts it moves one, by 1.
     """
