@@ -34,6 +34,4 @@ BLOG_HOLDOUT = Reader(
     read=read,
     pool=mean,
     complaint=lambda answer, round_size: "",  # noqa: ARG005
-    rehearse=None,
-    precision=None,
 )

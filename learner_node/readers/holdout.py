@@ -119,4 +119,4 @@ def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
     return ""
 
 
-HOLDOUT = Reader(kind=holdout.HOLDOUT, read=read, pool=add, complaint=complaint_about, rehearse=None, precision=None)
+HOLDOUT = Reader(kind=holdout.HOLDOUT, read=read, pool=add, complaint=complaint_about)

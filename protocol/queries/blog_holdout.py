@@ -131,6 +131,7 @@ def numbers(data: bytes, body: BlogHoldoutBody, turn: Turn, schema: Schema) -> N
 BLOG_HOLDOUT = QueryKind(
     name="blog_holdout",
     relation="replace one record, as the blog understands it; the truth costs more",
+    tells="how good hypotheses are, with noise that does not hide a record",
     planned=PlannedBlogHoldout,
     limits=BlogHoldoutLimits,
     check_planned=lambda planned: None,  # noqa: ARG005

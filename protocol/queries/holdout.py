@@ -255,6 +255,7 @@ def examples() -> Mapping[str, Sequence[Example]]:
 HOLDOUT = QueryKind(
     name="holdout",
     relation="add or remove one privacy unit",
+    tells="whether hypotheses are as good as was expected, and of those that are not, how many records they get right",
     planned=PlannedHoldout,
     limits=HoldoutLimits,
     check_planned=check_planned,
@@ -265,6 +266,7 @@ HOLDOUT = QueryKind(
     work=work,
     release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005
     read_release=read_release,
+    noted=noted,
     state_bytes=STATE_BYTES,
     examples=examples,
     numbers=numbers,

@@ -8,7 +8,7 @@ from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest
 from protocol.examples import Asked, Asking, Company, Example, Lead, Seen, Value
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
-from protocol.hypotheses import Hypothesis, Mlp
+from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.kinds import Turn
 from protocol.queries.holdout import HoldoutBody, PlannedHoldout, numbers
 from protocol.rationals import Rational
@@ -70,7 +70,8 @@ def _until_refused(asked: Asked) -> Callable[[Asking], Lead]:
     return lead
 
 
-_DEEP = _asked(planned_at_cost(4, 1, 1, 1), ((_EDGE, 0), (_EDGE, 0), (_EDGE, 0), (_EDGE, RESOLUTION // 10)))
+_YES = Constant(1)
+_DEEP = _asked(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 10)))
 _TWICE = _asked(planned_at_cost(2, 2, 1, 2), ((_EDGE, 0), (_EDGE, RESOLUTION // 2)))
 
 EXAMPLES = (
