@@ -39,20 +39,22 @@ BOUND = 8.0
 MOST_WEIGHT = 32.0
 """Weights are stretched to this size, which changes no prediction, so that the grid of 2^-12 rounds them little."""
 RESOLUTION = 1000
+CANDIDATE_STEPS = 10
+"""Steps at which every candidate is asked about: 1,055 questions; later ones go by the belief of then."""
 THRESHOLD_SHARE = COUNT_SHARE = Fraction(1, 4)
 """Of an instance's epsilon; the comparisons have the rest."""
 
 
-def plan_holdout(epsilon: Fraction, turns: int, records: int) -> PlannedHoldout:
+def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldout:
     """A holdout that costs exactly epsilon where a privacy unit is one record.
 
-    Every whole epsilon is one instance, and a smaller one is one, too. The threshold is the blog's tolerance of so many
-    records, or what noise of the comparisons would pass by chance about once in all questions, where that is more.
+    Every whole epsilon is one instance, and a smaller one is one, too.
 
     Args:
         epsilon: for everything.
         turns: most questions.
-        records: that the curator declares.
+        threshold: in records; where noise of the comparisons would pass it by chance about once in all questions, it is
+            as much more as that takes.
 
     Raises:
         ConfigurationError: epsilon is not positive, or needs noise scales of more than 32 bits.
@@ -66,13 +68,15 @@ def plan_holdout(epsilon: Fraction, turns: int, records: int) -> PlannedHoldout:
         comparison_scale = Rational.of(2 * RESOLUTION / ((1 - THRESHOLD_SHARE - COUNT_SHARE) * each))
         count_scale = Rational.of(1 / (COUNT_SHARE * each))
     except ValueError:
-        raise ConfigurationError(f"epsilon {epsilon} needs noise scales of more than 32 bits; choose a rounder one") from None
+        raise ConfigurationError(
+            f"epsilon {epsilon} needs noise scales of more than 32 bits; choose a rounder one"
+        ) from None
     by_chance = float(comparison_scale.fraction) / RESOLUTION * math.log(turns)
     return PlannedHoldout(
         turns=turns,
         answers=answers,
         resolution=RESOLUTION,
-        threshold=math.ceil(max(TOLERANCE * records, by_chance)),
+        threshold=max(threshold, math.ceil(by_chance)),
         threshold_scale=threshold_scale,
         comparison_scale=comparison_scale,
         count_scale=count_scale,
@@ -156,7 +160,7 @@ def asking(test: Part, planned: PlannedHoldout) -> Iterator[tuple[Asking, list[F
 def ask_each_step(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
     """Choose variables by the training likelihood alone, and ask the holdout once a step how good the model is."""
     grown = grow(drawn, drawn.test, by_likelihood, sizes.steps)
-    planned = plan_holdout(epsilon, len(grown.models), len(drawn.test))
+    planned = plan_holdout(epsilon, len(grown.models), math.ceil(TOLERANCE * len(drawn.test)))
     with asking(drawn.test, planned) as (holdout, charged):
         believed = [
             holdout.believe(model, right / len(drawn.train))
@@ -166,8 +170,14 @@ def ask_each_step(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown,
 
 
 def ask_each_candidate(drawn: Drawn, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
-    """As the blog: ask of every candidate of every step, and choose the one believed to be best."""
-    planned = plan_holdout(epsilon, questions(VARIABLES, sizes.steps), len(drawn.test))
+    """As the blog: ask of every candidate of a step, and choose the one believed to be best.
+
+    Among so many candidates the training accuracies of some are far from the test's by chance alone, without any
+    overfitting. The threshold is the largest such distance to be expected, so that answers are not spent on these.
+    """
+    turns = questions(VARIABLES, min(sizes.steps, CANDIDATE_STEPS))
+    spread = math.sqrt(1 / len(drawn.train) + 1 / len(drawn.test)) / 2
+    planned = plan_holdout(epsilon, turns, math.ceil(len(drawn.test) * spread * math.sqrt(2 * math.log(turns))))
     believed: list[float] = []
     with asking(drawn.test, planned) as (holdout, charged):
 
