@@ -215,9 +215,7 @@ def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
             verdict = POSSIBLE
         else:
             verdict = NOT_SEEN
-    return Claim(
-        statement.procedure, statement.says, statement.made_exact, statement.claimed, mean, low, high, verdict
-    )
+    return Claim(statement.procedure, statement.says, statement.made_exact, statement.claimed, mean, low, high, verdict)
 
 
 def wilson(hits: float, trials: int) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.bool_]
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-7
 """Largest change of a coefficient at which a fit has converged, in units of the variables."""
 MOST_CHORD_STEPS = 40
 MOST_NEWTON_STEPS = 25

@@ -37,7 +37,9 @@ def _panel(stage: Stage, shown: Shown) -> Figure:
     axis = _axis(shown)
     lines = tuple(_line(stage, axis, key, band, "%") for key, band in _bands(shown))
     ceiling = SETTINGS[shown.setting].ceiling
-    return _figure(stage, axis, title_of(shown), lines, (Rule("majority", stage.y(ceiling), f"the best rule: {ceiling:.1f} %"),))
+    return _figure(
+        stage, axis, title_of(shown), lines, (Rule("majority", stage.y(ceiling), f"the best rule: {ceiling:.1f} %"),)
+    )
 
 
 def signal_figure(found: Found) -> Figure | None:
@@ -48,7 +50,8 @@ def signal_figure(found: Found) -> Figure | None:
     stage = Stage(make_axis(0, SIGNALS, _SIGNALS), _HEIGHT)
     axis = _axis(rows[0])
     lines = tuple(
-        _line(stage, axis, key, shown.found, "signals", errors=False) for key, shown in zip(signal_keys(found), rows, strict=True)
+        _line(stage, axis, key, shown.found, "signals", errors=False)
+        for key, shown in zip(signal_keys(found), rows, strict=True)
     )
     return _figure(stage, axis, "signal variables found", lines)
 
@@ -80,6 +83,8 @@ def _line(stage: Stage, axis: Axis, key: Key, band: Band, unit: str, *, errors: 
 
 def _figure(stage: Stage, axis: Axis, name: str, lines: Sequence[Line], rules: tuple[Rule, ...] = ()) -> Figure:
     last = int(axis.high)
-    ticks = tuple(Tick(str(step), axis.at(step)) for step in range(1, last + 1) if step in (1, last) or step % (2 * _MARKED) == 0)
+    ticks = tuple(
+        Tick(str(step), axis.at(step)) for step in range(1, last + 1) if step in (1, last) or step % (2 * _MARKED) == 0
+    )
     words = "; ".join(f"{line.title}: {line.marks[0].text}, {line.marks[-1].text}" for line in lines)
     return Figure(stage, name, ticks, tuple(lines), words, below=_BELOW, rules=rules)

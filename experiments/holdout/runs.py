@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.campaign.store import Task
 from experiments.holdout.blog import by_blog
-from experiments.holdout.draws import BLOG, SETTINGS, Drawn, Sizes, draw
+from experiments.holdout.draws import SETTINGS, Drawn, Sizes, draw
 from experiments.holdout.stepwise import Grown, by_likelihood, by_test, grow
 
 NAIVE, THRESHOLDOUT, LARGE, SOURCE = "naive", "thresholdout", "naive, large test", "training likelihood"
@@ -115,12 +115,6 @@ def compute_run(sizes: Sizes, solvers: Mapping[str, Solve], task: Task) -> Run:
     )
 
 
-def free_tasks(seeds: range, others: range) -> list[Task]:
-    """Runs that ask no curator: the first seed of everything before the second of anything.
-
-    Args:
-        seeds: of the blog's setting.
-        others: of the other settings.
-    """
-    asked = [(name, seed) for seed in seeds for name in SETTINGS if name == BLOG or seed in others]
-    return [Task(name, maker, NO_EPSILON, seed) for name, seed in asked for maker in FREE]
+def free_tasks(setting: str, seeds: range) -> list[Task]:
+    """Runs of a setting that ask no curator: the first seed of everything before the second of anything."""
+    return [Task(setting, maker, NO_EPSILON, seed) for seed in seeds for maker in FREE]

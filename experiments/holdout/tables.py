@@ -121,7 +121,9 @@ def cost(found: Found) -> Written:
         [f"a run of {shown.questions:,} questions, at worst", f"{shown.run:,.1f}"],
         ["the same without clipping to 0 and 1", "infinite"],
     ]  # fmt: skip
-    return text_table("Epsilon of the blog's variant, one of the test rows replaced", ["of", "epsilon"], rows, numbers=True)
+    return text_table(
+        "Epsilon of the blog's variant, one of the test rows replaced", ["of", "epsilon"], rows, numbers=True
+    )
 
 
 def settings(found: Found) -> Table[Shown]:
