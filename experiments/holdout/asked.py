@@ -90,6 +90,19 @@ def hypothesis_of(model: Model) -> Mlp:
     return Mlp.of(FeatureMap(features=tuple(features)), [(weights[None, 1:], weights[:1])])
 
 
+def frame_of(part: Part) -> pl.DataFrame:
+    """Records with their labels, as a curator reads them."""
+    frame = pl.DataFrame({_name(column): part.columns[:, column] for column in range(part.columns.shape[1])})
+    return frame.with_columns(pl.Series(LABEL, part.labels.astype(np.int64)).cast(pl.String))
+
+
+def steward_of(part: Part) -> StewardFile:
+    """What their curator declares: their number, and bounds that they do not reach."""
+    names = map(_name, range(part.columns.shape[1]))
+    attributes = tuple(NumericAttribute(name=name, lower=-BOUND, upper=BOUND) for name in names)
+    return StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(part))
+
+
 def _name(column: int) -> str:
     return f"v{column + 1}"
 
@@ -140,14 +153,8 @@ class Asking:
 def asking(test: Part, planned: PlannedHoldout) -> Iterator[tuple[Asking, list[Fraction]]]:
     """A study with a curator that holds these records; the list has the epsilon that its ledger charged, in the end."""
     learner = SigningKey.generate()
-    attributes = tuple(
-        NumericAttribute(name=_name(column), lower=-BOUND, upper=BOUND) for column in range(test.columns.shape[1])
-    )
-    steward = StewardFile(label=LABEL, classes=CLASSES, attributes=attributes, round_size=len(test))
-    frame = pl.DataFrame({_name(column): test.columns[:, column] for column in range(test.columns.shape[1])})
-    frame = frame.with_columns(pl.Series(LABEL, test.labels.astype(np.int64)).cast(pl.String))
     limits = {HOLDOUT.name: {"turns": planned.turns}}
-    site = temporary_site(frame, steward, roomy_policy(learner, name=CURATOR, kinds=limits))
+    site = temporary_site(frame_of(test), steward_of(test), roomy_policy(learner, name=CURATOR, kinds=limits))
     study = Study(direct_federation({CURATOR: site}, learner))
     charged: list[Fraction] = []
     with study.closing():

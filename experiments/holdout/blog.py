@@ -25,7 +25,8 @@ def blog_score(train: Numbers, test: Numbers, laplace: Laplace, tolerance: float
     """Scores of improvements on training and test records, (c,) each.
 
     Args:
-        train, test: improvements of accuracy, in [-1, 1].
+        train: improvements of accuracy on the training records, in [-1, 1].
+        test: on the test records.
         laplace: draws the noise.
         tolerance: eps.
     """

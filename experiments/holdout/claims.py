@@ -193,7 +193,7 @@ def claims_of(runs: Sequence[Run]) -> tuple[Claim, ...]:
     for run in runs:
         if run.setting == BLOG and run.procedure in (NAIVE, THRESHOLDOUT, LARGE):
             by_seed.setdefault(run.seed, {})[run.procedure] = run
-    whole = [found for _, found in sorted(by_seed.items()) if len(found) == 3]  # noqa: PLR2004 - the three procedures
+    whole = [found for _, found in sorted(by_seed.items()) if len(found) == 3]
     return tuple(hold(statement, whole) for statement in STATEMENTS) if whole else ()
 
 
@@ -224,4 +224,5 @@ def wilson(hits: float, trials: int) -> tuple[float, float]:
     share, weight = hits / trials, z * z / trials
     middle = (share + weight / 2) / (1 + weight)
     half = z / (1 + weight) * (share * (1 - share) / trials + weight / (4 * trials)) ** 0.5
-    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
+    low, high = (round(100 * end, 9) for end in (middle - half, middle + half))
+    return max(0.0, low), min(100.0, high)

@@ -10,7 +10,8 @@ def build_markdown(found: Found, curves: str, signals: str) -> str:
 
     Args:
         found: all of it.
-        curves, signals: names of the figures' files.
+        curves: name of the file of that figure.
+        signals: likewise.
     """
     parts = [f"# {plain(words.headline(found))}", plain(" ".join(words.summary(found)))]
     parts += [plain(words.SETUP), plain(words.DATA)]

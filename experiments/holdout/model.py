@@ -33,7 +33,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """The model that a procedure's user keeps, of the steps asked about the one believed to be best, and how good it is.
+    """The model that a procedure's user keeps, of the steps asked about the one believed to be best.
 
     Attributes:
         believed: its accuracy, as its user believes, in percent.
