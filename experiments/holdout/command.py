@@ -29,8 +29,8 @@ REPEATS = 50
 OTHER_REPEATS = 10
 """Data sets of the other settings."""
 CANDIDATE_REPEATS = 3
-"""Data sets on which a curator is asked about every candidate: a thousand signed questions take a minute. Below an epsilon
-of 1 it is not: noise would hide any gap, and curators refuse plans whose questions cost next to nothing each."""
+"""Data sets on which a curator is asked about every candidate: a thousand signed questions take a minute. Below an
+epsilon of 1 it is not: noise would hide any gap, and curators refuse plans whose questions cost next to nothing each."""
 SEED = 1000
 
 
