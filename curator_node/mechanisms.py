@@ -34,11 +34,13 @@ class Stamp:
         learner: its name in the policy.
         study: ordinal of the learner's study at this curator, from 0.
         sequence: of the query.
+        part: of the answer, from 0, where it draws noise more than once.
     """
 
     learner: str
     study: int
     sequence: int
+    part: int = 0
 
 
 class NoiseSource(Protocol):
