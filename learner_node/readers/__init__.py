@@ -9,7 +9,11 @@ from learner_node.readers.holdout import HOLDOUT
 from learner_node.readers.secure_counts import SECURE_COUNTS
 from learner_node.reading import Reader
 
-READERS: Mapping[str, Reader] = MappingProxyType(
-    {reader.kind.name: reader for reader in (COUNTS, SECURE_COUNTS, HOLDOUT, BLOG_HOLDOUT)}
+_SHIPPED = (
+    COUNTS,
+    SECURE_COUNTS,
+    HOLDOUT,
+    BLOG_HOLDOUT,
 )
+READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
 """What a learner has unless it is given others."""
