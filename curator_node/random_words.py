@@ -16,11 +16,11 @@ class RandomWords:
     """Uniform whole numbers and exact coins, made of random bytes."""
 
     def __init__(self, random_bytes: RandomBytes) -> None:
-        self._random_bytes = random_bytes
+        self.random_bytes = random_bytes
 
     def words(self, size: int) -> Words:
         """(size,) uniform on 0 .. 2^64 - 1."""
-        given = self._random_bytes(8 * size)
+        given = self.random_bytes(8 * size)
         if len(given) != 8 * size:
             raise ArithmeticError(f"{8 * size} random bytes were asked for, and {len(given)} came")
         return np.frombuffer(given, "<u8").astype(np.uint64, copy=False)
