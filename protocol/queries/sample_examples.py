@@ -19,6 +19,7 @@ _SCHEMA = Schema(
 )
 _TABLE: tuple[Axis, ...] = (NumberAxis("x", -2.0, 2.0, 4), LevelAxis("s"), LevelAxis("outcome"))
 _LINE: tuple[Axis, ...] = (NumberAxis("x", -3.0, 3.0, 12, 0.0, 1.0),)
+_EIGHT: tuple[Axis, ...] = (NumberAxis("x", -2.0, 2.0, 8),)
 _EDGES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 1e300, -1e300)
 
 
@@ -33,6 +34,13 @@ def _asking(axes: tuple[Axis, ...], **told: int | str) -> Callable[[int], Asked]
 
 
 EXAMPLES = (
+    Example(
+        "eight cells, where one record more turns the exponent of a cell from the lowest to the highest",
+        _SCHEMA,
+        _asking(_EIGHT, learner="naive_bayes", examples=500),
+        copies=COPIES,
+        values={"x": _EDGES},
+    ),
     Example(
         "24 cells, a density that few records decide",
         _SCHEMA,
