@@ -9,6 +9,7 @@ from protocol.queries.blog_holdout import BLOG_HOLDOUT
 from protocol.queries.counts import COUNTS
 from protocol.queries.holdout import HOLDOUT
 from protocol.queries.model import MODEL
+from protocol.queries.sample import SAMPLE
 from protocol.queries.secure_counts import SECURE_COUNTS
 
 QUERY_KINDS = Kinds(
@@ -16,6 +17,7 @@ QUERY_KINDS = Kinds(
     SECURE_COUNTS,
     HOLDOUT,
     BLOG_HOLDOUT,
+    SAMPLE,
     MODEL,
 )
 """What a program has unless it is given others."""
