@@ -60,6 +60,7 @@ class QueryKind:
     Attributes:
         name: on the wire.
         relation: the neighbouring relation under which its costs are pure epsilons.
+        tells: what its answers tell of the records, for a steward, such as "how many records fall into groups".
         planned: type of its planned query, a `Planned` whose tag is `name`.
         limits: type of its limits, a struct of which every field has a default.
         check_planned: (planned) raises RemoteProtocolError(BAD_PLAN) for one that breaks a rule.
@@ -119,6 +120,7 @@ class QueryKind:
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
     by_default: bool = False
+    tells: str = "what its questions ask for"
     examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
     numbers: Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]] | None = None
     laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005

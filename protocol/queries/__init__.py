@@ -6,7 +6,8 @@ their three tables; a test says that the three agree.
 
 from protocol.kinds import Kinds
 from protocol.queries.counts import COUNTS
+from protocol.queries.model import MODEL
 from protocol.queries.secure_counts import SECURE_COUNTS
 
-QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS)
+QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS, MODEL)
 """What a program has unless it is given others."""
