@@ -26,6 +26,7 @@ NAMES = (
     "noise_shares",
     "secure_sum",
     "solvers",
+    "holdout_experiment",
     "label_model",
     "networks",
     "reproduction",

@@ -30,7 +30,7 @@ OTHER_REPEATS = 10
 """Data sets of the other settings."""
 CANDIDATE_REPEATS = 3
 """Data sets on which a curator is asked about every candidate: a thousand signed questions take a minute. Below an
-epsilon of 1 it is not: noise would hide any gap, and curators refuse plans whose questions cost next to nothing each."""
+epsilon of 1 nobody is: noise would hide any gap, and curators refuse plans whose questions cost next to nothing."""
 SEED = 1000
 
 
