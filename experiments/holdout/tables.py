@@ -19,7 +19,7 @@ TITLES = {
 VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     "holds": ("holds", "within"),
     "possible": ("happens, but is not typical", "apart"),
-    "not seen": ("not seen", "below"),
+    "not seen": ("hardly ever so", "below"),
 }
 
 

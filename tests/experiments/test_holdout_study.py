@@ -17,8 +17,6 @@ from experiments.campaign import provenance
 from experiments.campaign.store import Task
 from experiments.holdout import command
 from experiments.holdout.asked import (
-    EACH_CANDIDATE,
-    EACH_STEP,
     SOLVERS,
     ask_each_candidate,
     ask_each_step,
@@ -36,7 +34,7 @@ from experiments.holdout.logistic import fit, fit_each, with_intercept
 from experiments.holdout.markdown import build_markdown
 from experiments.holdout.model import found_of, kept_of
 from experiments.holdout.page import build_curves, build_page, build_signals
-from experiments.holdout.runs import LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
+from experiments.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from experiments.holdout.stepwise import Model, by_likelihood, by_test, grow
 from expril.command import app
 from page_outline import Outline
