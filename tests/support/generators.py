@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from generators_holdout import blog_holdout_queries_of, holdout_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -301,15 +302,22 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     return planned, encode(CountsBody(tuple(workload), hypothesis, most))
 
 
-QUERIES = {"counts": counts_queries_of}
+QUERIES = {
+    "counts": counts_queries_of,
+    "holdout": lambda schema: holdout_queries_of(hypotheses_of(schema)),
+    "blog_holdout": lambda schema: blog_holdout_queries_of(hypotheses_of(schema)),
+}
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
 """Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
 
 
 def queries_of(schema, **told):
-    """Lawful queries of every registered kind that one curator answers alone."""
-    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in SEVERAL_CURATORS])
+    """Lawful queries of every kind that one curator answers alone and a policy allows by default.
+
+    What is told is told of counts. Kinds that a policy has to name are drawn by their own tests.
+    """
+    return st.one_of([QUERIES[name](schema, **told) for name, kind in QUERY_KINDS.items() if kind.by_default])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)
