@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from generators_model import model_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -301,7 +302,12 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     return planned, encode(CountsBody(tuple(workload), hypothesis, most))
 
 
-QUERIES = {"counts": counts_queries_of}
+def any_model_queries_of(schema, **told):
+    """As `counts_queries_of`; none where it is told what only `counts` has."""
+    return st.nothing() if told else model_queries_of(schema, feature_maps_of(schema), feature_bins_of(schema))
+
+
+QUERIES = {"counts": counts_queries_of, "model": any_model_queries_of}
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
 """Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
