@@ -16,8 +16,8 @@ _SHIPPED = (
     SECURE_COUNTS,
     HOLDOUT,
     BLOG_HOLDOUT,
-    MODEL,
     SAMPLE,
+    MODEL,
 )
 ANSWERERS: Mapping[str, Answerer] = MappingProxyType({answerer.kind.name: answerer for answerer in _SHIPPED})
 """What a curator has unless it is given others."""

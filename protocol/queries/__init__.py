@@ -17,6 +17,7 @@ QUERY_KINDS = Kinds(
     SECURE_COUNTS,
     HOLDOUT,
     BLOG_HOLDOUT,
+    SAMPLE,
     MODEL,
     SAMPLE,
 )
