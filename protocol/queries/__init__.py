@@ -19,6 +19,5 @@ QUERY_KINDS = Kinds(
     BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
-    SAMPLE,
 )
 """What a program has unless it is given others."""

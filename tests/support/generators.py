@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from generators_sample import sample_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -301,15 +302,21 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     return planned, encode(CountsBody(tuple(workload), hypothesis, most))
 
 
-QUERIES = {"counts": counts_queries_of}
+QUERIES = {
+    "counts": counts_queries_of,
+    "sample": sample_queries_of,
+}
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
 """Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
+OWN_SAMPLERS = {"sample"}
+"""Kinds whose law hangs on the records, so that what they release does, whatever bytes they are given."""
 
 
 def queries_of(schema, **told):
-    """Lawful queries of every registered kind that one curator answers alone."""
-    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in SEVERAL_CURATORS])
+    """Lawful queries of every registered kind that one curator answers alone, by adding noise to numbers."""
+    others = SEVERAL_CURATORS | OWN_SAMPLERS
+    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in others])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)

@@ -37,7 +37,6 @@ SHOWN: dict[str, ModuleType] = {
     "secure_counts": secure_counts,
     "holdout": holdout,
     "blog_holdout": blog_holdout,
-    "sample": sample,
     "model": model,
     "sample": sample,
 }
