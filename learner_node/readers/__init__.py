@@ -6,10 +6,7 @@ from types import MappingProxyType
 from learner_node.readers.blog_holdout import BLOG_HOLDOUT
 from learner_node.readers.counts import COUNTS
 from learner_node.readers.holdout import HOLDOUT
-<<<<<<< HEAD
-=======
 from learner_node.readers.model import MODEL
->>>>>>> main
 from learner_node.readers.sample import SAMPLE
 from learner_node.readers.secure_counts import SECURE_COUNTS
 from learner_node.reading import Reader
@@ -20,10 +17,7 @@ _SHIPPED = (
     HOLDOUT,
     BLOG_HOLDOUT,
     SAMPLE,
-<<<<<<< HEAD
-=======
     MODEL,
->>>>>>> main
 )
 READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
 """What a learner has unless it is given others."""
