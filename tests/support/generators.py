@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from generators_holdout import blog_holdout_queries_of, holdout_queries_of
 from generators_sample import sample_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
@@ -304,19 +305,21 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
 
 QUERIES = {
     "counts": counts_queries_of,
+    "holdout": lambda schema: holdout_queries_of(hypotheses_of(schema)),
+    "blog_holdout": lambda schema: blog_holdout_queries_of(hypotheses_of(schema)),
     "sample": sample_queries_of,
 }
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
 """Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
-OWN_SAMPLERS = {"sample"}
-"""Kinds whose law hangs on the records, so that what they release does, whatever bytes they are given."""
 
 
 def queries_of(schema, **told):
-    """Lawful queries of every registered kind that one curator answers alone, by adding noise to numbers."""
-    others = SEVERAL_CURATORS | OWN_SAMPLERS
-    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in others])
+    """Lawful queries of every kind that one curator answers alone and a policy allows by default.
+
+    What is told is told of counts. Kinds that a policy has to name are drawn by their own tests.
+    """
+    return st.one_of([QUERIES[name](schema, **told) for name, kind in QUERY_KINDS.items() if kind.by_default])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)
