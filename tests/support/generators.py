@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from generators_holdout import blog_holdout_queries_of, holdout_queries_of
 from generators_model import model_queries_of
+from generators_sample import sample_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -307,6 +308,7 @@ QUERIES = {
     "counts": counts_queries_of,
     "holdout": lambda schema, **told: holdout_queries_of(hypotheses_of(schema)),
     "blog_holdout": lambda schema, **told: blog_holdout_queries_of(hypotheses_of(schema)),
+    "sample": sample_queries_of,
     "model": lambda schema, **told: model_queries_of(schema, feature_maps_of(schema), feature_bins_of(schema)),
 }
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""

@@ -20,7 +20,7 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 from simulations.audit.game import breaks, play
-from simulations.audit.kinds import holdouts, known_keys
+from simulations.audit.kinds import broken_sampler, holdouts, known_keys
 from simulations.audit.kinds.attack import ERROR_RATE, attack_pair
 from simulations.audit.kinds.broken import (
     QuickNoise,
@@ -248,6 +248,16 @@ def _unclipped_label() -> PathControl:
     )
 
 
+def _walk() -> PathControl:
+    return PathControl(
+        fault=f"Records are drawn by {broken_sampler.STEPS} steps of Metropolis and Hastings' walk, from a record on.",
+        truth=f"{broken_sampler.truth():.4g}",
+        attack=lambda draws, error_rate: attack_pair(
+            broken_sampler.path(), broken_sampler.pair(), draws=draws, error_rate=error_rate
+        ),
+    )
+
+
 def _known_keys() -> PathControl:
     def attack(draws: int, error_rate: float) -> Attack:
         pair = _pair((_plain(1.0), _plain(1.0)), _plain(1.0))
@@ -309,5 +319,6 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "guessable_masks": _known_keys(),
     "blog_holdout": _blog_holdout(),
     "exact_comparisons": _exact_comparisons(),
+    "metropolis_hastings": _walk(),
 }
 """Each claims what its query costs."""
