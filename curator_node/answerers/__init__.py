@@ -5,9 +5,10 @@ from types import MappingProxyType
 
 from curator_node.answerers.counts import COUNTS
 from curator_node.answerers.secure_counts import SECURE_COUNTS
+from curator_node.answerers.statistic import STATISTIC
 from curator_node.answering import Answerer
 
 ANSWERERS: Mapping[str, Answerer] = MappingProxyType(
-    {answerer.kind.name: answerer for answerer in (COUNTS, SECURE_COUNTS)}
+    {answerer.kind.name: answerer for answerer in (COUNTS, SECURE_COUNTS, STATISTIC)}
 )
 """What a curator has unless it is given others."""

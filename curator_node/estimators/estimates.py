@@ -96,7 +96,7 @@ def _standard_deviation(block: Block) -> float | None:
 
 
 def _scatter(steps: NDArray[np.int64], one: int, two: int) -> int:
-    """n sum(x y) - sum(x) sum(y), exact."""
+    """N sum(x y) - sum(x) sum(y), exact."""
     x, y = steps[:, one], steps[:, two]
     return len(steps) * int((x * y).sum()) - int(x.sum()) * int(y.sum())
 

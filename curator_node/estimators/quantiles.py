@@ -1,5 +1,7 @@
-"""Quantiles of counts on a grid: scores for a choice, and smooth sensitivity. Whole numbers alone; proofs in
-docs/statistics.md."""
+"""Quantiles of counts on a grid: scores for a choice, and smooth sensitivity; whole numbers alone.
+
+Proofs: docs/statistics.md.
+"""
 
 from fractions import Fraction
 from functools import lru_cache
@@ -72,12 +74,13 @@ def smooth_sensitivity(
 ) -> int:
     """A beta-smooth bound of the local sensitivity of `quantile` under adding or removing a unit, times 2^40.
 
-    It is the largest of t_k A_k: A_k is the distance between the order statistics that lie (k + 1) c max(a, b) / (a + b)
-    ranks below and above the quantile's, between which every set of records k + 1 units away has its quantile.
+    It is the largest of t_k A_k: A_k is the distance between the order statistics (k + 1) c max(a, b) / (a + b) ranks
+    below and above the quantile's, between which every set of records at most k + 1 units away has its quantile.
 
     Args:
         counts: (points,) of records.
-        above, below: a and b.
+        above: a.
+        below: b.
         beta: of the decay.
         most_records_per_unit: c.
     """

@@ -7,6 +7,7 @@ their three tables; a test says that the three agree.
 from protocol.kinds import Kinds
 from protocol.queries.counts import COUNTS
 from protocol.queries.secure_counts import SECURE_COUNTS
+from protocol.queries.statistic import STATISTIC
 
-QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS)
+QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS, STATISTIC)
 """What a program has unless it is given others."""

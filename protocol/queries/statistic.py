@@ -22,7 +22,7 @@ from protocol.plans import Planned
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
-from protocol.statistics.asked import Estimate, Item, Quantile, Selection, item_for
+from protocol.statistics.asked import Item, Quantile, Selection, item_for
 from protocol.statistics.estimators import ESTIMATORS
 from protocol.statistics.methods import (
     LEAST_DECAY,
@@ -234,7 +234,9 @@ def read_release(data: bytes, body: StatisticBody, turn: Turn, schema: Schema) -
         for item, row in zip(body.asked, rows, strict=True):
             points = len(item.candidates) if isinstance(item, Selection) else item.grid.points
             if row.min() < 0 or row.max() >= points or len(set(row.tolist())) < len(row):
-                raise RemoteProtocolError(RefusalCode.MALFORMED, "release.numbers", "different indices of what was asked")
+                raise RemoteProtocolError(
+                    RefusalCode.MALFORMED, "release.numbers", "different indices of what was asked"
+                )
     return release.numbers
 
 

@@ -14,7 +14,6 @@ from protocol.refusals import RefusalCode
 from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
 from protocol.statistics.estimators import ESTIMATORS
 from protocol.statistics.methods import (
-    MOST_CHOSEN,
     MOST_WEIGHT,
     AggregateMean,
     Exponential,
@@ -180,5 +179,3 @@ def _check_number(name: str, schema: Schema, field: str) -> None:
     is_label = name == schema.label and schema.label_bounds is not None
     if not is_label and (attribute is None or isinstance(attribute, CategoricalAttribute)):
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "a numeric attribute of the card, or a numeric label")
-
-

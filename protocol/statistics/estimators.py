@@ -1,6 +1,6 @@
-"""The estimators that may be asked of blocks, by name: how many attributes they take. `curator_node.estimators` has them.
+"""The estimators that may be asked of blocks, by name: how many attributes each takes.
 
-A new one is a line here and a function there.
+`curator_node.estimators.estimates` has them. A new one is a line here and a function there.
 """
 
 from typing import NamedTuple

@@ -5,9 +5,9 @@ square root of d. With t = z / sqrt(1 + z^2) its distribution function is (1 + p
 coefficients are rational: d = 2: t; d = 4: (3 t - t^3) / 2; d = 6: (15 t - 10 t^3 + 3 t^5) / 8. So t^2 is rational
 where z is, and a comparison with a rational is one of whole numbers.
 
-Admissible, as Nissim, Raskhodnikova and Smith (2007) call noise that may be scaled by smooth sensitivity (Bun and Steinke
-2019 propose Student's t): moved by x, the log-density changes by at most (d + 1) |x| / 2; stretched by e^y, by at most
-d |y|. Proofs: docs/statistics.md.
+Admissible, as Nissim, Raskhodnikova and Smith (2007) call noise that may be scaled by smooth sensitivity (Bun and
+Steinke 2019 propose Student's t): moved by x, the log-density changes by at most (d + 1) |x| / 2; stretched by e^y, by
+at most d |y|. Proofs: docs/statistics.md.
 """
 
 from fractions import Fraction
