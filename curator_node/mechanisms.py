@@ -34,11 +34,13 @@ class Stamp:
         learner: its name in the policy.
         study: ordinal of the learner's study at this curator, from 0.
         sequence: of the query.
+        part: of the answer, from 0, where it draws noise more than once.
     """
 
     learner: str
     study: int
     sequence: int
+    part: int = 0
 
 
 class NoiseSource(Protocol):
@@ -102,9 +104,7 @@ class OpenDPNoise:
         stamp: Stamp,  # noqa: ARG002
     ) -> NDArray[np.int64]:
         """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        mechanism = discrete_laplace_mechanism(law)
-        check_loss(mechanism.map(d_in=l1), l1, law)
-        return np.array(mechanism([int(value) for value in exact]), np.int64)
+        return np.array(checked_mechanism(l1, law)([int(value) for value in exact]), np.int64)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
         """See `NoiseSource`. OpenDP has no such noise: it is drawn by `noise_shares`, just as exactly."""
@@ -118,9 +118,7 @@ class OpenDPNoise:
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
         """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        mechanism = noisy_max_mechanism(law)
-        check_loss(mechanism.map(d_in=moved), moved, law)
-        return int(mechanism([int(score) for score in scores]))
+        return int(checked_choice(moved, law)([int(score) for score in scores]))
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
         """See `NoiseSource`."""
@@ -135,10 +133,26 @@ def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
 
 
 @lru_cache(maxsize=256)
+def checked_mechanism(l1: int, law: DiscreteLaplace) -> Any:
+    """The same, once its loss at a sensitivity was held against ours; raises as `check_loss`."""
+    mechanism = discrete_laplace_mechanism(law)
+    check_loss(mechanism.map(d_in=l1), l1, law)
+    return mechanism
+
+
+@lru_cache(maxsize=256)
 def noisy_max_mechanism(law: NoisyMax) -> Any:
     """OpenDP's measurement on int64 scores, each of which moves up or down."""
     domain = vector_domain(atom_domain(T="i64"))
     return make_noisy_max(domain, linf_distance(T="i64"), max_divergence(), scale=float_not_below(law.scale))
+
+
+@lru_cache(maxsize=256)
+def checked_choice(moved: int, law: NoisyMax) -> Any:
+    """The same, once its loss was held against ours: as `checked_mechanism`."""
+    mechanism = noisy_max_mechanism(law)
+    check_loss(mechanism.map(d_in=moved), moved, law)
+    return mechanism
 
 
 def float_not_below(value: Fraction) -> float:

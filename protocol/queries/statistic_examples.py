@@ -19,6 +19,8 @@ from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponent
 COPIES = 250
 POINTS = 8
 """Of the grid: with more of them a choice comes closer to its claim, and takes longer."""
+CHOICES = 20_000
+"""Draws of a choice, each of which is a call of the noise library; its loss is enumerated, too."""
 _GRID = Grid(0.0, 7.0, POINTS - 1)
 _ATTRIBUTES = (
     NumericAttribute("x", 0.0, 7.0),
@@ -43,6 +45,7 @@ def _asking(method: Method, item: Item) -> Callable[[int], Asked]:
 
 
 def _example(about: str, method: Method, item: Item, schema: Schema = _CLASSES, bound: int = 1) -> Example:
+    chosen = isinstance(method, Exponential | AggregateMedian | Features)
     return Example(
         about,
         schema,
@@ -50,6 +53,7 @@ def _example(about: str, method: Method, item: Item, schema: Schema = _CLASSES, 
         copies=COPIES,
         most_records_per_unit=bound,
         values=_VALUES if schema is _CLASSES else {**_VALUES, "outcome": (0.0, 3.5, 7.0, 1e9)},
+        draws=CHOICES if chosen else None,
     )
 
 
