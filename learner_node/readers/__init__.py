@@ -6,6 +6,7 @@ from types import MappingProxyType
 from learner_node.readers.blog_holdout import BLOG_HOLDOUT
 from learner_node.readers.counts import COUNTS
 from learner_node.readers.holdout import HOLDOUT
+from learner_node.readers.model import MODEL
 from learner_node.readers.sample import SAMPLE
 from learner_node.readers.secure_counts import SECURE_COUNTS
 from learner_node.readers.statistic import STATISTIC
@@ -17,6 +18,7 @@ _SHIPPED = (
     HOLDOUT,
     BLOG_HOLDOUT,
     SAMPLE,
+    MODEL,
     STATISTIC,
 )
 READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
