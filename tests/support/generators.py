@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from generators_holdout import blog_holdout_queries_of, holdout_queries_of
 from generators_model import model_queries_of
 from generators_sample import sample_queries_of
+from generators_statistic import statistic_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -39,7 +40,6 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
@@ -310,6 +310,7 @@ QUERIES = {
     "blog_holdout": lambda schema, **told: blog_holdout_queries_of(hypotheses_of(schema)),
     "sample": sample_queries_of,
     "model": lambda schema, **told: model_queries_of(schema, feature_maps_of(schema), feature_bins_of(schema)),
+    "statistic": statistic_queries_of,
 }
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
