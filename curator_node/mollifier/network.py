@@ -87,10 +87,12 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
         source: of first weights and of the order of batches.
     """
     inputs = inputs_of(base)
-    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32)
     n, m = len(real), len(drawn)
-    labels = np.repeat(np.array([1, 0], np.float32), [n, m])
-    shares = np.repeat(np.array([(n + m) / (2 * n), (n + m) / (2 * m)], np.float32), [n, m])
+    # Equal cells have equal slopes: a pass over all of them takes each once, with its number.
+    (real, often), (drawn, drawn_often) = (_counted(cells, each=batch is not None) for cells in (real, drawn))
+    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32)
+    labels = np.repeat(np.array([1, 0], np.float32), [len(real), len(drawn)])
+    shares = (np.concatenate([often / n, drawn_often / m]) * (len(records) / 2)).astype(np.float32)
     layers = _first_layers(records.shape[1], source)
     speeds = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
     size = len(records) if batch is None else batch
@@ -103,6 +105,14 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
                 slopes = _slopes(layers, records[rows], labels[rows], shares[rows])
                 _step(layers, speeds, slopes)
     return Network(base, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers])
+
+
+def _counted(cells: Cells, *, each: bool) -> tuple[Cells, NDArray[np.int64]]:
+    """Distinct cells and how often each is there; or `each` one by itself."""
+    if each:
+        return cells, np.ones(len(cells), np.int64)
+    distinct, often = np.unique(cells, axis=0, return_counts=True)
+    return distinct, often.astype(np.int64)
 
 
 def _standard(axis: NumberAxis) -> tuple[float, float]:

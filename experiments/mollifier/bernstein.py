@@ -1,17 +1,19 @@
 """DPB: a kernel density estimate under the Bernstein mechanism (Alda and Rubinstein, AAAI 2017).
 
-The estimate f is taken at the (k + 1)^d points of a lattice of the unit cube, Laplace noise of scale S (k + 1)^d / epsilon
+The estimate f is taken at the (k + 1)^d points of a lattice of the unit cube, Laplace noise of scale S (k + 1)^d /
+epsilon
 is added to each, and the noisy values are the coefficients of a Bernstein polynomial: the density that is released is
 that polynomial, which anybody may evaluate anywhere. With the iterated operator of order h, 1 - (1 - B)^h, it bends
 faster, and so does the noise.
 
 S is the most that one record can move f at a point. A Gaussian kernel of deviation s has values between 0 and
-(2 pi s^2)^(-d/2), so replacing one of n records moves the mean of n kernels by at most (2 pi s^2)^(-d/2) / n. Neighbours
-replace a record, and n is public, as in Alda and Rubinstein's paper. The deviation s is chosen by 10-fold cross-validation
+(2 pi s^2)^(-d/2), so replacing one of n records moves the mean of n kernels by at most (2 pi s^2)^(-d/2) / n.
+Neighbours replace a record, and n is public, as in Alda and Rubinstein's paper. The deviation s is chosen by 10-fold
+cross-validation
 on the same records, which is not paid for: this is what the MBDE paper does, and it is to the contender's advantage.
 
-A polynomial may be negative. The MBDE paper shifts and scales it. What is shifted here is the released polynomial alone,
-so that this costs no privacy. Cutting it off below instead keeps more of its shape.
+A polynomial may be negative. The MBDE paper shifts and scales it. What is shifted here is the released polynomial
+alone, so that this costs no privacy. Cutting it off below instead keeps more of its shape.
 """
 
 import math

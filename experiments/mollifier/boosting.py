@@ -1,7 +1,6 @@
 """MBDE as the study asks for it: `curator_node/mollifier` learns it, from the records that a curator would hold."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -9,15 +8,33 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mollifier.learning import Density, NetworkLearner, clipped, learn_density
+from curator_node.mollifier.learning import NetworkLearner, clipped, learn_density
 from curator_node.random_words import RandomBytes
 from experiments.mollifier.domains import Box
 from protocol.grids import BaseLaw, NumberAxis
 
 Floats = NDArray[np.float64]
-ROUNDS, EXAMPLES, EPOCHS = 3, 10_000, 750
-"""T, records and draws of each classifier, and passes over them, as in the paper."""
-SETTINGS = f"T = {ROUNDS}, {EXAMPLES:,} records and draws, {EPOCHS} epochs"
+ROUNDS, EXAMPLES = 3, 10_000
+"""T, and records and draws of each classifier, as in the paper."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Passes over all examples, and examples of a step; None takes all of them."""
+
+    epochs: int
+    batch: int | None
+
+    def __str__(self) -> str:
+        """For tables."""
+        return f"{self.epochs} epochs in {'one batch' if self.batch is None else f'batches of {self.batch}'}"
+
+
+WHOLE = Training(750, None)
+"""The paper's number of epochs; it names no batch."""
+TRAINING = {1: WHOLE, 2: Training(75, 250)}
+"""By dimensions. In the plane 750 steps with all examples hardly leave the first weights; a tenth of the epochs in
+small batches takes as long and has 16 times as many steps."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +71,7 @@ def base_masses(box: Box, cells: int) -> Floats:
     return found
 
 
-def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, epochs: int = EPOCHS) -> Learnt:
+def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:
     """Learn a density, and evaluate it and its classifiers on the whole grid.
 
     Args:
@@ -63,10 +80,10 @@ def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, e
         records: (n, d).
         epsilon: of one sampled record.
         seed: of the learner's draws and first weights: a simulation may repeat them.
-        epochs: passes.
+        training: of each classifier.
     """
     law = base_law(box, cells)
-    learner = NetworkLearner(epochs=epochs)
+    learner = NetworkLearner(epochs=training.epochs, batch=training.batch)
     density = learn_density(
         records, law, epsilon, ROUNDS, learner=learner, examples=EXAMPLES, random_bytes=_seeded(seed)
     )
@@ -75,7 +92,7 @@ def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, e
         density.masses().ravel(),
         tuple(clipped(each.log_odds(every)) for each in density.classifiers),
         density.thetas,
-        SETTINGS,
+        f"T = {ROUNDS}, {EXAMPLES:,} records and draws, {training}",
     )
 
 

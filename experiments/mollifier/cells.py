@@ -20,7 +20,7 @@ from protocol.rationals import parse_rational
 
 Floats = NDArray[np.float64]
 
-MBDE, DPB, DPGAN = "mbde", "dpb", "dpgan"
+MBDE, WHOLE, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
 RECORDS = 10_000
 """Of the target, for every method."""
 CELLS = {1: 800, 2: 160}
@@ -64,7 +64,7 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, masses: Floats, box: Box) -> "Picture":
         """Of (n * n,) probabilities of a box's cells; n is a multiple of `MAP_CELLS`, or it is the other way round."""
-        side = int(round(len(masses) ** 0.5))
+        side = round(len(masses) ** 0.5)
         cells = masses.reshape(side, side)
         coarse = _rebinned(cells, MAP_CELLS) * (MAP_CELLS**2 / box.volume)
         peak = float(coarse.max())
@@ -82,7 +82,7 @@ class Sampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         domain: as of `target_of`.
-        method: "mbde", "dpb" or "dpgan".
+        method: "mbde", "mbde-one-batch", "dpb" or "dpgan".
         epsilon: exact text: of one sampled record and integral with MBDE, of the whole density with DPB, of the whole
             training, with delta, with DPGAN.
         seed: of the target's places, the records and the method's own choices and, as this is a simulation, noise.
@@ -133,7 +133,9 @@ def compute_cell(task: Task) -> Sampled:
         task.seed,
         made.variants,
         entropy=negative_log_likelihood(masses, masses, box.volume / len(masses)),
-        base=negative_log_likelihood(on_base, boosting.base_masses(target.base, cells), target.base.volume / len(masses)),
+        base=negative_log_likelihood(
+            on_base, boosting.base_masses(target.base, cells), target.base.volume / len(masses)
+        ),
         theory=made.theory,
         picture=made.picture,
         seconds=round(time.monotonic() - start, 3),
@@ -169,15 +171,17 @@ def _rng(task: Task) -> np.random.Generator:
 
 
 def _mbde(target: Target, records: Floats, task: Task) -> _Made:
-    cells = CELLS[target.base.dimensions]
-    learnt = boosting.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed)
+    dimensions = target.base.dimensions
+    cells = CELLS[dimensions]
+    training = boosting.WHOLE if task.maker == WHOLE else boosting.TRAINING[dimensions]
+    learnt = boosting.learn(target.base, cells, records, parse_rational(task.epsilon), task.seed, training)
     masses = target.masses(cells, target.base)
     theory = check_theory(masses, boosting.base_masses(target.base, cells), learnt.classifiers, learnt.thetas)
     return _Made(
         (_variant("", target, target.base, learnt.masses),),
         learnt.settings,
         theory,
-        _on_target(target, learnt.masses) if target.base.dimensions == 2 else None,
+        _on_target(target, learnt.masses) if dimensions == 2 else None,
     )
 
 
@@ -256,7 +260,12 @@ def _rebinned(cells: Floats, count: int) -> Floats:
     return found
 
 
-_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {MBDE: _mbde, DPB: _dpb, DPGAN: _dpgan}
+_METHODS: dict[str, Callable[[Target, Floats, Task], _Made]] = {
+    MBDE: _mbde,
+    WHOLE: _mbde,
+    DPB: _dpb,
+    DPGAN: _dpgan,
+}
 
 
 def is_random_line(domain: str) -> bool:

@@ -83,7 +83,7 @@ class Target:
         return float(self._masses(self.box.edges(1)).sum())
 
     def masses(self, cells: int, box: Box | None = None) -> Floats:
-        """(cells ** d,) exact probabilities of the cells of a box, None takes the target's own; 0 outside of that one."""
+        """(cells ** d,) exact probabilities of the cells of a box, 0 outside of the target's; None takes that one."""
         where = self.box if box is None else box
         edges = [
             np.clip(each, low, high)
