@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 FOLDS = 10
 BANDWIDTHS = tuple(0.004 * 1.35**step for step in range(13))
 """Of the unit cube's side: 0.004 to 0.15."""
-_BINS = {1: 2048, 2: 256}
+BINS = {1: 2048, 2: 256}
 """Of each coordinate, by dimensions, in which cross-validation counts records; a bin is at most the least bandwidth."""
 _REACH = 8.0
 """Deviations after which cross-validation's kernels are 0."""
@@ -61,7 +61,7 @@ def choose_bandwidth(records: Floats, folds: int = FOLDS, candidates: Sequence[f
         candidates: deviations of the kernel, in increasing order.
     """
     dimensions = records.shape[1]
-    bins = _BINS[dimensions]
+    bins = BINS[dimensions]
     places = np.minimum((records * bins).astype(np.int64), bins - 1)
     flat = np.ravel_multi_index(tuple(places.T), (bins,) * dimensions)
     counts = np.stack([np.bincount(flat[fold::folds], minlength=bins**dimensions) for fold in range(folds)])
@@ -79,12 +79,12 @@ def choose_bandwidth(records: Floats, folds: int = FOLDS, candidates: Sequence[f
             found += float(own[held] @ np.log(density))
         return found
 
-    return max(candidates, key=likelihood)
+    return float(max(candidates, key=likelihood))
 
 
 def sensitivity(bandwidth: float, records: int, dimensions: int) -> float:
     """The most that replacing one record moves the kernel density estimate at a point."""
-    return (2 * math.pi * bandwidth**2) ** (-dimensions / 2) / records
+    return float((2 * math.pi * bandwidth**2) ** (-dimensions / 2) / records)
 
 
 def lattice_values(records: Floats, bandwidth: float, k: int) -> Floats:
@@ -103,7 +103,7 @@ def lattice_values(records: Floats, bandwidth: float, k: int) -> Floats:
 
 def noise_scale(lattice: Lattice, bandwidth: float, records: int, dimensions: int, epsilon: float) -> float:
     """Of the Laplace noise on each of the (k + 1)^d coefficients, which one record may all move by the sensitivity."""
-    return sensitivity(bandwidth, records, dimensions) * (lattice.k + 1) ** dimensions / epsilon
+    return float(sensitivity(bandwidth, records, dimensions) * (lattice.k + 1) ** dimensions / epsilon)
 
 
 @cache

@@ -36,8 +36,8 @@ def build_markdown(found: Found) -> str:
         "## Figures",
         (
             "Shades follow the square root of the density, each picture up to its own peak; bands are one standard "
-            "deviation over the repeats. The paper's figures were not at hand as numbers, so that only what its text says "
-            "is compared."
+            "deviation over the repeats. The paper's figures were not at hand as numbers, so that only what its text "
+            "says is compared."
         ),
         *drawn,
         "## How it was run",

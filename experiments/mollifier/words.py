@@ -77,8 +77,9 @@ def theorems(found: Found) -> str:
     furthest = max(check.furthest for check in found.checks)
     sentences = [
         (
-            f"Of {densities} densities {total('in_range')} lie in the mollifier (Theorem 5; the largest |log Q_T / Q0| is "
-            f"{furthest:.3f} of what it may be), and {total('below_most')} gain at most epsilon / 2 (Theorem 7 (10))."
+            f"Of {densities} densities {total('in_range')} lie in the mollifier (Theorem 5; the largest |log Q_T / "
+            f"Q0| is {furthest:.3f} of what it may be), and {total('below_most')} gain at most epsilon / 2 (Theorem 7 "
+            f"(10))."
         ),
         (
             f"Of {steps} classifiers {weak} are weak learners as in Definition 1, and {total('high_steps')} are in the "
