@@ -190,4 +190,5 @@ def middles(axis: NumberAxis) -> NDArray[np.float64]:
 
 def _bell(axis: NumberAxis) -> NDArray[np.int64]:
     z = (middles(axis) - float(axis.centre or 0.0)) / float(axis.deviation or 1.0)
-    return np.maximum(np.rint(WEIGHT * np.exp(-0.5 * z**2)), 1).astype(np.int64)
+    weights: NDArray[np.int64] = np.maximum(np.rint(WEIGHT * np.exp(-0.5 * z**2)), 1).astype(np.int64)
+    return weights

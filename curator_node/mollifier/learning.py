@@ -50,11 +50,11 @@ class NetworkLearner:
 
     Attributes:
         epochs: passes over all examples.
-        batch: records of a step; None takes all of them, so a pass is one step.
+        batch: records of a step, of which the paper says nothing; None takes all of them, so a pass is one step.
     """
 
     epochs: int = 750
-    batch: int | None = None
+    batch: int | None = 1_000
 
     def __call__(self, base: BaseLaw, real: Cells, drawn: Cells, source: RandomWords) -> Classifier:
         """See `WeakLearner`."""

@@ -12,7 +12,7 @@ STEPS = 2**20
 class NaiveBayes:
     """log P(x) / Q(x) as a sum over axes, each axis binned; given the label where the base law has one of classes.
 
-    Counts are smoothed by 1. A function of the cell alone.
+    Counts are smoothed by one record, spread evenly over an axis' bins. A function of the cell alone.
 
     Args:
         base: whose cells it scores.
@@ -36,7 +36,7 @@ class NaiveBayes:
             for cells in (real, drawn):
                 given = np.zeros(len(cells), np.int64) if of_label else self._given(cells)
                 rows = 1 if of_label else classes
-                counts = np.bincount(given * width + binned[cells[:, column]], minlength=rows * width) + 1.0
+                counts = np.bincount(given * width + binned[cells[:, column]], minlength=rows * width) + 1 / width
                 by_class = counts.reshape(rows, width)
                 shares.append(by_class / by_class.sum(axis=1, keepdims=True))
             self._tables.append(np.rint(np.log(shares[0] / shares[1]) * STEPS).astype(np.int64))

@@ -4,7 +4,8 @@ It is trained in float32. What is kept are its weights on a grid of 2^-12, and i
 are of whole numbers below 2^53, so a cell's score is the same to the last bit whatever else is scored with it.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -24,9 +25,14 @@ MOST_WEIGHT = 64
 MOST_SUM = 8
 """tanh is 1 to the grid from here on."""
 MOST_LOGIT = 2.0
+BLOCK = 1000
+"""Records whose activations are worked on at once, in training: 100 kB a layer."""
 
 Float32s = NDArray[np.float32]
-Layers = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
+Layer = tuple[Float32s, Float32s]
+"""Weights (out, in) and biases (out,)."""
+Block = tuple[Float32s, Float32s, Float32s]
+"""Some records: inputs (w, n), labels (n,), and their shares (n,) in the mean."""
 
 
 class Network:
@@ -38,7 +44,7 @@ class Network:
             rounded to the grid of 2^-12 within +-64.
     """
 
-    def __init__(self, base: BaseLaw, layers: Layers) -> None:
+    def __init__(self, base: BaseLaw, layers: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
         self._inputs = inputs_of(base)
         self._layers = [(_on_grid(weights), _on_grid(biases)) for weights, biases in layers]
 
@@ -90,20 +96,17 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
     n, m = len(real), len(drawn)
     # Equal cells have equal slopes: a pass over all of them takes each once, with its number.
     (real, often), (drawn, drawn_often) = (_counted(cells, each=batch is not None) for cells in (real, drawn))
-    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32)
+    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32).T
     labels = np.repeat(np.array([1, 0], np.float32), [len(real), len(drawn)])
-    shares = (np.concatenate([often / n, drawn_often / m]) * (len(records) / 2)).astype(np.float32)
-    layers = _first_layers(records.shape[1], source)
-    speeds = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
-    size = len(records) if batch is None else batch
+    shares = (np.concatenate([often / n, drawn_often / m]) * (len(labels) / 2)).astype(np.float32)
+    layers = _first_layers(len(records), source)
+    moving = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
     # What overflows becomes 0 when the weights are put on the grid: nothing is raised, whatever the records.
     with np.errstate(all="ignore"):
+        every = [_blocks(records, labels, shares)] if batch is None else []
         for _ in range(epochs):
-            order = None if batch is None else np.argsort(source.words(len(records)), kind="stable")
-            for start in range(0, len(records), size):
-                rows = slice(start, start + size) if order is None else order[start : start + size]
-                slopes = _slopes(layers, records[rows], labels[rows], shares[rows])
-                _step(layers, speeds, slopes)
+            for blocks in every or _batches(records, labels, shares, batch or n, source):
+                _step(layers, moving, _slopes(layers, blocks))
     return Network(base, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers])
 
 
@@ -115,6 +118,23 @@ def _counted(cells: Cells, *, each: bool) -> tuple[Cells, NDArray[np.int64]]:
     return distinct, often.astype(np.int64)
 
 
+def _blocks(records: Float32s, labels: Float32s, shares: Float32s) -> list[Block]:
+    """Parts that stay in a core's cache from layer to layer."""
+    edges = range(0, len(labels), BLOCK)
+    cuts = [slice(start, start + BLOCK) for start in edges]
+    return [(np.ascontiguousarray(records[:, cut]), labels[cut], shares[cut] / np.float32(len(labels))) for cut in cuts]
+
+
+def _batches(
+    records: Float32s, labels: Float32s, shares: Float32s, size: int, source: RandomWords
+) -> Iterator[list[Block]]:
+    """All records in a random order, in batches of that size."""
+    order = np.argsort(source.words(len(labels)), kind="stable")
+    for start in range(0, len(labels), size):
+        rows = order[start : start + size]
+        yield _blocks(records[:, rows], labels[rows], shares[rows])
+
+
 def _standard(axis: NumberAxis) -> tuple[float, float]:
     """Mean and standard deviation of the base law on this axis, as if it were not cut off."""
     if axis.centre is not None and axis.deviation is not None:
@@ -122,11 +142,10 @@ def _standard(axis: NumberAxis) -> tuple[float, float]:
     return (axis.lower + axis.upper) / 2, (axis.upper - axis.lower) / float(np.sqrt(12))
 
 
-def _first_layers(width: int, source: RandomWords) -> list[tuple[Float32s, Float32s]]:
+def _first_layers(width: int, source: RandomWords) -> list[Layer]:
     """Uniform weights within +-sqrt(6 / (fan in + fan out)) (Glorot and Bengio 2010), and biases of 0."""
     layers = []
-    widths = (width, *HIDDEN, 1)
-    for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+    for fan_in, fan_out in itertools.pairwise((width, *HIDDEN, 1)):
         uniform = _uniform(source.words(fan_in * fan_out)).reshape(fan_out, fan_in)
         weights = ((2 * uniform - 1) * np.sqrt(6 / (fan_in + fan_out))).astype(np.float32)
         layers.append((weights, np.zeros(fan_out, np.float32)))
@@ -137,39 +156,37 @@ def _uniform(words: Words) -> NDArray[np.float64]:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _slopes(
-    layers: Sequence[tuple[Float32s, Float32s]], records: Float32s, labels: Float32s, shares: Float32s
-) -> list[tuple[Float32s, Float32s]]:
+def _slopes(layers: Sequence[Layer], blocks: Sequence[Block]) -> list[Layer]:
     """Gradient of the mean weighted cross-entropy in each layer's weights and biases."""
-    hidden = [records]
-    for weights, biases in layers[:-1]:
-        sums = hidden[-1] @ weights.T
-        sums += biases
-        hidden.append(np.tanh(sums, out=sums))
-    last, bias = layers[-1]
-    scores = (hidden[-1] @ last.T)[:, 0] + bias
-    error = ((0.5 * (1 + np.tanh(scores / 2)) - labels) * shares / np.float32(len(records)))[:, None]
-    slopes = []
-    for (weights, _), inputs in zip(reversed(layers), reversed(hidden), strict=True):
-        slopes.append((error.T @ inputs, error.sum(axis=0)))
-        if inputs is not records:
-            error = error @ weights
-            error *= 1 - inputs * inputs
-    return slopes[::-1]
+    slopes = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
+    for records, labels, shares in blocks:
+        hidden = [records]
+        for weights, biases in layers[:-1]:
+            sums = weights @ hidden[-1]
+            sums += biases[:, None]
+            hidden.append(np.tanh(sums, out=sums))
+        last, bias = layers[-1]
+        scores = (last @ hidden[-1] + bias[:, None])[0]
+        error = ((0.5 * (1 + np.tanh(scores / 2)) - labels) * shares)[None, :]
+        for (weights, _), values, (slope, slope_of_biases) in zip(
+            reversed(layers), reversed(hidden), reversed(slopes), strict=True
+        ):
+            np.add(slope, error @ values.T, out=slope)
+            np.add(slope_of_biases, error.sum(axis=1), out=slope_of_biases)
+            if values is not records:
+                # The slope of tanh, 1 - tanh^2, in the place of its values, which are read no more.
+                np.multiply(values, values, out=values)
+                np.subtract(1, values, out=values)
+                error = np.multiply(weights.T @ error, values)
+    return slopes
 
 
-def _step(
-    layers: Sequence[tuple[Float32s, Float32s]],
-    speeds: Sequence[tuple[Float32s, Float32s]],
-    slopes: Sequence[tuple[Float32s, Float32s]],
-) -> None:
-    """One step of Nesterov's method in place, looking ahead by the momentum (Sutskever et al. 2013, Eq. 3 and 4,
-    rewritten in the point that is looked at, as libraries have it)."""
-    for parameters, moving, downhill in zip(layers, speeds, slopes, strict=True):
-        for parameter, speed, slope in zip(parameters, moving, downhill, strict=True):
-            speed *= MOMENTUM
-            speed -= STEP_SIZE * slope
-            parameter += MOMENTUM * speed - STEP_SIZE * slope
+def _step(layers: Sequence[Layer], moving: Sequence[Layer], slopes: Sequence[Layer]) -> None:
+    """One step of Nesterov's method, in place (Sutskever et al. 2013, Eq. 3 and 4, in the point looked ahead at)."""
+    for layer, speeds, downhill in zip(layers, moving, slopes, strict=True):
+        for parameter, speed, slope in zip(layer, speeds, downhill, strict=True):
+            np.subtract(MOMENTUM * speed, STEP_SIZE * slope, out=speed)
+            np.add(parameter, MOMENTUM * speed - STEP_SIZE * slope, out=parameter)
 
 
 def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -179,6 +196,7 @@ def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1)
 def _tanh_table() -> NDArray[np.float64]:
-    """tanh on the grid of 2^-12 from -8 to 8, rounded to it: looked up, it cannot hang on a place in an array."""
+    """Hyperbolic tangent on the grid of 2^-12 from -8 to 8, rounded to it; a look-up hangs on no place in an array."""
     sums = np.arange(-MOST_SUM * GRID, MOST_SUM * GRID + 1) / GRID
-    return np.rint(np.tanh(sums) * GRID) / GRID
+    table: NDArray[np.float64] = np.rint(np.tanh(sums) * GRID) / GRID
+    return table

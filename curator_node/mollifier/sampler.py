@@ -1,8 +1,8 @@
 """Exact draws from a law proportional to Q_0 exp(E), by rejection; whole numbers decide everything.
 
-A draw from Q_0 is kept with probability exp(E - epsilon / 4), where E, in [-epsilon / 4, epsilon / 4], is a whole number
-of steps. So any two such laws, however E was come by, differ by a factor of at most exp(epsilon) on every point, and at
-least exp(-epsilon / 2) of what is drawn is kept. docs/integral-privacy.md has the proofs.
+A draw from Q_0 is kept with probability exp(E - epsilon / 4), where E is a whole number of steps within +-epsilon / 4.
+So any two such laws, however E was come by, differ by a factor of at most exp(epsilon) on every point, and at least
+exp(-epsilon / 2) of what is drawn is kept. docs/integral-privacy.md has the proofs.
 """
 
 import math
