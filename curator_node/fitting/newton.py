@@ -5,8 +5,8 @@ at most exp(b |t|) within t p, b = sharpness length ||p|| (Bach 2010), so that J
 
     lambda^2 ((1 + b) log(1 + b) - b) / b^2,   lambda^2 = p.H p,   at t = log(1 + b) / b
 
-(Sun and Tran-Dinh 2019, Theorem 2). The regulariser makes that at least a constant as long as b >= 1, and below b = 1 the
-gradient shrinks by a factor, soon squared: whatever the records, the stop is reached.
+(Sun and Tran-Dinh 2019, Theorem 2). The regulariser makes that at least a constant as long as b >= 1, and below b = 1
+the gradient shrinks by a factor, soon squared: whatever the records, the stop is reached.
 """
 
 import math
@@ -60,6 +60,15 @@ class Losses:
             hessian += (rows * bends[:, None]).T @ rows
         return gradient, hessian
 
+    def value(self, weights: NDArray[np.float64]) -> float:
+        """J."""
+        value = self.regulariser / 2 * float(weights @ weights)
+        for start in range(0, len(self.rows), BLOCK):
+            scores = (self.rows[start : start + BLOCK] / self.unit) @ weights
+            bent = self.sharpness * (self.margin - self.signs[start : start + BLOCK] * scores)
+            value += float(np.sum(np.logaddexp(0.0, bent))) / self.sharpness
+        return value
+
 
 def minimise(losses: Losses) -> NDArray[np.float64]:
     """Weights (D,) at which the gradient of J is no longer than `TOLERANCE` (L2)."""
@@ -69,9 +78,20 @@ def minimise(losses: Losses) -> NDArray[np.float64]:
         if np.linalg.norm(gradient) <= STOP:
             break
         step = np.linalg.solve(hessian, -gradient)
-        bend = losses.sharpness * losses.length * float(np.linalg.norm(step))
-        weights += step * (math.log1p(bend) / bend)
+        weights = weights + step * _stride(losses, weights, step)
     return weights
+
+
+def _stride(losses: Losses, weights: NDArray[np.float64], step: NDArray[np.float64]) -> float:
+    """How much of a step is taken: what is proven to lower J, doubled as long as that lowers it further."""
+    bend = losses.sharpness * losses.length * float(np.linalg.norm(step))
+    stride = math.log1p(bend) / bend
+    if bend <= 1:
+        return stride
+    value = losses.value(weights + stride * step)
+    while 2 * stride <= 1 and (next_value := losses.value(weights + 2 * stride * step)) < value:
+        stride, value = 2 * stride, next_value
+    return stride
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,8 +26,8 @@ from protocol.work import CALL_ONCE
 TOLERANCE = Fraction(1, 256)
 """The gradient where the curator stops is no longer than this (L2), rounding errors of floats among it; a record's own
 is up to 1."""
-MOST_FREQUENCIES = 2048
-MOST_COORDINATES = 4096
+MOST_FREQUENCIES = 511
+MOST_COORDINATES = 1024
 NEWTON_STEPS = 25
 """So many steps are accounted for; most data sets take fewer than ten."""
 _ROW_COST = 60
@@ -37,7 +37,7 @@ _COSINE_COST = 200
 _ONCE = 200 * CALL_ONCE
 
 Steps = Annotated[int, msgspec.Meta(ge=16, le=2**20)]
-Sharpness = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Sharpness = Annotated[int, msgspec.Meta(ge=1, le=8)]
 
 
 class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

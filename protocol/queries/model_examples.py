@@ -1,7 +1,7 @@
 """Questions of `model` for an auditor: two of each method, one short and one with several coordinates and units of two.
 
-The short one has few numbers, since exact noise takes its time and 10^5 draws are wanted. Records at the edge of the unit
-ball, with all coordinates alike, move the numbers most.
+The short one has few numbers, since exact noise takes its time and 10^5 draws are wanted. Records at the edge of the
+unit ball, with all coordinates alike, move the numbers most.
 """
 
 from collections.abc import Callable, Mapping, Sequence
