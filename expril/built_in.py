@@ -9,6 +9,7 @@ from expril.options import By, Kept
 from protocol.errors import ConfigurationError
 
 BUILT_IN = {
+    "insite": "expril.insite:simulate_insite",
     "sites": "expril.sites:simulate_sites",
 }
 """Name -> its function, as "module:function"; `run_built_in` says what it is called with."""
