@@ -304,9 +304,10 @@ class Curator:
             header = self._header(data, message, now)
             return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
+        note = self._kinds.kind(message.kind).noted(answered.release, body, turn)
         with self._lock:
             state = self._questions.sealed(answered.state, study.key, message.kind)
-            return self._settled(self._ledger.answer(identity, release, now, state=state))
+            return self._settled(self._ledger.answer(identity, release, now, state=state, note=note))
 
     def _charge(self, message: Query, identity: bytes, turn: Turn, body: Any, now: int) -> Question:
         """Charge a question; all that its answerer needs beside the records is read, and checked by it, before."""

@@ -71,17 +71,19 @@ class PrivateDataset:
     """
 
     def __init__(self, frame: pl.DataFrame, steward: StewardFile, *, unit_key: bytes, cache_bytes: int) -> None:
-        units = () if steward.unit is None else (steward.unit,)
-        require_columns((steward.label, *units, *(a.name for a in steward.attributes)), frame.columns)
+        unit = () if steward.unit is None else (steward.unit,)
+        require_columns((steward.label, *unit, *(a.name for a in steward.attributes)), frame.columns)
         if frame.is_empty():
             raise ConfigurationError("there are no records")
         records, moved = encode_and_count_moved(frame, steward.schema)
         labels = encode_label_column(frame[steward.label], steward.schema)
         doubts = complaints_about(records, moved)
+        units: list[bytes] | None = None
         if steward.unit is not None:
             names = unit_names(frame[steward.unit])
             kept = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
             records, labels = records.take(kept), labels[kept]
+            units = [names[row].encode() for row in kept]
         doubts += _complaints_about_labels(frame[steward.label], labels, steward) + _complaints_about_size(
             len(records), steward
         )
@@ -91,12 +93,39 @@ class PrivateDataset:
         self.steward = steward
         self._records = records
         self._labels = labels
+        self._units = units
+        self._unit_key = unit_key
         self._cache = WorkloadCache(records, cache_bytes)
 
     @property
     def schema(self) -> Schema:
         """As its steward wrote it."""
         return self.steward.schema
+
+    @property
+    def records(self) -> Records:
+        """All n that count, encoded; private, for an answerer's eyes only."""
+        return self._records
+
+    @property
+    def labels(self) -> NDArray[np.unsignedinteger]:
+        """Theirs, (n,): uint8 indices of classes, or uint16 steps of 2^-12 of the range; private likewise."""
+        return self._labels
+
+    def blocks(self, count: int, name: bytes) -> NDArray[np.int64]:
+        """A block for each record, (n,) int64 in 0 .. count - 1, by a keyed hash of its privacy unit; private likewise.
+
+        All records of a unit are in one block, and which one hangs on that unit and the name alone: adding or removing
+        a unit changes no other's. Where no unit is declared, the record's content stands for it.
+
+        Args:
+            count: of blocks, at least 1.
+            name: of the split; another name is another split.
+        """
+        key = hmac.digest(self._unit_key, b"expril/2 blocks" + name, "sha256")
+        units = self._record_digests() if self._units is None else self._units
+        numbers = (int.from_bytes(hmac.digest(key, unit, "sha256")[:16], "big") % count for unit in units)
+        return np.fromiter(numbers, np.int64, len(self._labels))
 
     def fingerprint(self, key: bytes) -> bytes:
         """HMAC-SHA256 of all that answers are computed from: the schema, and the records that count, in any order.

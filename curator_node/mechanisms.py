@@ -5,6 +5,8 @@ true loss never exceeds the claim (the nearest float may lie below: 1000/3 does)
 """
 
 import math
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -13,12 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_laplace
-from opendp.metrics import l1_distance
+from opendp.measurements import make_laplace, make_noisy_max
+from opendp.measures import max_divergence
+from opendp.metrics import l1_distance, linf_distance
 from opendp.mod import enable_features
 
 from curator_node.noise_shares import draw_shares
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 
 enable_features("contrib")
 
@@ -66,7 +69,24 @@ class NoiseSource(Protocol):
         """
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """`size` independent continuous Laplace draws, for `paper_ratio` in simulations only."""
+        """`size` independent continuous Laplace draws, for what exists in simulations only."""
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
+        """Index of the largest score, by that law.
+
+        Args:
+            scores: (k,) int64, k at least 1.
+            moved: by which one privacy unit moves each of them, at most; the loss is `law.loss(moved)`.
+            law: of the choice.
+            stamp: which answer this is.
+        """
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
+        """N -> n uniform random bytes, for an exact sampler of a kind's own.
+
+        Args:
+            stamp: which answer this is; a seeded source gives the bytes of one stream to all calls of the same answer.
+        """
 
 
 class OpenDPNoise:
@@ -96,6 +116,16 @@ class OpenDPNoise:
         mechanism = make_laplace(domain, l1_distance(T=float), scale=float_not_below(scale))
         return np.array(mechanism([0.0] * size))
 
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
+        """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
+        mechanism = noisy_max_mechanism(law)
+        check_loss(mechanism.map(d_in=moved), moved, law)
+        return int(mechanism([int(score) for score in scores]))
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return secrets.token_bytes
+
 
 @lru_cache(maxsize=256)
 def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
@@ -104,13 +134,20 @@ def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
     return make_laplace(domain, l1_distance(T="i64"), scale=float_not_below(law.scale))
 
 
+@lru_cache(maxsize=256)
+def noisy_max_mechanism(law: NoisyMax) -> Any:
+    """OpenDP's measurement on int64 scores, each of which moves up or down."""
+    domain = vector_domain(atom_domain(T="i64"))
+    return make_noisy_max(domain, linf_distance(T="i64"), max_divergence(), scale=float_not_below(law.scale))
+
+
 def float_not_below(value: Fraction) -> float:
     """The smallest float64 that is not below a positive rational."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def check_loss(mapped: float, l1: int, law: DiscreteLaplace) -> None:
+def check_loss(mapped: float, moved: int, law: DiscreteLaplace | NoisyMax) -> None:
     """Cross-check OpenDP's privacy map against the law's exact loss.
 
     The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and
@@ -119,8 +156,8 @@ def check_loss(mapped: float, l1: int, law: DiscreteLaplace) -> None:
     Raises:
         ArithmeticError: it does either; nothing may be released.
     """
-    claim = law.loss(l1)
-    true_loss = DiscreteLaplace(Fraction(float_not_below(law.scale))).loss(l1)
+    claim = law.loss(moved)
+    true_loss = type(law)(Fraction(float_not_below(law.scale))).loss(moved)
     bound = Fraction(mapped)
     if not true_loss <= claim or not true_loss <= bound <= claim * (1 + Fraction(1, 2**40)):
         raise ArithmeticError("the noise library's privacy map disagrees with the exact cost")

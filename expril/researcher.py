@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.markup import escape
 
+from expril.built_in import BUILT_IN, run_built_in
 from expril.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
-from expril.sites import SITES, simulate_sites
 from expril.terminal import (
     MOST_REPEATS,
     MOST_SEED,
@@ -70,22 +70,23 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
     of a run is a scenario, too: it is run again from there. `sites` is a study of 1 to 100 sites (docs/sites.md).
     """
-    if scenario == SITES:
+    if scenario in BUILT_IN:
         from simulations.epsilons import read_epsilons
 
         typed_here = _typed({"repeats": repeats, "seed": seed, "epsilon": epsilon})
         with plain_errors():
             several = read_epsilons(epsilon) if epsilon else ()
             _require_confirmed(several, large_epsilon)
-        simulate_sites(
-            out=out,
-            repeats=repeats,
-            seed=seed,
-            epsilons=several,
-            typed=f"expril simulate {SITES}{typed_here}{_flag(large_epsilon)}",
-            others={"models": models, "fresh": fresh, "base": base, "carrier": carrier},
-            silent=json_,
-        )
+            run_built_in(
+                scenario,
+                out=out,
+                repeats=repeats,
+                seed=seed,
+                epsilons=several,
+                typed=f"expril simulate {scenario}{typed_here}{_flag(large_epsilon)}",
+                others={"models": models, "fresh": fresh, "base": base, "carrier": carrier},
+                silent=json_,
+            )
         return
     making: list[Unfinished] = []
     with (

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from expril.options import By, Kept
 from expril.terminal import plain_errors, print_json, wide_console, work_bar
 
 SITES = "sites"
@@ -18,7 +17,6 @@ def simulate_sites(
     seed: int | None,
     epsilons: tuple[str, ...],
     typed: str,
-    others: dict[str, object],
     silent: bool,
 ) -> None:
     """Run the study of sites, or what is missing of it; print its tables and leave a report.
@@ -29,7 +27,6 @@ def simulate_sites(
         seed: of the first split; None takes the study's own.
         epsilons: exact texts, from the smallest on; none takes the study's own.
         typed: the command.
-        others: options of a scenario's run, by name; none of them may be given here.
         silent: print JSON alone.
     """
     folder = out / SITES
@@ -38,11 +35,7 @@ def simulate_sites(
         from experiments.publish.files import as_object
         from experiments.publish.terminal import rich_table, rich_tables
         from experiments.sites import command, tables
-        from protocol.errors import ConfigurationError
 
-        for name, value in others.items():
-            if value not in (None, False, Kept.first, By.process):
-                raise ConfigurationError(f"--{name} is for a scenario; leave it out of expril simulate {SITES}")
         order = command.Order(
             folder,
             typed,

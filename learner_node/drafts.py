@@ -5,6 +5,7 @@ Everything here is computed from cards and the learner's own source, so what it 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.messages import Card
 from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
 
 
 @dataclass
@@ -139,7 +141,7 @@ def _drafted(
             for name, card in part.items()
             if (reason := _complaint_about(group, card, setting))
         }
-        reasons |= found or _cramped(setting, part)
+        reasons |= found or _cramped(setting, part, group.conversation.body)
     if not groups:
         return None, reasons, failed
     plan = groups[0].plan
@@ -176,15 +178,15 @@ def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationEr
     return reasons or dict.fromkeys(members, str(error))
 
 
-def _cramped(setting: Setting, members: Mapping[str, Card]) -> dict[str, str]:
-    """Whose limit of cells alone makes the first question too coarse for everybody -> why.
+def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[str, str]:
+    """Whose limit of cells alone makes the first question too coarse for everybody -> why; nobody if it has none.
 
     Of the groups "all that allow at least b cells" the largest is kept whose own question has enough cells, see
     `worth_keeping`. So a site that brings most of the records may have tight limits: without it the others' question
     is coarse, too.
     """
     cells = {name: setting.together.limits(card).cells for name, card in members.items()}
-    if len(set(cells.values())) == 1:
+    if len(set(cells.values())) == 1 or not isinstance(body, CountsBody):
         return {}
     sizes = weights(members, len(setting.problem.source))
     plausible = {name: msgspec.structs.replace(card, round_size=sizes[name]) for name, card in members.items()}

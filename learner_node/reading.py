@@ -3,12 +3,12 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.errors import ExprilError
+from protocol.errors import ConfigurationError, ExprilError
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Card
 from protocol.records import Records
@@ -87,6 +87,14 @@ class Precision:
     share_error: float | None
 
 
+def not_foreseen(body: Any, turn: Turn, *_others: Any) -> NoReturn:  # noqa: ARG001
+    """Of a query kind whose answers nobody can invent; ConfigurationError."""
+    raise ConfigurationError(
+        f"a study that asks queries of kind {turn.planned.kind!r} cannot be foreseen: there is no quote for it; run it "
+        "on records of your own with expril simulate"
+    )
+
+
 @dataclass(frozen=True)
 class Reader:
     """How a learner reads a query kind.
@@ -98,8 +106,9 @@ class Reader:
         pool: several curators' answers to the same question -> what they say together.
         complaint: (answer, declared round size) -> why one curator cannot have given it; empty where it can.
         rehearse: (body, turn, n invented records, int64 (n, 2) how many private ones of label 0 and of label 1 are
-            like each, curators, numpy Generator) -> the pooled answer that curators with these together would give.
-        precision: (body, turn, schema, target records, curators) -> of their pooled answers.
+            like each, curators, numpy Generator) -> the pooled answer that curators with these together would give;
+            raises ConfigurationError where studies of this kind cannot be foreseen.
+        precision: (body, turn, schema, target records, curators) -> of their pooled answers; raises likewise.
         lead: how all turns of a query are taken together, where each follows from what all curators answered to the one
             before, and only what they say together is opened; None: every turn is a question of its own.
         opening: (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card.
@@ -109,8 +118,8 @@ class Reader:
     read: Callable[[bytes, Any, Turn, Schema], Any]
     pool: Callable[[Sequence[Any]], Any]
     complaint: Callable[[Any, int | None], str]
-    rehearse: Callable[[Any, Turn, Records, NDArray[np.int64], int, np.random.Generator], Any]
-    precision: Callable[[Any, Turn, Schema, int, int], Precision]
+    rehearse: Callable[[Any, Turn, Records, NDArray[np.int64], int, np.random.Generator], Any] = not_foreseen
+    precision: Callable[[Any, Turn, Schema, int, int], Precision] = not_foreseen
     lead: Callable[[Led], Leading] | None = None
     opening: Callable[[Any, Turn], Any] = lambda body, turn: body  # noqa: ARG005
 

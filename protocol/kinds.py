@@ -75,11 +75,15 @@ class QueryKind:
         charged_turn: number of the turn, from 0, that is the first to release anything that depends on a record.
         remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
         told: (remark) -> the same in words, for people.
+        noted: (release bytes, checked body, turn) -> what the ledger is to say of an answer for its readers, in words,
+            from what was released alone.
         check_remark: (remark, turn, keys of the curator) -> what is wrong with a remark in that curator's ledger, by
             the plan alone; "" where nothing is. None: its remarks are empty.
         in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
             each of them must have noted of it alike), in words; None where they tell of nothing such.
         proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
+        integral: (planned, most records of one privacy unit) -> exact epsilon of all its turns together under integral
+            privacy, that is between any two sets of records (Husain, Cranko and Nock 2018); None: infinite.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
@@ -106,9 +110,11 @@ class QueryKind:
     charged_turn: int = 0
     remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
     told: Callable[[str], str] = lambda remark: remark
+    noted: Callable[[bytes, Any, Turn], str] = lambda release, body, turn: ""  # noqa: ARG005
     check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
     in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
+    integral: Callable[[Any, int], Fraction | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0

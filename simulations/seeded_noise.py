@@ -1,13 +1,14 @@
 """Noise from a seed: to compare carriers and to debug. Never private; a curator outside a simulation refuses it."""
 
 import hashlib
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.mechanisms import Stamp
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 
 
@@ -42,6 +43,14 @@ class SeededNoise:
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""
         return self._generator(stamp).laplace(0, float(scale), size)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return law.simulate(self._generator(stamp), scores)
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
+        """See `NoiseSource`."""
+        return self._generator(stamp).bytes
 
     def _generator(self, stamp: Stamp) -> np.random.Generator:
         text = repr((self._seed, self._curator, stamp.learner, stamp.study, stamp.sequence))

@@ -202,7 +202,13 @@ class Ledger(StewardedChain):
         self.append(decide, now)
 
     def answer(
-        self, request: bytes, make: Callable[[Owed], bytes], now: int, *, state: tuple[str, bytes] | None = None
+        self,
+        request: bytes,
+        make: Callable[[Owed], bytes],
+        now: int,
+        *,
+        state: tuple[str, bytes] | None = None,
+        note: str = "",
     ) -> bytes:
         """The one signed reply to a request that took effect: stored together with the entry that holds its digest.
 
@@ -213,6 +219,7 @@ class Ledger(StewardedChain):
             make: what took effect -> the signed reply.
             now: the time.
             state: (query kind, what its answerer keeps of the study from now on), stored with the reply.
+            note: of the entry.
 
         Raises:
             AnswerGoneError: it was answered, and the reply is gone.
@@ -241,6 +248,7 @@ class Ledger(StewardedChain):
                 request=request,
                 reply=digest(reply),
                 size=len(reply),
+                note=note,
                 **more,
             )
 

@@ -1,7 +1,8 @@
 """Policies with room for whatever an experiment asks, and what it spent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from curator_node.policy import LearnerPolicy, Policy
@@ -21,6 +22,7 @@ def roomy_policy(
     simulation: bool = False,
     printed: bool = False,
     members: Sequence[bytes] = (),
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Policy:
     """A policy that lets one learner ask whatever it likes.
 
@@ -30,17 +32,18 @@ def roomy_policy(
         simulation: it signs as not private.
         printed: it also answers by the paper's mechanism, whose claim is wrong.
         members: identity keys of the curators that it sums with; none: it answers alone.
+        kinds: further query kinds -> what it limits of each.
     """
-    kinds: dict[str, Any] = {
+    allowed: dict[str, Any] = {
         COUNTS.name: {"release_kinds": [key for key, kind in RELEASE_KINDS.items() if kind.private or printed]}
     }
     if members:
-        kinds[SECURE_COUNTS.name] = {"members": [member.hex() for member in members]}
+        allowed[SECURE_COUNTS.name] = {"members": [member.hex() for member in members]}
     return Policy(
         name=name,
         cap=MOST,
         learners=(LearnerPolicy(name="learner", key=learner.public.hex(), cap=MOST),),
-        limits=Limits(kinds=kinds),
+        limits=Limits(kinds={**allowed, **{name: dict(limits) for name, limits in kinds.items()}}),
         simulation=simulation,
     )
 

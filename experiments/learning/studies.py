@@ -6,6 +6,8 @@ What is missing is the distance: messages are handed over by direct calls.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +68,13 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
 
 
 def make_study(
-    split: Split, strategy: str, options: Options, epsilon: Fraction, *, pooling: Pooling = "sum"
+    split: Split,
+    strategy: str,
+    options: Options,
+    epsilon: Fraction,
+    *,
+    pooling: Pooling = "sum",
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Learned:
     """Ask all sites' curators and sum their answers.
 
@@ -76,6 +84,7 @@ def make_study(
         options: of the strategy.
         epsilon: to spend at each curator, exact.
         pooling: "sum", or "secure": of who may collude or drop out, the learner assumes what it does by default.
+        kinds: query kinds that the curators answer beside counts -> their limits.
 
     Raises:
         WrongCostError: a ledger holds another sum than was asked for.
@@ -87,7 +96,10 @@ def make_study(
     members = [key.public for key in keys.values()] if pooling == SECURE else []
     held = {
         site.name: temporary_site(
-            site.frame, site.steward, roomy_policy(learner, name=site.name, members=members), key=keys[site.name]
+            site.frame,
+            site.steward,
+            roomy_policy(learner, name=site.name, members=members, kinds=kinds),
+            key=keys[site.name],
         )
         for site in split.sites
     }
@@ -116,6 +128,7 @@ def run_study(
     claims: Claims = claims_nothing,
     *,
     pooling: Pooling = "sum",
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Answer:
     """As `make_study`; also predict the test records.
 
@@ -126,7 +139,8 @@ def run_study(
         epsilon: to spend at each curator, exact.
         claims: what the learner says about itself, before it sees a test record.
         pooling: as in `make_study`.
+        kinds: as there.
     """
-    learned = make_study(split, strategy, options, epsilon, pooling=pooling)
+    learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
     extras = dict(claims(learned))
     return Answer(class_probabilities(learned.model(), split.test)[:, 1], epsilon, extras)

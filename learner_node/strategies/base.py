@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.pooling import SecurePool
-from learner_node.readers.counts import CountsAnswer
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
-from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
+from protocol.queries.counts import CountsLimits, PlannedCounts
 from protocol.queries.secure_counts import TURNS, PlannedSecureCounts
 from protocol.rationals import Rational
 from protocol.records import Records
@@ -230,11 +229,11 @@ class NumberEstimate:
 AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 
 
-Asking = Generator[tuple[CountsBody, AnyModel | None], Sequence[CountsAnswer], tuple[AnyModel, AnyEstimate]]
+Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], tuple[AnyModel, AnyEstimate]]
 """Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
-far: the sum over the curators that answered each of them. So a curator that drops out is taken out of earlier answers,
-too, and a strategy takes them from what it was sent last; of secure sums it is not, and each says how many it is of.
-Returns the last model, and what the answers say about the
+far: what the curators that answered each of them say together, by the reader of its query kind; of counts, their sum.
+So a curator that drops out is taken out of earlier answers, too, and a strategy takes them from what it was sent last;
+of secure sums it is not, and each says how many it is of. Returns the last model, and what the answers say about the
 source."""
 
 
@@ -263,7 +262,7 @@ class Conversation:
         self.body, _ = next(self._asking)
         self.models: list[AnyModel | None] = []
 
-    def hear(self, answers: Sequence[CountsAnswer]) -> None:
+    def hear(self, answers: Sequence[Any]) -> None:
         """Go on with the answers to all questions so far, in their order."""
         model: AnyModel | None
         try:

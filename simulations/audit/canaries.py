@@ -23,7 +23,7 @@ from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.messages import Refusal, Release
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
@@ -128,6 +128,14 @@ class HalfNoise:
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """See `NoiseSource`."""
         return OpenDPNoise().laplace(size, scale / 2, stamp)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
+        """See `NoiseSource`."""
+        return OpenDPNoise().choose(scores, moved, NoisyMax(law.scale / 2), stamp)
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
+        """See `NoiseSource`."""
+        return OpenDPNoise().randomness(stamp)
 
 
 def one_run(

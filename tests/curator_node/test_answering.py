@@ -250,3 +250,15 @@ def test_what_a_curator_makes_room_for_holds_the_seal():
     asker.turn(ASK)
     room = curator._questions.room(question[0])
     assert room == 8192 + TOY.release_bytes(None, None, None) + TOY.state_bytes + STATE_SEAL_BYTES
+
+
+# noted
+
+
+def test_what_a_kind_says_of_a_release_is_noted_with_its_answer():
+    kind = replace(TOY, noted=lambda release, body, turn: f"turn {turn.number}: {len(release)} bytes")
+    store = MemoryStore()
+    asker = Asker(toy_curator(store, answerers=with_toy(kind=kind)))
+    release = asker.turn(ASK)
+    answered = [entry for entry in entries(store) if entry.kind == "answered" and entry.note]
+    assert [entry.note for entry in answered] == [f"turn 0: {len(release.body)} bytes"]

@@ -81,6 +81,14 @@ class Script:
         self._note(("laplace", size, scale, stamp))
         return self._generator().laplace(size=size)
 
+    def choose(self, scores, moved, law, stamp):
+        self._note(("choose", len(scores), moved, law, stamp))
+        return int(self._generator().integers(len(scores)))
+
+    def randomness(self, stamp):
+        self._note(("randomness", stamp))
+        return self._generator().bytes
+
     def _note(self, asked):
         self.asked.append(asked)
         if self.failing:

@@ -82,6 +82,12 @@ class ZeroNoise:
         self.calls.append((size, None, scale, stamp))
         return np.zeros(size)
 
+    def choose(self, scores, moved, law, stamp):
+        return int(scores.argmax())
+
+    def randomness(self, stamp):
+        return np.random.default_rng(0).bytes
+
 
 class CountingNoise(OpenDPNoise):
     """OpenDP's noise, and how often it was drawn."""

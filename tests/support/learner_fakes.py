@@ -56,6 +56,12 @@ class NoNoise:
     def laplace(self, size, scale, stamp):
         return np.zeros(size)
 
+    def choose(self, scores, moved, law, stamp):
+        return int(scores.argmax())
+
+    def randomness(self, stamp):
+        return np.random.default_rng(0).bytes
+
 
 class Entropy:
     """Study identities that never repeat, without randomness."""

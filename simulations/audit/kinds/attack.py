@@ -61,8 +61,17 @@ def names_of(answerer: Answerer) -> tuple[str, ...]:
 
 
 def kinds_to_audit(answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
-    """Every name that an audit has to cover, of every registered kind, those that cannot be audited among them."""
-    return tuple(name for answerer in answerers.values() for name in names_of(answerer))
+    """Every name that an audit has to cover, those that cannot be audited among them.
+
+    Of every registered kind, but for those that are never as private as their cost says, whatever a curator's limits:
+    no curator outside a simulation answers them.
+    """
+    return tuple(name for answerer in answerers.values() if _claims(answerer) for name in names_of(answerer))
+
+
+def _claims(answerer: Answerer) -> bool:
+    kind = answerer.kind
+    return kind.private(kind.limits())
 
 
 def chosen_kinds(wanted: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> tuple[str, ...]:
@@ -73,6 +82,8 @@ def chosen_kinds(wanted: str, answerers: Mapping[str, Answerer] = ANSWERERS) -> 
     """
     names = kinds_to_audit(answerers)
     found = tuple(name for name in names if wanted in ("all", name, name.partition("/")[0]))
+    if wanted in answerers and not found:
+        raise ConfigurationError(f"query kind {wanted!r} exists in simulations only: it is not as private as it costs")
     if not found:
         known = ("all", *answerers, *names)
         raise ConfigurationError(

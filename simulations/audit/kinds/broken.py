@@ -18,7 +18,7 @@ from curator_node.mechanisms import Stamp
 from curator_node.steward import StewardFile
 from protocol.feature_map import STEPS
 from protocol.hypotheses import Hypothesis, Mlp
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.partitions import Partition
 from protocol.queries.counts import CountsBody, PlannedCounts
@@ -57,6 +57,14 @@ class QuickNoise:
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
         """See `NoiseSource`."""
         return self.generator.laplace(0.0, float(scale * self.factor), size)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return NoisyMax(law.scale * self.factor).simulate(self.generator, scores)
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return self.generator.bytes
 
 
 @dataclass

@@ -23,6 +23,7 @@ from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Plan
+from simulations.audit.kinds.choices import choice_loss
 from simulations.audit.kinds.invented import Neighbours
 from simulations.audit.kinds.path import NoNoise, Numbers, Path
 
@@ -178,10 +179,22 @@ def enumerate_loss(path: Path, pair: Neighbours) -> Enumerated:
         if why_not := _not_verbatim(numbers, noise):
             return Enumerated(None, why_not=why_not)
     (first, one), (second, two) = told
+    if one.chosen or two.chosen:
+        return _choice(one, two)
     laws = _laws(one)
     if first.shape != second.shape or laws != _laws(two):
         return Enumerated(None, why_not="its noise depends on the records")
     return loss_of_vectors(first.ravel().astype(np.int64), second.ravel().astype(np.int64), laws)
+
+
+def _choice(one: NoNoise, two: NoNoise) -> Enumerated:
+    """The loss of one choice, of which nothing but the index is released."""
+    if len(one.chosen) != 1 or len(two.chosen) != 1:
+        return Enumerated(None, why_not="its later choices may hang on earlier ones")
+    ((first, law),), ((second, other),) = one.chosen, two.chosen
+    if len(first) != len(second) or law != other:
+        return Enumerated(None, why_not="what it chooses from depends on the records")
+    return Enumerated(*choice_loss(first, second, law))
 
 
 def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: Sequence[Fraction]) -> Enumerated:
@@ -211,9 +224,14 @@ def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
     """Why a release is not just numbers with noise; "" where it is."""
     if any(law is None for _, law in noise.drawn):
         return "its noise is continuous"
+    if noise.own_sampler:
+        return "its kind samples a law of its own"
     if any(isinstance(law, LaplaceShares) for _, law in noise.drawn):
         return "it draws shares of a noise, which is whole in a sum only"
-    given = np.concatenate([exact.ravel() for exact, _ in noise.drawn]) if noise.drawn else np.empty(0, np.int64)
+    if noise.chosen and noise.drawn:
+        return "it releases both choices and noisy numbers"
+    exact = [numbers.ravel() for numbers, _ in noise.drawn] + [np.array([int(s.argmax())]) for s, _ in noise.chosen]
+    given = np.concatenate(exact) if exact else np.empty(0, np.int64)
     if not np.array_equal(numbers.ravel(), given):
         return "it releases more than numbers with noise"
     return ""

@@ -20,7 +20,7 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from protocol.envelopes import LABEL, SigningKey
 from protocol.examples import Asking, Example, Seen
 from protocol.kinds import Kinds, Past, Turn
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.plans import Planned
 from simulations.audit.kinds.invented import Neighbours, Unit, held, plain_record
@@ -45,9 +45,13 @@ class NoNoise:
     Attributes:
         drawn: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
             Shares of noise are drawn before there is an exact number: zeros stand there.
+        chosen: (scores, law of the choice) likewise.
+        own_sampler: whether random bytes were taken for a law that the kind samples itself.
     """
 
     drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
+    chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
+    own_sampler: bool = False
     seeded = False
 
     def discrete_laplace(
@@ -70,6 +74,16 @@ class NoNoise:
         """See `NoiseSource`."""
         self.drawn.append((np.zeros(size, np.int64), None))
         return np.zeros(size)
+
+    def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
+        """See `NoiseSource`."""
+        self.chosen.append((scores.copy(), law))
+        return int(scores.argmax())
+
+    def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
+        """See `NoiseSource`: the same bytes each time, so that two sets of records are compared under the same luck."""
+        self.own_sampler = True
+        return np.random.default_rng(0).bytes
 
 
 @dataclass(frozen=True)

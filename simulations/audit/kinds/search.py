@@ -14,6 +14,7 @@ import numpy as np
 
 from protocol.examples import Example, Value
 from protocol.schema import NumericAttribute
+from simulations.audit.kinds.choices import hinted_loss
 from simulations.audit.kinds.invented import Neighbours, Record, Unit
 from simulations.audit.kinds.path import NoNoise, Numbers, Path
 
@@ -78,6 +79,9 @@ def score_of(path: Path, pair: Neighbours) -> float:
     (first, one), (second, two) = fewer, more
     if first.shape != second.shape:
         return math.inf
+    if one.chosen and len(one.chosen) == len(two.chosen) == first.size:
+        pairs = zip(one.chosen, two.chosen, strict=True)
+        return sum(hinted_loss(own, other, law) if law == its else math.inf for (own, law), (other, its) in pairs)
     return float(np.sum(np.abs(first - second) / _scales(first, one, two)))
 
 
