@@ -1,8 +1,8 @@
 """Importance weights as a second way to do Pb. 1, beside the least squares of Eq. 2: on C, D, E and CTG-B.
 
 `python -m experiments.importance` makes the studies and prints the tables of docs/importance-weights.md; its results
-are kept in docs/importance/results.json and read again with `--show`. The published mechanism of Ji and Elkan (2013) is played on floats,
-outside of any curator: it is a reference for the weights alone.
+are kept in docs/importance/results.json and printed again with `--show`. The published mechanism of Ji and Elkan (2013)
+is played on floats, outside of any curator: it is a reference for the weights alone.
 """
 
 import argparse
@@ -21,11 +21,12 @@ from scipy.stats import t as student
 
 from experiments.learning.contestants import paper_options
 from experiments.learning.studies import SILENT_EPSILON, make_study
-from experiments.problems import PROBLEMS, load_split
-from experiments.splits import Options, Split
+from experiments.problems import PAPER_DATASETS, PROBLEMS, load_split
+from experiments.splits import Split
+from learner_node.learn import Learned
 from learner_node.pooling import POOLED
 from learner_node.source import coordinates, standardising_map
-from learner_node.strategies.base import SourceEstimate, class_probabilities
+from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.strategies.paper import LEAST_SQUARES, TILT
 
 EPSILON = Fraction(1)
@@ -44,6 +45,8 @@ METHODS: dict[str, tuple[str, Mapping[str, object]]] = {
     "paper-i, tilt": ("paper-i", {"weighting": TILT}),
     "importance": ("importance", {}),
 }
+SILENT = ("paper-c", "paper-c, tilt", "importance")
+"""Those that are also asked with next to no noise."""
 Vector = NDArray[np.float64]
 Points = NDArray[np.float64]
 
@@ -68,10 +71,10 @@ class Plane:
         places = np.stack([np.searchsorted(e, x, side="right") for e, x in zip(self.edges, points.T, strict=True)])
         told = np.ones(len(points)) if weights is None else weights
         found = [
-            np.bincount(PARTS * places[a] + places[b], told, PARTS**2)
-            for a, b in combinations(range(len(places)), 2)
+            np.bincount(PARTS * places[a] + places[b], told, PARTS**2) for a, b in combinations(range(len(places)), 2)
         ]
-        return np.array(found) / told.sum()
+        shares: Points = np.array(found) / told.sum()
+        return shares
 
 
 def distance(first: Points, second: Points) -> float:
@@ -87,7 +90,8 @@ def effective(weights: Vector) -> float:
 def _bounded(points: Points, radius: float) -> Points:
     """With a constant, and scaled into the unit ball: what the published mechanism needs of a record."""
     told = np.column_stack([points / radius, np.ones(len(points))]) / np.sqrt(2)
-    return told / np.maximum(1.0, np.linalg.norm(told, axis=1))[:, None]
+    bounded: Points = told / np.maximum(1.0, np.linalg.norm(told, axis=1))[:, None]
+    return bounded
 
 
 def published_weights(private: Points, public: Points, regulariser: float, epsilon: float, seed: int) -> Vector:
@@ -134,17 +138,25 @@ def _published_distance(name: str, seed: int, regulariser: float) -> tuple[float
     split = load_split(name, seed)
     source, private, test = _points(split)
     plane = Plane.of(source)
-    assert split.paper is not None
-    share = float(EPSILON) / split.paper.queries  # as much as the paper's learner spends on the masses
+    share = float(EPSILON) / PAPER_DATASETS[name].queries  # as much as the paper's learner spends on the masses
     weights = published_weights(private, source, regulariser, share, seed)
     return distance(plane.shares(source, weights), plane.shares(test)), effective(weights)
 
 
-def options_of(name: str, strategy: str, split: Split, told: Mapping[str, object], epsilon: Fraction) -> Options:
-    """As the paper has them, for the budget."""
-    if strategy == "importance":
-        return {**PROBLEMS[name].network, **told}
-    return {**paper_options(split, epsilon), **told}
+def _study(name: str, split: Split, method: str, epsilon: Fraction) -> Learned:
+    """One study of a method, with networks and bins as the paper has them."""
+    strategy, told = METHODS[method]
+    chosen = PROBLEMS[name].network if strategy == "importance" else paper_options(split, epsilon)
+    return make_study(split, strategy, {**chosen, **told}, epsilon)
+
+
+def _weights(learned: Learned) -> Vector:
+    return learned.estimates[POOLED].weights
+
+
+def _model(learned: Learned) -> AnyModel:
+    models = [model for model in learned.models[POOLED] if model is not None]
+    return models[-1]
 
 
 def one_run(name: str, seed: int, regulariser: float) -> dict[str, dict[str, float]]:
@@ -157,24 +169,17 @@ def one_run(name: str, seed: int, regulariser: float) -> dict[str, dict[str, flo
         "unweighted": {"distance": distance(plane.shares(source), truth), "effective": 100.0},
         "private records": {"distance": distance(plane.shares(private), truth)},
     }
-    for method, (strategy, told) in METHODS.items():
-        learned = make_study(split, strategy, options_of(name, strategy, split, told, EPSILON), EPSILON)
-        estimate, model = learned.estimates[POOLED], learned.models[POOLED][-1]
-        assert isinstance(estimate, SourceEstimate)
-        assert model is not None
-        said = class_probabilities(model, split.test)[:, 1] > 0.5
+    for method in METHODS:
+        learned = _study(name, split, method, EPSILON)
+        said = class_probabilities(_model(learned), split.test)[:, 1] > 0.5
         found[method] = {
             "accuracy": float(100 * np.mean(said == split.test_labels)),
-            "distance": distance(plane.shares(source, estimate.weights), truth),
-            "effective": effective(estimate.weights),
+            "distance": distance(plane.shares(source, _weights(learned)), truth),
+            "effective": effective(_weights(learned)),
         }
-    for method in ("paper-c", "paper-c, tilt", "importance"):
-        strategy, told = METHODS[method]
-        options = options_of(name, strategy, split, told, EPSILON)
-        learned = make_study(split, strategy, options, SILENT_EPSILON)
-        estimate = learned.estimates[POOLED]
-        assert isinstance(estimate, SourceEstimate)
-        found[f"{method}, no noise"] = {"distance": distance(plane.shares(source, estimate.weights), truth)}
+    for method in SILENT:
+        learned = _study(name, split, method, SILENT_EPSILON)
+        found[f"{method}, no noise"] = {"distance": distance(plane.shares(source, _weights(learned)), truth)}
     away, size = _published_distance(name, seed, regulariser)
     found["published"] = {"distance": away, "effective": size}
     return found

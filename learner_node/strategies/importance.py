@@ -13,19 +13,14 @@ from fractions import Fraction
 import numpy as np
 
 from learner_node.networks import TrainingOptions, TrainingSet
-from learner_node.readers.counts import CountsAnswer
-from learner_node.solvers.tilt import solve_tilt
 from learner_node.source import coordinates, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.bin_workload import BinWorkload, Vector, consistent_masses
+from learner_node.strategies.bin_workload import BinWorkload, tilted
 from learner_node.strategies.options import number, whole, whole_or_none, widths
 from learner_node.strategies.paper import NetworkModel, check_network
 from protocol.hypotheses import Constant, Mlp
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
-
-LEAST_RECORDS = 1.0
-"""Least number of records that a class is taken to have: noise may leave less than none."""
 
 
 class ImportanceStrategy:
@@ -68,19 +63,10 @@ class ImportanceStrategy:
         workload = BinWorkload.of(problem, self._bins or paper_bin_count(problem.target_size / 2, scale))
         # Wrong for the hypothesis "class 1" are the records of class 0, right those of class 1.
         (answer,) = yield CountsBody(partitions=workload.partitions, hypothesis=Constant(predicted=1)), None
-        zero, one = (self._weights(problem, workload, answer, column) for column in (0, 1))
+        zero, one = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)
         weights, probability = zero + one, one / (zero + one)
         # One copy of a record with the expected label has the gradient of two copies, one of each class.
         points = coordinates(features, problem.source)
         trained = problem.train(TrainingSet(points, probability, weights, problem.seed), self._training)
         network = Mlp.of(features, list(trained.layers))
         return NetworkModel(network), SourceEstimate(weights, probability)
-
-    @staticmethod
-    def _weights(problem: Problem, workload: BinWorkload, answer: CountsAnswer, column: int) -> Vector:
-        """Weights of the source records as records of one class, (n,), in private records."""
-        masses = consistent_masses(answer.values[:, column], answer)
-        total = max(float(masses.sum()) / len(workload.partitions), LEAST_RECORDS)
-        variance = workload.variance(answer, total)
-        tilt = solve_tilt(workload.R, masses, variances=variance, prior=total / len(problem.source))
-        return np.maximum(tilt.weights, np.finfo(np.float64).tiny)

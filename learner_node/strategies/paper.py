@@ -21,10 +21,9 @@ from learner_node.distillation import HEADER_PARAMETERS
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
-from learner_node.solvers.tilt import solve_tilt
 from learner_node.source import coordinates, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.bin_workload import BinWorkload, consistent_masses
+from learner_node.strategies.bin_workload import BinWorkload, consistent_masses, tilted
 from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
@@ -116,6 +115,8 @@ class PaperOptions:
         whole("rounds", self.rounds, most=MOST_QUERIES - 1)
         if self.weighting not in (LEAST_SQUARES, TILT):
             raise ValueError(f'weighting must be "{LEAST_SQUARES}" or "{TILT}"')
+        if self.weighting == TILT and self.printed:
+            raise ValueError(f'weighting = "{TILT}" needs counts; the printed mechanism gives none')
         for name in ("bins", "label_steps"):
             whole_or_none(name, getattr(self, name))
         for name in ("epochs", "batch_size"):
@@ -221,16 +222,15 @@ class PaperStrategy:
 
     def _weights(self, problem: Problem, workload: BinWorkload, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""
+        if self._options.weighting == TILT:
+            return tilted(workload, answer.values[:, 0], answer)
         if self._options.printed:
             masses = answer.values[:, 0] * problem.target_size
         else:
             masses = consistent_masses(answer.values[:, 0], answer)
         total = max(float(masses.sum()) / len(workload.partitions), 1.0)
-        prior = total / len(problem.source)
-        if self._options.weighting == TILT:
-            return solve_tilt(workload.R, masses, variances=workload.variance(answer, total), prior=prior).weights
         alpha = max(answer.noise_variance / 2, LEAST_WEIGHT_ALPHA)
-        return solve_weights(workload.R, masses, alpha=alpha, prior=prior).x
+        return solve_weights(workload.R, masses, alpha=alpha, prior=total / len(problem.source)).x
 
     def _equal_weights(
         self, problem: Problem, workload: BinWorkload, answers: Sequence[CountsAnswer]
