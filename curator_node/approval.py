@@ -96,8 +96,9 @@ def summary(
         f"({_told(total)} spent before)"
     )
     unit = "one record" if steward.unit is None else f"one {steward.unit}, all its records together,"
+    tells = ", ".join(dict.fromkeys(kinds.kind(name).tells for name in turns))
     learns = (
-        f"how many records fall into groups, with noise. Of {unit} it cannot learn more than this: whatever else one "
+        f"{tells}, with noise. Of {unit} it cannot learn more than this: whatever else one "
         "knows, the answers change the odds of any belief about it by a factor of at most "
         f"{_factor(cost)} (e^{_told(cost)}); with all that this learner was answered before, {_factor(spent + cost)}; "
         f"with all that all learners may ever be answered here, {_factor(total_cap)}"

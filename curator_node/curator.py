@@ -304,7 +304,8 @@ class Curator:
             header = self._header(data, message, now)
             return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
-        note = self._kinds.kind(message.kind).noted(answered.release, body, turn)
+        noted = self._kinds.kind(message.kind).noted
+        note = noted(answered.release, body, turn) if noted else ""
         with self._lock:
             state = self._questions.sealed(answered.state, study.key, message.kind)
             return self._settled(self._ledger.answer(identity, release, now, state=state, note=note))

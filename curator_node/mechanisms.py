@@ -34,11 +34,13 @@ class Stamp:
         learner: its name in the policy.
         study: ordinal of the learner's study at this curator, from 0.
         sequence: of the query.
+        part: of the answer, from 0, where it draws noise more than once.
     """
 
     learner: str
     study: int
     sequence: int
+    part: int = 0
 
 
 class NoiseSource(Protocol):
@@ -102,9 +104,7 @@ class OpenDPNoise:
         stamp: Stamp,  # noqa: ARG002
     ) -> NDArray[np.int64]:
         """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        mechanism = discrete_laplace_mechanism(law)
-        check_loss(mechanism.map(d_in=l1), l1, law)
-        return np.array(mechanism([int(value) for value in exact]), np.int64)
+        return np.array(checked_mechanism(l1, law)([int(value) for value in exact]), np.int64)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
         """See `NoiseSource`. OpenDP has no such noise: it is drawn by `noise_shares`, just as exactly."""
@@ -132,6 +132,14 @@ def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
     """OpenDP's measurement on int64 vectors in L1 distance."""
     domain = vector_domain(atom_domain(T="i64"))
     return make_laplace(domain, l1_distance(T="i64"), scale=float_not_below(law.scale))
+
+
+@lru_cache(maxsize=256)
+def checked_mechanism(l1: int, law: DiscreteLaplace) -> Any:
+    """The same, once its loss at a sensitivity was held against ours; raises as `check_loss`."""
+    mechanism = discrete_laplace_mechanism(law)
+    check_loss(mechanism.map(d_in=l1), l1, law)
+    return mechanism
 
 
 @lru_cache(maxsize=256)

@@ -87,6 +87,7 @@ class Example:
         limits: of the kind, for a curator that is asked; what is not said is the kind's default.
         pairs: sets of neighbours that are drawn to find one that matters; None: as many as an audit tries.
         company: who else answers, and who leads; None where a curator answers alone and `ask` has all bodies.
+        draws: most draws from either set, where each takes many calls of exact noise; None: as many as an audit draws.
     """
 
     about: str
@@ -98,3 +99,4 @@ class Example:
     limits: Mapping[str, Any] = field(default_factory=dict)
     pairs: int | None = None
     company: Company | None = None
+    draws: int | None = None

@@ -60,6 +60,7 @@ class QueryKind:
     Attributes:
         name: on the wire.
         relation: the neighbouring relation under which its costs are pure epsilons.
+        tells: what its answers tell of the records, for a steward, such as "how many records fall into groups".
         planned: type of its planned query, a `Planned` whose tag is `name`.
         limits: type of its limits, a struct of which every field has a default.
         check_planned: (planned) raises RemoteProtocolError(BAD_PLAN) for one that breaks a rule.
@@ -76,7 +77,7 @@ class QueryKind:
         remark: (checked body, turn) -> what the ledger is to say of a turn for its readers, from the request alone.
         told: (remark) -> the same in words, for people.
         noted: (release bytes, checked body, turn) -> what the ledger is to say of an answer for its readers, in words,
-            from what was released alone.
+            from what was released alone. None: nothing.
         check_remark: (remark, turn, keys of the curator) -> what is wrong with a remark in that curator's ledger, by
             the plan alone; "" where nothing is. None: its remarks are empty.
         in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
@@ -110,7 +111,7 @@ class QueryKind:
     charged_turn: int = 0
     remark: Callable[[Any, Turn], str] = lambda body, turn: ""  # noqa: ARG005
     told: Callable[[str], str] = lambda remark: remark
-    noted: Callable[[bytes, Any, Turn], str] = lambda release, body, turn: ""  # noqa: ARG005
+    noted: Callable[[bytes, Any, Turn], str] | None = None
     check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
     in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
@@ -119,6 +120,7 @@ class QueryKind:
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
     by_default: bool = False
+    tells: str = "what its questions ask for"
     examples: Callable[[], Mapping[str, Sequence[Example]]] = dict
     numbers: Callable[[bytes, Any, Turn, Schema], NDArray[np.number[Any]]] | None = None
     laws: Callable[[Any, int], tuple[Any, ...] | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005

@@ -13,7 +13,7 @@ from protocol.noise_shares import LaplaceShares
 
 
 class SeededNoise:
-    """The same noise for the same seed, curator, learner, study and sequence, whatever the order of arrival.
+    """The same noise for the same seed, curator, learner, study, sequence and part, whatever the order of arrival.
 
     Args:
         seed: of the scenario.
@@ -53,5 +53,6 @@ class SeededNoise:
         return self._generator(stamp).bytes
 
     def _generator(self, stamp: Stamp) -> np.random.Generator:
-        text = repr((self._seed, self._curator, stamp.learner, stamp.study, stamp.sequence))
+        part = (stamp.part,) if stamp.part else ()
+        text = repr((self._seed, self._curator, stamp.learner, stamp.study, stamp.sequence, *part))
         return np.random.default_rng(list(hashlib.sha256(text.encode()).digest()))

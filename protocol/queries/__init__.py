@@ -5,8 +5,10 @@ their three tables; a test says that the three agree.
 """
 
 from protocol.kinds import Kinds
+from protocol.queries.blog_holdout import BLOG_HOLDOUT
 from protocol.queries.counts import COUNTS
+from protocol.queries.holdout import HOLDOUT
 from protocol.queries.secure_counts import SECURE_COUNTS
 
-QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS)
+QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS, HOLDOUT, BLOG_HOLDOUT)
 """What a program has unless it is given others."""

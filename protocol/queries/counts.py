@@ -324,6 +324,7 @@ COUNTS = QueryKind(
     private=lambda limits: all(RELEASE_KINDS[name].private for name in limits.release_kinds),
     private_planned=lambda planned: RELEASE_KINDS[planned.release].private,
     by_default=True,
+    tells="how many records fall into groups",
     examples=examples,
     numbers=numbers,
     laws=laws,

@@ -285,6 +285,7 @@ def examples() -> Mapping[str, Sequence[Example]]:
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
     relation=counts.COUNTS.relation,
+    tells=counts.COUNTS.tells,
     planned=PlannedSecureCounts,
     limits=SecureCountsLimits,
     check_planned=check_planned,

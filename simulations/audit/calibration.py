@@ -22,6 +22,7 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
+from simulations.audit.choosing import choice_check
 from simulations.audit.results import Check
 
 FALSE_ALARM = 1e-9
@@ -171,7 +172,7 @@ def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM)
 
 
 def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:
-    """Hold the installed noise to its law: scale, centre, independence, shares, first values of new processes.
+    """Hold the installed noise to its law: scale, centre, independence, shares, choices, first values of new processes.
 
     Each check fails for correct noise with a chance of at most 1e-9, computed from the exact laws above.
     """
@@ -211,6 +212,7 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
             [scale for scale in SCALES if _strange_shares(source, scale, alarm)],
             f"shares made for {SHARED + 1}: {_most(max(shared_pass_probability(DRAWS, s, alarm / 4) for s in SCALES))}",
         ),
+        choice_check(noise),
         first_values(noise),
     )
 

@@ -106,6 +106,7 @@ def test_installed_noise_passes(monkeypatch):
         "noise_tails",
         "noise_independent",
         "noise_shares",
+        "noise_choice",
         "noise_of_new_processes",
     ]
     for check in found:
@@ -125,6 +126,8 @@ def test_installed_noise_passes(monkeypatch):
         (Repeating, "noise_independent"),
         (TooSmall, "noise_shares"),
         (RepeatedShares, "noise_shares"),
+        (lambda: QuickNoise(Fraction(5, 6)), "noise_choice"),
+        (lambda: QuickNoise(Fraction(6, 5)), "noise_choice"),
         (Kept, "noise_of_new_processes"),
     ],
 )

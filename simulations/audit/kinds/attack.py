@@ -155,6 +155,7 @@ def audit_kind(
 def _strongest(path: Path, pair: Neighbours, draws: int, error_rate: float) -> Attack:
     """The attack on all answers, unless one on those of one charge proves more than was charged."""
     share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
+    draws = min(draws, path.example.draws or draws)
     charged = attack_charges(path, pair, draws=draws, error_rate=share)
     return first_broken(charged) or attack_pair(path, pair, draws=draws, error_rate=share)
 

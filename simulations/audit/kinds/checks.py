@@ -89,13 +89,13 @@ class Service:
     def seen(self, copies: int, times: int) -> list[Seen]:
         """What signed, verified releases of the question tell, asked so many times.
 
-        One study asks a single curator all of it. Of several, one may fall silent within a query, and so ends its
-        study: there each time is a study.
+        One study asks a curator all of it. Where a company leads, a query may end before its last turn, and so may
+        the study of a curator that falls silent: there each time is a study.
 
         Raises:
             ConfigurationError: a curator refused.
         """
-        alone = len(self.curators) == 1
+        alone = self.example.company is None
         sessions = self._sessions(copies, times if alone else 1)
         found = []
         for query in range(times):

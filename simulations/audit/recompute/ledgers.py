@@ -154,6 +154,14 @@ def _check_made(request: bytes, made: Made, exchange: Exchange, verdict: LedgerV
     asked, proof = exchange.requests.get(request), exchange.verdict.proof
     if isinstance(asked, Query) and proof is not None and (should := remarks.differing(request, asked, proof)):
         verdict.why.append(f"{said} notes something else than its request in {file} tells: {printable(should, 400)}")
+    answer = exchange.answers.get(request)
+    if isinstance(asked, Query) and proof is not None and answer is not None and answer.release is not None:
+        should = remarks.unlike_release(request, asked, answer.release, proof)
+        if should:
+            verdict.why.append(
+                f"its entry {made.answered} notes something else than the release in {file} tells: "
+                f"{printable(should, 400)}"
+            )
     if request not in exchange.requests:
         verdict.why.append(f"{said} was made by a request that {file} lacks")
     elif request not in exchange.answers:

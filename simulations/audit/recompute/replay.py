@@ -286,6 +286,7 @@ class Replayed:
             return "answers under another sequence than was asked"
         del self._owed[entry.request]
         made.answered, made.reply = entry.index, entry.reply
+        self.remarks.hear(entry)
         study = made.study
         study.kept.append(made)
         if study.state == ASKED and study.last == entry.request:

@@ -17,10 +17,17 @@ from simulations.run_index import TRANSCRIPTS, Role, TranscriptEntry, decode_tra
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply with its receipt, both verified by the replay, and the digest of the reply's bytes."""
+    """A reply with its receipt, both verified by the replay.
+
+    Attributes:
+        receipt: the receipt.
+        reply: digest of the reply's bytes.
+        release: what it releases; None where it is no release.
+    """
 
     receipt: Receipt
     reply: bytes
+    release: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ def _exchange(verdict: TranscriptVerdict, learner: bytes, curator: bytes, transc
             study = message.study
         if isinstance(message, StudyAccepted | Release | StudyClosed):
             receipt = open_receipt(message.receipt, curator, label=verdict.entry.label)
-            answers[receipt.request] = Answer(receipt, digest(data))
+            release = message.body if isinstance(message, Release) else None
+            answers[receipt.request] = Answer(receipt, digest(data), release)
     return Exchange(verdict, learner, curator, study, requests, answers)
 
 
