@@ -6,22 +6,18 @@ No float, no logarithm and no table comes in.
 """
 
 import os
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-RandomBytes = Callable[[int], bytes]
-Words = NDArray[np.uint64]
+from curator_node.random_words import MOST_ROUNDS, RandomBytes, RandomWords, Words, not_random
 
 MOST_TERM = 2**32
 """Largest numerator and denominator of a scale."""
 MOST_PARTS = 2**15
 LEAST_DRAWN = 64
 """A shorter vector is drawn among so many, and the others are thrown away: the time is that of all of them."""
-MOST_ROUNDS = 2**16
-"""A fair source needs more with a chance below 2^-60000; one that repeats itself would never end."""
 
 
 def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomBytes = os.urandom) -> NDArray[np.int64]:
@@ -58,62 +54,12 @@ def draw_negative_binomials(
         raise ValueError(f"noise is shared by 1 to {MOST_PARTS} parts, not {parts}")
     if not 1 <= scale.numerator <= MOST_TERM or scale.denominator > MOST_TERM:
         raise ValueError(f"noise of scale {scale} is not shared: numerator and denominator must lie in 1 .. 2^32")
-    source = _Source(random_bytes)
+    source = RandomWords(random_bytes)
     totals = _geometric(size, scale, source)
     return totals if parts == 1 else _thinned(totals, parts, source)
 
 
-class _Source:
-    """Uniform whole numbers and exact coins, made of random bytes."""
-
-    def __init__(self, random_bytes: RandomBytes) -> None:
-        self._random_bytes = random_bytes
-
-    def words(self, size: int) -> Words:
-        """(size,) uniform on 0 .. 2^64 - 1."""
-        given = self._random_bytes(8 * size)
-        if len(given) != 8 * size:
-            raise ArithmeticError(f"{8 * size} random bytes were asked for, and {len(given)} came")
-        return np.frombuffer(given, "<u8").astype(np.uint64, copy=False)
-
-    def below(self, limits: Words) -> Words:
-        """(n,) uniform on 0 .. limit - 1 each, for (n,) limits of 1 to 2^63: the word modulo the limit.
-
-        A word below 2^64 modulo the limit is drawn again, so that as many words lead to each number.
-        """
-        words = self.words(limits.size)
-        # 2^64 modulo the limit is below the limit, so only so small a word must be looked at.
-        small = np.flatnonzero(words < limits)
-        if small.size:
-            words = words.copy()
-        for _ in range(MOST_ROUNDS):
-            small = small[words[small] < -limits[small] % limits[small]]
-            if not small.size:
-                drawn: Words = words % limits
-                return drawn
-            words[small] = self.words(small.size)
-        raise _not_random()
-
-    def exponential_coins(self, numerators: Words, denominator: np.uint64) -> NDArray[np.bool_]:
-        """(n,) coins, true with probability exp(-u / t) exactly, for numerators 0 <= u <= t and t at most 2^32.
-
-        Canonne, Kamath and Steinke 2020, algorithm 1, first case: of coins with probabilities u / t, u / 2t, u / 3t
-        and so on, the first that fails has an odd number.
-        """
-        coins = np.zeros(numerators.size, np.bool_)
-        open_ = np.arange(numerators.size)
-        for number in range(1, MOST_ROUNDS):
-            limit = denominator * np.uint64(number)
-            succeeds = self.below(np.full(open_.size, limit)) < numerators[open_]
-            if number % 2:
-                coins[open_[~succeeds]] = True
-            open_ = open_[succeeds]
-            if not open_.size:
-                return coins
-        raise _not_random()
-
-
-def _geometric(size: int, scale: Fraction, source: _Source) -> Words:
+def _geometric(size: int, scale: Fraction, source: RandomWords) -> Words:
     """(size,) with P(k) proportional to exp(-k / scale), k = 0, 1, ..., each below 2^48.
 
     Canonne, Kamath and Steinke 2020, the beginning of algorithm 2. With the scale t / s: u + t v has P(x) proportional
@@ -124,7 +70,7 @@ def _geometric(size: int, scale: Fraction, source: _Source) -> Words:
     return (_remainders(size, top, source) + top * _steps(size, source)) // bottom
 
 
-def _remainders(size: int, top: np.uint64, source: _Source) -> Words:
+def _remainders(size: int, top: np.uint64, source: RandomWords) -> Words:
     """(size,) of 0 .. top - 1 with chances proportional to exp(-u / top): uniform ones that pass a coin."""
     if top == 1:
         return np.zeros(size, np.uint64)
@@ -137,10 +83,10 @@ def _remainders(size: int, top: np.uint64, source: _Source) -> Words:
         tried = source.below(np.full(missing + missing * 3 // 4 + 8, top))
         passed.append(tried[source.exponential_coins(tried, top)])
         missing -= passed[-1].size
-    raise _not_random()
+    raise not_random()
 
 
-def _steps(size: int, source: _Source) -> Words:
+def _steps(size: int, source: RandomWords) -> Words:
     """(size,) with P(v) proportional to exp(-v)."""
     steps = np.zeros(size, np.uint64)
     open_ = np.arange(size)
@@ -150,10 +96,10 @@ def _steps(size: int, source: _Source) -> Words:
             return steps
         open_ = open_[source.exponential_coins(np.ones(open_.size, np.uint64), one)]
         steps[open_] += one
-    raise _not_random()
+    raise not_random()
 
 
-def _thinned(totals: Words, parts: int, source: _Source) -> Words:
+def _thinned(totals: Words, parts: int, source: RandomWords) -> Words:
     """(n,) of geometric totals, what is left where each cycle of a random permutation stays with probability 1 / parts.
 
     The cycle of any one place of a uniform permutation of r places is uniform on 1 .. r long, and the rest is uniform
@@ -173,8 +119,4 @@ def _thinned(totals: Words, parts: int, source: _Source) -> Words:
         rest = rest - lengths
         left = np.flatnonzero(rest)
         open_, rest = open_[left], rest[left]
-    raise _not_random()
-
-
-def _not_random() -> ArithmeticError:
-    return ArithmeticError("the random bytes repeat themselves; no noise may be drawn from them")
+    raise not_random()

@@ -12,6 +12,7 @@ from expril import (  # noqa: F401 - their commands register themselves
     audit_game,
     audit_mechanism,
     audit_package,
+    audit_peers,
     audit_studies,
     audit_witness,
     enrolment,

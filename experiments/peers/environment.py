@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from experiments.peers.task import (
     ARRAYS,
     GENERATED,
+    OUTCOMES,
     PROBABILITY,
     Matrix,
     PeerFailedError,
@@ -196,6 +197,15 @@ def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
     with _LOCK:
         (matrix, labels), _ = _worker().arrays("generators", task, GENERATED)
     return matrix, labels
+
+
+def outcomes_in_environment(task: PeerTask) -> Matrix:
+    """What a library releases on a task's records, once for each row of `test`: (draws, k); else as
+    `run_in_environment`.
+    """
+    with _LOCK:
+        (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
+    return outcomes
 
 
 def environment_versions() -> dict[str, str]:

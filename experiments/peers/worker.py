@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.peers.task import ARRAYS, GENERATED, PROBABILITY, PeerTask
+from experiments.peers.task import ARRAYS, GENERATED, OUTCOMES, PROBABILITY, PeerTask
 
 Arrays = Mapping[str, NDArray[np.generic]]
 Models = Mapping[str, Callable[[PeerTask], NDArray[np.generic] | Arrays]]
@@ -50,11 +50,21 @@ def _generators() -> tuple[Models, dict[str, str]]:
     return dict.fromkeys(marginals.ALGORITHMS, generate), marginals.versions()
 
 
+def _games() -> tuple[Models, dict[str, str]]:
+    from experiments.peers import diffprivlib_games  # noqa: PLC0415 - as above
+
+    def play(task: PeerTask) -> Arrays:
+        return {OUTCOMES: diffprivlib_games.GAMES[task.peer](task)}
+
+    return dict.fromkeys(diffprivlib_games.GAMES, play), {}
+
+
 FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
     "diffprivlib": _diffprivlib,
     "opacus": _opacus,
     "marginals": _marginals,
     "generators": _generators,
+    "games": _games,
 }
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 

@@ -6,10 +6,18 @@ from types import MappingProxyType
 from learner_node.readers.blog_holdout import BLOG_HOLDOUT
 from learner_node.readers.counts import COUNTS
 from learner_node.readers.holdout import HOLDOUT
+from learner_node.readers.model import MODEL
+from learner_node.readers.sample import SAMPLE
 from learner_node.readers.secure_counts import SECURE_COUNTS
 from learner_node.reading import Reader
 
-READERS: Mapping[str, Reader] = MappingProxyType(
-    {reader.kind.name: reader for reader in (COUNTS, SECURE_COUNTS, HOLDOUT, BLOG_HOLDOUT)}
+_SHIPPED = (
+    COUNTS,
+    SECURE_COUNTS,
+    HOLDOUT,
+    BLOG_HOLDOUT,
+    SAMPLE,
+    MODEL,
 )
+READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
 """What a learner has unless it is given others."""

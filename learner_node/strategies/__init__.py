@@ -26,6 +26,12 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "paper-c": f"{HERE}.paper:cumulative",
     "paper-i": f"{HERE}.paper:independent",
     "random-subsets": f"{HERE}.bins:RandomSubsetsStrategy",
+    "site-forest": f"{HERE}.in_site:ForestStrategy",
+    "site-kernel-svm": f"{HERE}.in_site:KernelSvmStrategy",
+    "site-linear": f"{HERE}.in_site:LinearRegressionStrategy",
+    "site-logistic": f"{HERE}.in_site:LogisticStrategy",
+    "site-naive-bayes": f"{HERE}.in_site:NaiveBayesStrategy",
+    "site-svm": f"{HERE}.in_site:SvmStrategy",
     "varying-bins": f"{HERE}.bins:VaryingBinsStrategy",
 }
 """Name -> what makes one, as "module:name", or itself."""

@@ -8,7 +8,16 @@ from protocol.kinds import Kinds
 from protocol.queries.blog_holdout import BLOG_HOLDOUT
 from protocol.queries.counts import COUNTS
 from protocol.queries.holdout import HOLDOUT
+from protocol.queries.model import MODEL
+from protocol.queries.sample import SAMPLE
 from protocol.queries.secure_counts import SECURE_COUNTS
 
-QUERY_KINDS = Kinds(COUNTS, SECURE_COUNTS, HOLDOUT, BLOG_HOLDOUT)
+QUERY_KINDS = Kinds(
+    COUNTS,
+    SECURE_COUNTS,
+    HOLDOUT,
+    BLOG_HOLDOUT,
+    SAMPLE,
+    MODEL,
+)
 """What a program has unless it is given others."""

@@ -18,16 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from curator_node import noise_shares
+from curator_node import noise_shares, random_words
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.noise_shares import (
     LEAST_DRAWN,
     MOST_PARTS,
-    MOST_ROUNDS,
     MOST_TERM,
     draw_negative_binomials,
     draw_shares,
 )
+from curator_node.random_words import MOST_ROUNDS
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 from simulations.audit.calibration import (
@@ -130,7 +130,7 @@ def test_a_coin_of_an_exponential_is_the_parity_of_the_first_failure():
     for u in (1, 7, 2**31, 2**32 - 1):
         scripts = [[0] * successes + [u] for successes in range(9)]
         source = Scripted(scripts)
-        coins = noise_shares._Source.exponential_coins(source, np.full(9, u, np.uint64), np.uint64(top))
+        coins = random_words.RandomWords.exponential_coins(source, np.full(9, u, np.uint64), np.uint64(top))
         assert coins.tolist() == [successes % 2 == 0 for successes in range(9)]
         assert source.limits == [[top * number] * (10 - number) for number in range(1, 10)]
         gamma = Fraction(u, top)
@@ -140,7 +140,7 @@ def test_a_coin_of_an_exponential_is_the_parity_of_the_first_failure():
 
 
 def test_a_coin_of_nothing_is_always_true():
-    coins = noise_shares._Source(stream("nothing")).exponential_coins(np.zeros(99, np.uint64), np.uint64(1))
+    coins = random_words.RandomWords(stream("nothing")).exponential_coins(np.zeros(99, np.uint64), np.uint64(1))
     assert coins.all()
 
 
@@ -151,21 +151,21 @@ def test_a_number_below_a_limit_is_drawn_from_a_whole_multiple_of_it(limit, word
     limits = np.array([limit], np.uint64)
     for first in {word, over, 2**64 - 1, max(over - 1, 0), limit - 1}:
         taken = first if first >= over else 2**64 - 1
-        source = noise_shares._Source(words(first, 2**64 - 1))
+        source = random_words.RandomWords(words(first, 2**64 - 1))
         assert source.below(limits).tolist() == [taken % limit]
 
 
 def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
     limits = np.array([2**62 + 1, 2**63 - 1, 5, 3], np.uint64)
     over = [2**64 % limit for limit in limits.tolist()]
-    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
+    source = random_words.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62, over[3] - 1, 10))
     assert source.below(limits).tolist() == [2**62, 9, 1, 10 % 3]
-    source = noise_shares._Source(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
+    source = random_words.RandomWords(words(over[0] - 1, 9, over[2], over[3] - 1, 2**62 + 8, 10))
     assert source.below(limits).tolist() == [7, 9, 1, 10 % 3]
 
 
 def test_a_remainder_is_the_first_that_passes_its_coin():
-    class Coins(noise_shares._Source):
+    class Coins(random_words.RandomWords):
         tried = 0
 
         def below(self, limits):
@@ -182,7 +182,7 @@ def test_a_remainder_is_the_first_that_passes_its_coin():
 
 
 def test_steps_count_coins_until_one_fails():
-    class Coins(noise_shares._Source):
+    class Coins(random_words.RandomWords):
         left = np.array([0, 3, 1, 2])
 
         def exponential_coins(self, numerators, denominator):
@@ -336,7 +336,7 @@ def test_bytes_that_repeat_or_fall_short_give_no_noise():
     with pytest.raises(ArithmeticError, match="repeat"):
         draw_shares(2, Fraction(30), 2, bytes)
     with pytest.raises(ArithmeticError, match="16 random bytes were asked for, and 8 came"):
-        noise_shares._Source(lambda size: bytes(8)).words(2)
+        random_words.RandomWords(lambda size: bytes(8)).words(2)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -413,20 +413,21 @@ def test_an_audit_s_source_adds_nothing_and_notes_the_law_of_the_share():
 # no float
 
 
+SAMPLER = (noise_shares.__file__, random_words.__file__)
+
+
 def test_the_sampler_names_no_float():
-    tree = ast.parse(Path(noise_shares.__file__).read_text(encoding="utf-8"))
-    used = {
-        name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import) for name in _imported(node)
-    }
-    assert used == {"os", "collections.abc", "fractions", "numpy", "numpy.typing"}
+    nodes = [node for file in SAMPLER for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))]
+    used = {name for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for name in _imported(node)}
+    assert used == {"os", "collections.abc", "fractions", "numpy", "numpy.typing", "curator_node.random_words"}
     numpy = {
         node.attr
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "np"
     }
     whole = {"arange", "bool_", "concatenate", "divmod", "empty", "flatnonzero"}
     assert numpy == whole | {"frombuffer", "full", "int64", "ones", "uint64", "zeros"}
-    for node in ast.walk(tree):
+    for node in nodes:
         assert not isinstance(node, ast.Div)
         assert not (isinstance(node, ast.Constant) and isinstance(node.value, float | complex))
 
@@ -441,7 +442,7 @@ def no_floats(draw):
 
     def watch(frame, event, _):
         nonlocal seen
-        if event == "return" and frame.f_code.co_filename == noise_shares.__file__:
+        if event == "return" and frame.f_code.co_filename in SAMPLER:
             for name, value in frame.f_locals.items():
                 seen += 1
                 kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else "i"
@@ -462,5 +463,5 @@ def test_no_float_comes_up_while_shares_are_drawn(monkeypatch):
     """numpy makes floats of signed and unsigned numbers together: all that is held is looked at."""
     for scale, parts in itertools.product([*SCALES, *LARGEST], (1, 3)):
         assert no_floats(lambda scale=scale, parts=parts: draw_shares(50, scale, parts))
-    monkeypatch.setattr(noise_shares._Source, "words", lambda self, size: np.arange(size) + 2.0**40)
-    assert not no_floats(lambda: noise_shares._Source(None).below(np.full(99, 7, np.uint64)))
+    monkeypatch.setattr(random_words.RandomWords, "words", lambda self, size: np.arange(size) + 2.0**40)
+    assert not no_floats(lambda: random_words.RandomWords(None).below(np.full(99, 7, np.uint64)))

@@ -46,7 +46,7 @@ PINNED = {
         "experiments/peers/opacus_models.py",
     },
     "opacus": {"experiments/peers/opacus_models.py"},
-    "diffprivlib": {"experiments/peers/diffprivlib_models.py"},
+    "diffprivlib": {"experiments/peers/diffprivlib_games.py", "experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",
         "protocol/secure_sum/graph.py",

@@ -2,7 +2,7 @@
 
 * `tables`: `CONTROLS` and `CLEAN`, by name
 * `control`: what a control is, and the game against one
-* `broken`, `thresholds`, `clock`, `pooled`: broken mechanisms
+* `broken`, `thresholds`, `clock`, `pooled`, `fitted`: broken mechanisms
 * `clean`: correct ones
 * `laws`: their noise
 

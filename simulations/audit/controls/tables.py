@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from simulations.audit.controls import broken, clean, clock, pooled, thresholds
+from simulations.audit.controls import broken, clean, clock, fitted, pooled, thresholds
 from simulations.audit.controls.control import Control
 
 _RISE = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
@@ -156,6 +156,42 @@ CONTROLS: Mapping[str, Control] = {
         "1/3",
         "1.657",
         "Sites help to open two sums, with and without one of them: the difference is its count under its share alone.",
+    ),
+    "class_counts_sum_to_n": Control(
+        fitted.class_counts_to_n,
+        (4, 3),
+        (4, 4),
+        "4 and 3 records of two classes, and one record more of the second",
+        "1",
+        "infinite",
+        "Noisy class counts are moved until they add up to the exact number of records, which their sum then tells.",
+    ),
+    "one_class_fails": Control(
+        fitted.one_class_fails,
+        (4, 0),
+        (4, 1),
+        "4 records of one class, and one more of another class",
+        "1",
+        "infinite",
+        "A fit raises an error where a class has no record: whether there is one is told without noise.",
+    ),
+    "regulariser_over_n": Control(
+        fitted.regulariser_over_n,
+        (0,),
+        (0, 0),
+        "one record whose attributes are all 0, and two of them",
+        "1",
+        "infinite",
+        "The mean loss is regularised, so the sum is regularised by the exact number of records.",
+    ),
+    "norm_not_squared": Control(
+        fitted.norm_not_squared,
+        (),
+        (1,),
+        "no record, and one of norm 100",
+        "1",
+        "3.954",
+        "The noise on an objective takes the curvature of a record of norm R for R / 4; it is R^2 / 4.",
     ),
 }
 """Broken on purpose: an audit that does not catch one of them is worth nothing."""

@@ -184,7 +184,12 @@ def enumerate_loss(path: Path, pair: Neighbours) -> Enumerated:
     laws = _laws(one)
     if first.shape != second.shape or laws != _laws(two):
         return Enumerated(None, why_not="its noise depends on the records")
-    return loss_of_vectors(first.ravel().astype(np.int64), second.ravel().astype(np.int64), laws)
+    vectors = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
+    if len(one.drawn) > 1:
+        # What is drawn later may look at what was released before: both sets of records released the same.
+        after = path.exact(pair.both[1], [exact for exact, _ in one.drawn])[1]
+        vectors = vectors[0], np.concatenate([exact.ravel() for exact, _ in after.drawn])
+    return loss_of_vectors(*vectors, laws)
 
 
 def _choice(one: NoNoise, two: NoNoise) -> Enumerated:

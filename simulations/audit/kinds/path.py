@@ -4,7 +4,7 @@ An answer may take several turns; all their numbers together are what the game i
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -47,11 +47,14 @@ class NoNoise:
             Shares of noise are drawn before there is an exact number: zeros stand there.
         chosen: (scores, law of the choice) likewise.
         own_sampler: whether random bytes were taken for a law that the kind samples itself.
+        released: what comes back of the calls for noise, in order, instead of the exact numbers: what is drawn later
+            may look at it.
     """
 
     drawn: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
     chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
     own_sampler: bool = False
+    released: Sequence[NDArray[np.int64]] = ()
     seeded = False
 
     def discrete_laplace(
@@ -63,7 +66,7 @@ class NoNoise:
     ) -> NDArray[np.int64]:
         """See `NoiseSource`."""
         self.drawn.append((exact.copy(), law))
-        return exact
+        return self.released[len(self.drawn) - 1] if len(self.drawn) <= len(self.released) else exact
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
         """See `NoiseSource`."""
@@ -172,9 +175,9 @@ class Path:
         seen = led(lead_of(kind, self.example, asking, self._body), answer)
         return seen, sum(charges, Fraction(0))
 
-    def exact(self, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise]:
-        """What would be told without noise, (copies, k), and where noise would have come in."""
-        noise = NoNoise()
+    def exact(self, units: tuple[Unit, ...], released: Sequence[NDArray[np.int64]] = ()) -> tuple[Numbers, NoNoise]:
+        """What would be told without noise, (copies, k), and where noise would have come in; see `NoNoise`."""
+        noise = NoNoise(released=released)
         return self.seen(self.hold(units, self.example), noise)[0].told, noise
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:

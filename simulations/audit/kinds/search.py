@@ -24,6 +24,10 @@ DRAWN = 40
 """Pairs that are drawn at random, of each question."""
 CLIMBED = 20
 """Changes that are tried on the best of them."""
+SAMPLED = 2_000
+"""Draws that are counted, where a kind samples a law of its own."""
+FEW = 10
+"""Added to each count: chance alone then moves a ratio by about 1/3 at most."""
 UNDECLARED = "a level that nobody declared"
 
 
@@ -71,18 +75,31 @@ def search(path: Path, *, seed: int = 1, keep: int = 1, drawn: int | None = None
 def score_of(path: Path, pair: Neighbours) -> float:
     """How far apart the exact numbers are, each in scales of its own noise; infinite where only one answer comes.
 
-    For noise in each number this is the loss; for anything else it is a hint.
+    For noise in each number this is the loss; for anything else it is a hint. Where a kind samples a law of its own, it
+    is how much likelier one of many draws is on one side, by their numbers.
     """
     fewer, more = (_answered(path, units) for units in pair.both)
     if fewer is None or more is None:
         return 0.0 if fewer is more else math.inf
     (first, one), (second, two) = fewer, more
+    if one.own_sampler and two.own_sampler and path.copies == 1 < path.example.copies:
+        return score_of(replace(path, copies=min(path.example.copies, SAMPLED)), pair)
     if first.shape != second.shape:
         return math.inf
     if one.chosen and len(one.chosen) == len(two.chosen) == first.size:
         pairs = zip(one.chosen, two.chosen, strict=True)
         return sum(hinted_loss(own, other, law) if law == its else math.inf for (own, law), (other, its) in pairs)
+    if one.own_sampler and path.copies > 1:
+        return _likelier(first, second)
     return float(np.sum(np.abs(first - second) / _scales(first, one, two)))
+
+
+def _likelier(first: Numbers, second: Numbers) -> float:
+    """Logarithm of the largest ratio of how often a row came on either side; few of them count as no ratio."""
+    rows, places = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
+    sides = np.split(places.ravel(), [len(first)])
+    one, two = (np.bincount(side, minlength=len(rows)) + FEW for side in sides)
+    return float(np.abs(np.log(one / two)).max())
 
 
 def _answered(path: Path, units: tuple[Unit, ...]) -> tuple[Numbers, NoNoise] | None:

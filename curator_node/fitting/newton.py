@@ -1,0 +1,101 @@
+"""The minimiser of a sum of smooth losses and a regulariser, to a tolerance that is the same for all records.
+
+Newton's method with a damped step. The losses are such that the second derivative along a step p changes by a factor of
+at most exp(b |t|) within t p, b = sharpness length ||p|| (Bach 2010), so that J falls by at least
+
+    lambda^2 ((1 + b) log(1 + b) - b) / b^2,   lambda^2 = p.H p,   at t = log(1 + b) / b
+
+(Sun and Tran-Dinh 2019, Theorem 2). The regulariser makes that at least a constant as long as b >= 1, and below b = 1
+the gradient shrinks by a factor, soon squared: whatever the records, the stop is reached.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.models.linear import TOLERANCE
+
+STOP = float(TOLERANCE) / 4
+"""The computed gradient is no longer than this; the rest of the tolerance is left to rounding errors of floats."""
+MOST_STEPS = 10_000
+"""An end for arithmetic that breaks its promises."""
+BLOCK = 4096
+"""Records that are summed at once: a short sum has small errors."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """J(w) = sum of softplus(k (a - y w.v / unit)) / k + (regulariser / 2) ||w||^2.
+
+    Attributes:
+        rows: v, (n, D) int16 whole numbers.
+        signs: y, (n,) float64 of 1 and -1.
+        unit: whole numbers that are one unit.
+        length: of every v / unit, at most.
+        regulariser: at least 1.
+        margin: a.
+        sharpness: k.
+    """
+
+    rows: NDArray[np.int16]
+    signs: NDArray[np.float64]
+    unit: int
+    length: float
+    regulariser: float
+    margin: int
+    sharpness: int
+
+    def derivatives(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gradient (D,) and Hessian (D, D) of J."""
+        gradient = self.regulariser * weights
+        hessian = self.regulariser * np.eye(len(weights))
+        for start in range(0, len(self.rows), BLOCK):
+            rows = self.rows[start : start + BLOCK] / self.unit
+            signs = self.signs[start : start + BLOCK]
+            slopes = _logistic(self.sharpness * (self.margin - signs * (rows @ weights)))
+            gradient -= (signs * slopes) @ rows
+            bends = self.sharpness * slopes * (1.0 - slopes)
+            hessian += (rows * bends[:, None]).T @ rows
+        return gradient, hessian
+
+    def value(self, weights: NDArray[np.float64]) -> float:
+        """J."""
+        value = self.regulariser / 2 * float(weights @ weights)
+        for start in range(0, len(self.rows), BLOCK):
+            scores = (self.rows[start : start + BLOCK] / self.unit) @ weights
+            bent = self.sharpness * (self.margin - self.signs[start : start + BLOCK] * scores)
+            value += float(np.sum(np.logaddexp(0.0, bent))) / self.sharpness
+        return value
+
+
+def minimise(losses: Losses) -> NDArray[np.float64]:
+    """Weights (D,) at which the gradient of J is no longer than `TOLERANCE` (L2)."""
+    weights = np.zeros(losses.rows.shape[1])
+    for _ in range(MOST_STEPS):
+        gradient, hessian = losses.derivatives(weights)
+        if np.linalg.norm(gradient) <= STOP:
+            break
+        step = np.linalg.solve(hessian, -gradient)
+        weights = weights + step * _stride(losses, weights, step)
+    return weights
+
+
+def _stride(losses: Losses, weights: NDArray[np.float64], step: NDArray[np.float64]) -> float:
+    """How much of a step is taken: what is proven to lower J, doubled as long as that lowers it further."""
+    bend = losses.sharpness * losses.length * float(np.linalg.norm(step))
+    stride = math.log1p(bend) / bend
+    if bend <= 1:
+        return stride
+    value = losses.value(weights + stride * step)
+    while 2 * stride <= 1 and (next_value := losses.value(weights + 2 * stride * step)) < value:
+        stride, value = 2 * stride, next_value
+    return stride
+
+
+def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-value)), without overflow."""
+    small = np.exp(-np.abs(values))
+    slopes: NDArray[np.float64] = np.where(values >= 0, 1.0, small) / (1.0 + small)
+    return slopes

@@ -1,0 +1,192 @@
+"""The paper's weak learner: X -> 25 tanh -> 25 tanh -> 25 tanh -> sigmoid, trained to tell records from draws.
+
+It is trained in float32. What is kept are its weights on a grid of 2^-12, and it is evaluated on that grid: all sums
+are of whole numbers below 2^53, so a cell's score is the same to the last bit whatever else is scored with it.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.random_words import RandomWords, Words
+from protocol.grids import BaseLaw, Cells, LevelAxis, NumberAxis
+
+HIDDEN = (25, 25, 25)
+STEP_SIZE = 0.01
+MOMENTUM = 0.9
+"""Of Nesterov's method; the paper names none, and this is what libraries take."""
+GRID = 4096
+"""Steps of 2^-12, of inputs, weights and activations."""
+MOST_INPUT = 16
+MOST_WEIGHT = 64
+MOST_SUM = 8
+"""tanh is 1 to the grid from here on."""
+MOST_LOGIT = 2.0
+BLOCK = 1000
+"""Records whose activations are worked on at once, in training: 100 kB a layer."""
+
+Float32s = NDArray[np.float32]
+Layer = tuple[Float32s, Float32s]
+"""Weights (out, in) and biases (out,)."""
+Block = tuple[Float32s, Float32s, Float32s]
+"""Some records: inputs (w, n), labels (n,), and their shares (n,) in the mean."""
+
+
+class Network:
+    """A trained network, as it is evaluated.
+
+    Args:
+        base: whose cells it scores.
+        layers: (weights (out, in), biases (out,)) of each, in any floats: what is no number becomes 0, and all are
+            rounded to the grid of 2^-12 within +-64.
+    """
+
+    def __init__(self, base: BaseLaw, layers: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
+        self._inputs = inputs_of(base)
+        self._layers = [(_on_grid(weights), _on_grid(biases)) for weights, biases in layers]
+
+    def log_odds(self, cells: Cells) -> NDArray[np.float64]:
+        """(n,) log-odds that a record is real, multiples of 2^-24 within +-2; a function of each cell alone."""
+        hidden = features(self._inputs, cells)
+        table = _tanh_table()
+        *inner, (last, bias) = self._layers
+        for weights, biases in inner:
+            sums = np.rint((hidden @ weights.T + biases) * GRID)
+            hidden = table[(np.clip(sums, -MOST_SUM * GRID, MOST_SUM * GRID) + MOST_SUM * GRID).astype(np.int64)]
+        scores: NDArray[np.float64] = np.clip((hidden @ last.T + bias)[:, 0], -MOST_LOGIT, MOST_LOGIT)
+        return scores
+
+
+def inputs_of(base: BaseLaw) -> list[NDArray[np.float64]]:
+    """Of each axis: (points, width) inputs of each point, multiples of 2^-12 within +-16.
+
+    A number is standardised by the base law, uniform or Gaussian; a level is one input that is 1 among others of 0.
+    """
+    inputs = []
+    for axis, size, values in zip(base.axes, base.sizes, base.values, strict=True):
+        if isinstance(axis, LevelAxis):
+            inputs.append(np.eye(size))
+        else:
+            centre, deviation = _standard(axis)
+            scaled = np.clip((values - centre) / deviation, -MOST_INPUT, MOST_INPUT)
+            inputs.append((np.rint(scaled * GRID) / GRID)[:, None])
+    return inputs
+
+
+def features(inputs: Sequence[NDArray[np.float64]], cells: Cells) -> NDArray[np.float64]:
+    """(n, w) inputs of these cells, all axes side by side."""
+    return np.hstack([table[cells[:, column]] for column, table in enumerate(inputs)])
+
+
+def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int | None, source: RandomWords) -> Network:
+    """Nesterov's accelerated gradient on the cross-entropy, real records and draws weighing as much as each other.
+
+    Args:
+        base: whose cells they are.
+        real: (n, d), at least one.
+        drawn: (m, d), at least one.
+        epochs: passes.
+        batch: records of a step; None takes all of them.
+        source: of first weights and of the order of batches.
+    """
+    inputs = inputs_of(base)
+    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32).T
+    n, m = len(real), len(drawn)
+    labels = np.repeat(np.array([1, 0], np.float32), [n, m])
+    shares = np.repeat(np.array([(n + m) / (2 * n), (n + m) / (2 * m)], np.float32), [n, m])
+    layers = _first_layers(len(records), source)
+    moving = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
+    # What overflows becomes 0 when the weights are put on the grid: nothing is raised, whatever the records.
+    with np.errstate(all="ignore"):
+        every = [_blocks(records, labels, shares)] if batch is None else []
+        for _ in range(epochs):
+            for blocks in every or _batches(records, labels, shares, batch or n, source):
+                _step(layers, moving, _slopes(layers, blocks))
+    return Network(base, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers])
+
+
+def _blocks(records: Float32s, labels: Float32s, shares: Float32s) -> list[Block]:
+    """Parts that stay in a core's cache from layer to layer."""
+    edges = range(0, len(labels), BLOCK)
+    cuts = [slice(start, start + BLOCK) for start in edges]
+    return [(np.ascontiguousarray(records[:, cut]), labels[cut], shares[cut] / np.float32(len(labels))) for cut in cuts]
+
+
+def _batches(
+    records: Float32s, labels: Float32s, shares: Float32s, size: int, source: RandomWords
+) -> Iterator[list[Block]]:
+    """All records in a random order, in batches of that size."""
+    order = np.argsort(source.words(len(labels)), kind="stable")
+    for start in range(0, len(labels), size):
+        rows = order[start : start + size]
+        yield _blocks(records[:, rows], labels[rows], shares[rows])
+
+
+def _standard(axis: NumberAxis) -> tuple[float, float]:
+    """Mean and standard deviation of the base law on this axis, as if it were not cut off."""
+    if axis.centre is not None and axis.deviation is not None:
+        return axis.centre, axis.deviation
+    return (axis.lower + axis.upper) / 2, (axis.upper - axis.lower) / float(np.sqrt(12))
+
+
+def _first_layers(width: int, source: RandomWords) -> list[Layer]:
+    """Uniform weights within +-sqrt(6 / (fan in + fan out)) (Glorot and Bengio 2010), and biases of 0."""
+    layers = []
+    for fan_in, fan_out in itertools.pairwise((width, *HIDDEN, 1)):
+        uniform = _uniform(source.words(fan_in * fan_out)).reshape(fan_out, fan_in)
+        weights = ((2 * uniform - 1) * np.sqrt(6 / (fan_in + fan_out))).astype(np.float32)
+        layers.append((weights, np.zeros(fan_out, np.float32)))
+    return layers
+
+
+def _uniform(words: Words) -> NDArray[np.float64]:
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _slopes(layers: Sequence[Layer], blocks: Sequence[Block]) -> list[Layer]:
+    """Gradient of the mean weighted cross-entropy in each layer's weights and biases."""
+    slopes = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
+    for records, labels, shares in blocks:
+        hidden = [records]
+        for weights, biases in layers[:-1]:
+            sums = weights @ hidden[-1]
+            sums += biases[:, None]
+            hidden.append(np.tanh(sums, out=sums))
+        last, bias = layers[-1]
+        scores = (last @ hidden[-1] + bias[:, None])[0]
+        error = ((0.5 * (1 + np.tanh(scores / 2)) - labels) * shares)[None, :]
+        for (weights, _), values, (slope, slope_of_biases) in zip(
+            reversed(layers), reversed(hidden), reversed(slopes), strict=True
+        ):
+            np.add(slope, error @ values.T, out=slope)
+            np.add(slope_of_biases, error.sum(axis=1), out=slope_of_biases)
+            if values is not records:
+                # The slope of tanh, 1 - tanh^2, in the place of its values, which are read no more.
+                np.multiply(values, values, out=values)
+                np.subtract(1, values, out=values)
+                error = np.multiply(weights.T @ error, values)
+    return slopes
+
+
+def _step(layers: Sequence[Layer], moving: Sequence[Layer], slopes: Sequence[Layer]) -> None:
+    """One step of Nesterov's method, in place (Sutskever et al. 2013, Eq. 3 and 4, in the point looked ahead at)."""
+    for layer, speeds, downhill in zip(layers, moving, slopes, strict=True):
+        for parameter, speed, slope in zip(layer, speeds, downhill, strict=True):
+            np.subtract(MOMENTUM * speed, STEP_SIZE * slope, out=speed)
+            np.add(parameter, MOMENTUM * speed - STEP_SIZE * slope, out=parameter)
+
+
+def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    whole = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.rint(np.clip(whole, -MOST_WEIGHT, MOST_WEIGHT) * GRID) / GRID
+
+
+@lru_cache(maxsize=1)
+def _tanh_table() -> NDArray[np.float64]:
+    """Hyperbolic tangent on the grid of 2^-12 from -8 to 8, rounded to it; a look-up hangs on no place in an array."""
+    sums = np.arange(-MOST_SUM * GRID, MOST_SUM * GRID + 1) / GRID
+    table: NDArray[np.float64] = np.rint(np.tanh(sums) * GRID) / GRID
+    return table
