@@ -37,7 +37,7 @@ class Tilt:
 
 
 def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike, prior: ArrayLike) -> Tilt:
-    """Weights whose masses `R w` come near `p`; see the module.
+    """Weights whose masses `R w` come near `p`; see the module. Each step factors a (K, K) matrix.
 
     Args:
         R: (K, n), non-negative.
