@@ -25,6 +25,7 @@ NAMES = (
     "timing",
     "noise_shares",
     "secure_sum",
+    "seam",
     "solvers",
     "holdout_experiment",
     "label_model",
