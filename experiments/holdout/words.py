@@ -2,7 +2,7 @@
 
 from experiments.holdout.claims import HOLDS, NOT_SEEN, POSSIBLE
 from experiments.holdout.model import Found, Shown
-from experiments.holdout.runs import LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
+from experiments.holdout.runs import EACH_STEP, LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
 from experiments.publish.numbers import decimal, signed
 from experiments.sites.model import Mean
 
@@ -126,12 +126,16 @@ def _paid(found: Found) -> str:
 
 
 def _asked(found: Found) -> list[str]:
-    return [_answered(shown, shown.asked, shown.counted) for shown in found.main if shown.asked and shown.counted]
+    return [
+        _answered(shown, shown.asked, shown.counted)
+        for shown in found.main
+        if shown.procedure == EACH_STEP and shown.asked and shown.counted
+    ]
 
 
 def _answered(shown: Shown, asked: Mean, counted: Mean) -> str:
     return (
-        f"The valid holdout ({shown.procedure.removeprefix('holdout, ')}, epsilon {shown.epsilon}) answers "
+        f"The valid holdout, asked once a step at epsilon {shown.epsilon}, answers "
         f"{decimal(asked.value)} questions, {decimal(counted.value)} of them by counts; the model that is kept is "
         f"right for {decimal(shown.reported.true.value)} %, and what its user believes is off by "
         f"{signed(shown.reported.excess.value)} points."
