@@ -9,12 +9,13 @@ from learner_fakes import NoNoise, account, federate, open_curator, ring, silent
 from learner_node.readers import READERS
 from learner_node.readers.holdout import HoldoutAnswer
 from learner_node.selection import plan_holdout, select
+from learner_node.source import standardising_map
 from learner_node.study import NoCuratorError
 from learner_node.uncertainty import AccuracyEstimate
 from limits_told import limits_with
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.hypotheses import Constant
+from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import Turn
 from protocol.queries import holdout
 from protocol.queries.holdout import HoldoutBody, HoldoutRelease
@@ -49,28 +50,40 @@ def share_right(asked, hypothesis):
     return float(np.mean(list(found.values()))), found
 
 
-CANDIDATES = {"all well": NO, "ellipse": Ellipse(), "all sick": YES}
+def line():
+    """A network without hidden units, that needs no distillation: sick where x is above 0."""
+    schema = open_curator("basel")._dataset.schema
+    features = standardising_map(encode_frame(SOURCE, schema))
+    return Mlp.of(features, [(np.array([[1.0, 0.0]], np.float32), np.zeros(1, np.float32))])
+
+
+CANDIDATES = {"all well": NO, "line": line(), "all sick": YES}
 
 
 def test_right_expectations_cost_one_instance_that_never_ends():
-    asked = curators()
-    federation = federate(asked)
-    right = select(federation, {"ellipse": Ellipse()}, "1", source=SOURCE, expected={"ellipse": 0.5}).hypothesis
-    truth, _ = share_right(asked, right)
     asked = curators(cap="8")
-    stated = {"all well": share_right(asked, NO)[0], "all sick": share_right(asked, YES)[0], "ellipse": truth}
-    found = select(federate(asked), CANDIDATES, "8", source=SOURCE, expected=stated, answers=2)
-    assert found.best == "ellipse"
-    assert found.model is CANDIDATES["ellipse"]
-    assert found.accuracy == stated["ellipse"]
-    assert [one.name for one in found.checked] == ["ellipse", "all well", "all sick"]  # the best expected one first
+    stated = {name: share_right(asked, each)[0] for name, each in CANDIDATES.items()}
+    order = sorted(stated, key=lambda name: -stated[name])
+    found = select(federate(asked), CANDIDATES, "8", source=SOURCE, expected=stated, answers=2, threshold=40)
+    assert found.best == order[0]
+    assert found.model is CANDIDATES[order[0]]
+    assert found.accuracy == stated[order[0]]
+    assert [one.name for one in found.checked] == order
     assert all(one.close == NAMES for one in found.checked)
     assert found.epsilon_claimed == 8
     assert found.epsilon_spent == dict.fromkeys(NAMES, 4)
     assert found.instances == {}
     for name in NAMES:
         assert account(asked[name]).total_spent == 4  # the rest was refunded
-    assert f"off by about {found.tolerance} records" in found.to_text()
+    assert "off by about 40 records" in found.to_text()
+
+
+def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_how_near_it_is():
+    asked = curators(("basel",))
+    found = select(federate(asked), {"ellipse": Ellipse()}, "1", source=SOURCE, expected={"ellipse": 0}, threshold=1)
+    (one,) = found.checked
+    assert one.agreement.same_class > 0.9
+    assert one.told["basel"].accuracy == pytest.approx(share_right(asked, found.hypothesis)[0])
 
 
 def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used_up():
@@ -81,13 +94,13 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
         CANDIDATES,
         "8",
         source=SOURCE,
-        expected={"all well": 0.05, "ellipse": 0.98, "all sick": 0.97},
+        expected={"all well": 0.05, "line": 0.98, "all sick": 0.97},
         answers=1,
         threshold=10,
         patience=3,
     )
     assert [one.name for one in found.checked] == ["all well"]
-    assert found.unchecked == ("ellipse", "all sick")
+    assert found.unchecked == ("line", "all sick")
     assert found.best == "all well"
     (one,) = found.checked
     assert one.accuracy == pytest.approx(truth)
@@ -95,7 +108,7 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
     assert found.instances == dict.fromkeys(NAMES, 1)
     assert found.left_out == {}
     text = found.to_text()
-    assert "Nothing was asked of ellipse, all sick." in text
+    assert "Nothing was asked of line, all sick." in text
     assert "basel 8 (1 of 1 instances ended)" in text
 
 
@@ -126,7 +139,7 @@ def test_rounds_stop_where_they_get_no_better():
 def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
     asked = curators(cap="8") | {"davos": open_curator("davos", noise=NoNoise())}
     federation = federate(asked, {"bern": silent_from(2)})
-    stated = {"all well": 0.6, "ellipse": 0.6, "all sick": 0.6}
+    stated = {"all well": 0.6, "line": 0.6, "all sick": 0.6}
     found = select(federation, CANDIDATES, "8", source=SOURCE, expected=stated, answers=3, threshold=200)
     assert set(found.left_out) == {"bern", "davos"}
     assert "does not allow this kind" in found.left_out["davos"]
@@ -201,17 +214,17 @@ def test_answers_of_several_are_added_up_where_counts_came_and_counted_where_the
 
 
 def test_intervals_hold_95_of_100_times():
-    """4,000 sets of 400 records and noises: outside more often than 7 % or less than 3 % at a chance below 1e-9."""
+    """3,000 sets of 400 records and noises: outside more often than 8 % or less than 2 % at a chance below 1e-9."""
     rng = np.random.default_rng(3)
     plan = plan_holdout(Fraction(1, 4), 4, 1, 1)
     held = 0
-    for _ in range(4000):
+    for _ in range(3000):
         right = int(rng.binomial(400, 0.8))
         noisy = np.array([400 - right, right]) + plan.count_law.simulate(rng, (2,))
         answer = HoldoutAnswer(Fraction(1), 0, 1, int(noisy[0]), int(noisy[1]), plan.count_law.scale, 1, last=True)
         low, high = answer.accuracy_interval
         held += low <= 0.8 <= high
-    assert 0.93 * 4000 < held < 0.975 * 4000
+    assert 0.92 * 3000 < held < 0.98 * 3000
 
 
 def test_counts_that_cannot_be_true_are_complained_about():
