@@ -24,6 +24,7 @@ from protocol.envelopes import (
     statement_bytes,
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
+from protocol.grids import LevelAxis, NumberAxis
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
@@ -52,6 +53,7 @@ from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.queries.model import ModelBody, ModelRelease, length, sensitivity
+from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.queries.secure_counts import (
     Agreement,
     AskKeys,
@@ -410,6 +412,7 @@ def vectors():
         "identity.json": identity(),
         "secure_sum.json": secure_sum(),
         "model.json": models(),
+        "sample.json": sample(),
     }
 
 
@@ -520,6 +523,16 @@ def models():
         "tree": tree.table.tolist(),
         "frequencies": frequencies(9, 2, 3).astype(int).tolist(),
         "cosines": cosines(100, 3)[::512].astype(int).tolist(),
+    }
+
+
+def sample():
+    """A planned sample on all three kinds of axes, its body and a release."""
+    axes = (NumberAxis("age", 18, 90, 300, 45.0, 12.5), NumberAxis("x", -1, 1, 2), LevelAxis("sex"), LevelAxis("sick"))
+    planned = PlannedSample(records=2, epsilon=Rational(1, 20), axes=axes, rounds=2, learner="naive_bayes", batch=0)
+    release = SampleRelease(bytes([43, 1, 1, 0, 1, 0, 0, 0, *bytes(8)]))
+    return {
+        name: encode(one).hex() for name, one in (("planned", planned), ("body", SampleBody()), ("release", release))
     }
 
 
