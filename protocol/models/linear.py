@@ -134,8 +134,9 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         size = self.coordinates
         mapping = body.features.multiply_adds() + _ROW_COST * size + self.work_of_features
         step = size * (size + 20) + _LOSS_COST
-        once = body.features.multiply_adds_once() + self.work_once_of_features + _ONCE + NEWTON_STEPS * (_ONCE + 20 * size**2 + size**3)
-        return Work(mapping + NEWTON_STEPS * step, once)
+        once = body.features.multiply_adds_once() + self.work_once_of_features + _ONCE
+        solving = _ONCE + 20 * size**2 + size**3
+        return Work(mapping + NEWTON_STEPS * step, once + NEWTON_STEPS * solving)
 
     @property
     def work_of_features(self) -> int:

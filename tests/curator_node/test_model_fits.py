@@ -34,7 +34,7 @@ SUMS = tuple(name for name in EXACT if name not in LINEAR)
 LABELS = {"linear_regression": {"label_bounds": (-1.0, 9.0)}} | {name: {"classes": ("no", "yes")} for name in LINEAR}
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 BRIEF = settings(QUICK, max_examples=4)
-LONG = settings(QUICK, max_examples=400)
+LONG = settings(QUICK, max_examples=150)
 
 
 @st.composite
