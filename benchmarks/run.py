@@ -26,6 +26,7 @@ NAMES = (
     "noise_shares",
     "secure_sum",
     "seam",
+    "models",
     "solvers",
     "label_model",
     "networks",
