@@ -27,6 +27,7 @@ NAMES = (
     "secure_sum",
     "holdout",
     "seam",
+    "models",
     "solvers",
     "label_model",
     "networks",
