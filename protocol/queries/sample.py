@@ -39,8 +39,8 @@ RELEASE_FRAME_BYTES = 22
 NUMBER = "<u2"
 """How a place on an axis is released."""
 
-RECORD_COST = 1_000
-RECORD_AXIS_COST = 600
+RECORD_COST = 1_500
+RECORD_AXIS_COST = 800
 """Finding a record's cell on an axis, and choosing among the records: 0.1 microseconds and less."""
 TRIED_ONCE = 8_000
 TRIED_AXIS_ONCE = 2_000
