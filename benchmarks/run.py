@@ -24,6 +24,7 @@ NAMES = (
     "deployment",
     "timing",
     "noise_shares",
+    "mollifier",
     "secure_sum",
     "holdout",
     "seam",
