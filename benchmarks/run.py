@@ -24,6 +24,7 @@ NAMES = (
     "deployment",
     "timing",
     "noise_shares",
+    "statistic",
     "secure_sum",
     "solvers",
     "label_model",

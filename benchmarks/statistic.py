@@ -27,6 +27,9 @@ RECORDS, REPEATS, LIMIT = 1_000_000, 9, 50
 GRID = Grid(0.0, 100.0, 1000)
 NAMES = ("x", "z", "w")
 HALF = Rational(1, 2)
+CANDIDATES = Selection(tuple(FeatureBins(name, (50.0,)) for name in NAMES))
+MEDIANS, MEANS = (Estimate(name, ("x",), GRID) for name in ("median", "mean"))
+COEFFICIENTS = Estimate("logistic_coefficient", NAMES, GRID)
 ASKED: tuple[tuple[str, Method, Item, int | None], ...] = (
     ("a median by the exponential mechanism", Exponential(Rational(2, 1), 1), Quantile("x", HALF, GRID), LIMIT),
     (
@@ -36,25 +39,12 @@ ASKED: tuple[tuple[str, Method, Item, int | None], ...] = (
         LIMIT,
     ),
     ("a median by smooth sensitivity", Smooth(Rational(5, 1), Rational(1, 8)), Quantile("x", HALF, GRID), LIMIT),
-    (
-        "one of three features",
-        Features(1, 1, Rational(1, 1)),
-        Selection(tuple(FeatureBins(n, (50.0,)) for n in NAMES)),
-        None,
-    ),
+    ("one of three features", Features(1, 1, Rational(1, 1)), CANDIDATES, None),
 )
 BLOCKS: tuple[tuple[str, Method, Item], ...] = (
-    (
-        "the mean of 1,000 blocks' medians",
-        AggregateMean(1000, 1000, Rational(1000, 1)),
-        Estimate("median", ("x",), GRID),
-    ),
-    ("the median of 1,000 blocks' means", AggregateMedian(1000, Rational(2, 1)), Estimate("mean", ("x",), GRID)),
-    (
-        "the mean of 1,000 blocks' logistic coefficients",
-        AggregateMean(1000, 1000, Rational(1000, 1)),
-        Estimate("logistic_coefficient", NAMES, GRID),
-    ),
+    ("the mean of 1,000 blocks' medians", AggregateMean(1000, 1000, Rational(1000, 1)), MEDIANS),
+    ("the median of 1,000 blocks' means", AggregateMedian(1000, Rational(2, 1)), MEANS),
+    ("the mean of 1,000 blocks' logistic coefficients", AggregateMean(1000, 1000, Rational(1000, 1)), COEFFICIENTS),
 )
 
 

@@ -10,6 +10,7 @@ from protocol.errors import ConfigurationError
 
 BUILT_IN = {
     "sites": "expril.sites:simulate_sites",
+    "statistic": "expril.statistic:simulate_statistic",
 }
 """Name -> its function, as "module:function"; `run_built_in` says what it is called with."""
 
