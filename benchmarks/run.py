@@ -26,6 +26,7 @@ NAMES = (
     "noise_shares",
     "statistic",
     "secure_sum",
+    "seam",
     "solvers",
     "label_model",
     "networks",

@@ -24,6 +24,7 @@ from experiments.peers.task import (
     ARRAYS,
     GENERATED,
     OUTCOMES,
+    POINTS,
     PROBABILITY,
     Matrix,
     PeerFailedError,
@@ -199,10 +200,15 @@ def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
     return matrix, labels
 
 
+def points_in_environment(task: PeerTask) -> Matrix:
+    """(m, p) points of a generator without labels, "dpgan", one for each test record; else as `run_in_environment`."""
+    with _LOCK:
+        (points,), _ = _worker().arrays("gans", task, (POINTS,))
+    return points
+
+
 def outcomes_in_environment(task: PeerTask) -> Matrix:
-    """What a library releases on a task's records, once for each row of `test`: (draws, k); else as
-    `run_in_environment`.
-    """
+    """A library's releases on a task's records, one for each row of `test`: (draws, k); see `run_in_environment`."""
     with _LOCK:
         (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
     return outcomes
