@@ -1,5 +1,6 @@
 """One cell of the study: records drawn once, and every method's error on them over many draws of its noise."""
 
+import time
 from fractions import Fraction
 
 import msgspec
@@ -20,6 +21,7 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         epsilon: exact text.
         seed: of the sample and of all noise.
         errors: method -> mean absolute distance from the population's quantile, in percent of its interquartile range.
+        seconds: that it took.
     """
 
     population: str
@@ -28,6 +30,7 @@ class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epsilon: str
     seed: int
     errors: dict[str, float]
+    seconds: float
 
     @property
     def key(self) -> Task:
@@ -42,6 +45,7 @@ def task_of(population: str, estimand: str, records: int, epsilon: str, seed: in
 
 def compute(task: Task) -> Measured:
     """One cell."""
+    start = time.monotonic()
     estimand, records = task.maker.split()
     population = POPULATIONS[task.problem]
     rng = np.random.default_rng([task.seed, int(records), list(ESTIMANDS).index(estimand)])
@@ -54,4 +58,5 @@ def compute(task: Task) -> Measured:
     for name, (_, draw) in METHODS.items():
         found = population.grid.lower + draw(sample) * (population.grid.value(1) - population.grid.lower)
         errors[name] = round(float(np.abs(found - truth).mean() / spread * 100), 6)
-    return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors)
+    seconds = round(time.monotonic() - start, 3)
+    return Measured(task.problem, estimand, int(records), task.epsilon, task.seed, errors, seconds)

@@ -1,4 +1,4 @@
-"""`expril simulate statistic`: run what is missing, then write every file of the folder anew from the finished cells."""
+"""`expril simulate statistic`: run what is missing, then write every file anew from the finished cells."""
 
 from dataclasses import dataclass
 from pathlib import Path
