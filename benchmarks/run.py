@@ -25,6 +25,7 @@ NAMES = (
     "timing",
     "noise_shares",
     "mollifier",
+    "statistic",
     "secure_sum",
     "holdout",
     "seam",
