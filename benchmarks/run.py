@@ -31,6 +31,7 @@ NAMES = (
     "seam",
     "models",
     "solvers",
+    "holdout_experiment",
     "label_model",
     "networks",
     "reproduction",
