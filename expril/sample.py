@@ -33,6 +33,7 @@ def simulate_sample(
     with plain_errors(part="experiments", kept=KEPT.format(folder)):
         from experiments.campaign.provenance import cores
         from experiments.mollifier import command, tables
+        from experiments.mollifier.claims import claims_of
         from experiments.publish.files import as_object
         from experiments.publish.terminal import rich_tables
 
@@ -47,10 +48,10 @@ def simulate_sample(
         with work_bar(silent) as tick:
             found = command.simulate_sample(order, tick)
     if silent:
-        print_json({"run": str(folder), "claims": as_object(command.claims_of(found))})
+        print_json({"run": str(folder), "claims": as_object(claims_of(found))})
         return
     console = wide_console(WIDTH)
-    for claim in command.claims_of(found):
+    for claim in claims_of(found):
         console.print(f"[bold]{claim.verdict}[/] {claim.says}: {claim.measured}", highlight=False)
     console.print(*rich_tables(tables.measures(found, found.domains)))
     console.print(*rich_tables(tables.checks(found)))

@@ -15,7 +15,9 @@ CAVEAT = (
 BOUND = (
     "By Theorem 7 (10) no density of the mollifier is nearer to the target than Q0 is by more than epsilon / 2 nats, "
     "whatever the learner: at epsilon 2 the NLL is at most 1 below that of Q0. Larger gains at such an epsilon cannot "
-    "come from a density whose classifiers are clipped to log 2."
+    "come from a density whose classifiers are clipped to log 2. The authors' published code "
+    "(github.com/karokaram/PrivatedBoostedDensities, src/run_privacy_experiment.jl) adds the logits of its networks "
+    "unclipped, with no bound on the ratio of densities, so its figures need not be of densities in the mollifier."
 )
 COVERAGE = (
     "Mode coverage is described as the mass of the target under the densest region that holds 0.95 of the model, and "
