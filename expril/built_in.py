@@ -9,6 +9,8 @@ from expril.options import By, Kept
 from protocol.errors import ConfigurationError
 
 BUILT_IN = {
+    "holdout": "expril.holdout:simulate_holdout",
+    "insite": "expril.insite:simulate_insite",
     "sample": "expril.sample:simulate_sample",
     "sites": "expril.sites:simulate_sites",
 }

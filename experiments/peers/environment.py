@@ -208,7 +208,7 @@ def points_in_environment(task: PeerTask) -> Matrix:
 
 
 def outcomes_in_environment(task: PeerTask) -> Matrix:
-    """(draws, k): what a library releases on a task's records, once a test record; else as `run_in_environment`."""
+    """A library's releases on a task's records, one for each row of `test`: (draws, k); see `run_in_environment`."""
     with _LOCK:
         (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
     return outcomes
