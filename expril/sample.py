@@ -32,7 +32,7 @@ def simulate_sample(
     folder = out / SAMPLE
     with plain_errors(part="experiments", kept=KEPT.format(folder)):
         from experiments.campaign.provenance import cores
-        from experiments.mollifier import command, tables
+        from experiments.mollifier import cells, command, tables
         from experiments.mollifier.claims import claims_of
         from experiments.publish.files import as_object
         from experiments.publish.terminal import rich_tables
@@ -42,7 +42,7 @@ def simulate_sample(
             typed,
             jobs=cores(),
             epsilons=epsilons or command.EPSILONS,
-            repeats=repeats or command.REPEATS,
+            repeats=repeats or cells.REPEATS,
             seed=command.SEED if seed is None else seed,
         )
         with work_bar(silent) as tick:

@@ -10,7 +10,7 @@ from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
-from experiments.mollifier.cells import DPB, DPGAN, MBDE, WHOLE, Sampled, compute_cell
+from experiments.mollifier.cells import DPB, DPGAN, MBDE, REPEATS, WHOLE, Sampled, compute_cell
 from experiments.mollifier.claims import claims_of
 from experiments.mollifier.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from experiments.mollifier.figures import figures
@@ -29,7 +29,6 @@ EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
 BEYOND = ("20", "50", "100", "400", "1000")
 """At which DPB alone is run, in the plane, to see where it reaches what MBDE does at less."""
 GAN_EPSILONS = ("1", "10")
-REPEATS = 4
 SEED = 1000
 
 
