@@ -165,6 +165,7 @@ def test_a_row_of_the_table_says_all():
 def tiny(monkeypatch):
     monkeypatch.setattr(study_cells, "RECORDS", 200)
     monkeypatch.setattr(study_cells, "CELLS", {1: 40, 2: 16})
+    monkeypatch.setattr(command, "GRID", {1: 40, 2: 16})
     monkeypatch.setattr(bernstein, "BINS", {1: 64, 2: 32})
     monkeypatch.setattr(study_cells, "LATTICES", {1: (5,), 2: (4,)})
     monkeypatch.setattr(boosting, "TRAINING", dict.fromkeys((1, 2), boosting.Training(3, None)))
@@ -201,6 +202,11 @@ def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
         *(("ring", method, epsilon) for method in ("mbde", "mbde-one-batch", "dpb") for epsilon in ("0.5", "2")),
         ("ring", "dpb", "20"),
     }
+    monkeypatch.setattr(command, "RECORDS", 7)
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code == 2
+    assert "begun with other settings" in refused.output
+
     theories = [c.theory for c in cells if c.theory is not None]
     assert all(each.in_range and each.below_most and each.above_proved for each in theories)
     assert msgspec.json.decode((folder / "results.json").read_bytes())["found"]["pictures"] == []
