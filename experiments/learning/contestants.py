@@ -116,7 +116,7 @@ def paper_options(split: Split, epsilon: Fraction) -> Options:
     return {**network, "rounds": split.paper.rounds, "reweight": split.paper.reweight, "bins": bins}
 
 
-def ours(
+def ours(  # noqa: PLR0913 - each is stated alone
     name: str,
     title: str,
     *,
