@@ -2,7 +2,7 @@
 
 from experiments.insite.model import Found, Point
 from experiments.insite.studies import WAYS
-from experiments.insite.tables import mean_text
+from experiments.insite.tables import charged_all, mean_text
 from experiments.publish.numbers import decimal
 
 READING = (
@@ -45,7 +45,7 @@ def summary(found: Found) -> tuple[str, ...]:
     sentences = [
         f"The best in-site model is behind cells on {', '.join(behind)}." if behind else "",
         f"It is ahead on {', '.join(ahead)}; the best of several is chosen after the fact." if ahead else "",
-        "Every ledger was charged exactly epsilon.",
+        "Every ledger was charged exactly epsilon." if all(map(charged_all, found.points)) else "",
     ]
     return tuple(sentence for sentence in sentences if sentence)
 
