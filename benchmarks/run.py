@@ -25,6 +25,7 @@ NAMES = (
     "timing",
     "noise_shares",
     "secure_sum",
+    "seam",
     "solvers",
     "label_model",
     "networks",

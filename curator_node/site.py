@@ -333,6 +333,7 @@ def temporary_site(
     key: SigningKey | None = None,
     clock: Callable[[], int] = now,
     noise: NoiseSource | None = None,
+    answerers: Mapping[str, Answerer] = ANSWERERS,
 ) -> Site:
     """A site whose ledger is gone with the process; for simulations and tests.
 
@@ -343,13 +344,16 @@ def temporary_site(
         key: its signing key; None makes one.
         clock: seconds since 1970 as an int.
         noise: None takes OpenDP's.
+        answerers: of the query kinds that it can answer, by name.
 
     Raises:
         ConfigurationError: as `hold_records` and `assemble_site`.
     """
     own = SigningKey.generate() if key is None else key
     dataset = hold_records(frame, steward, policy, own)
-    return assemble_site(dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise)
+    return assemble_site(
+        dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise, answerers=answerers
+    )
 
 
 def _written(path: Path, what: str) -> str:

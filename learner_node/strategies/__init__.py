@@ -20,6 +20,7 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "adaptive-cells": f"{HERE}.refined:AdaptiveCellsStrategy",
     "additive": f"{HERE}.additive:AdditiveStrategy",
     "cells": f"{HERE}.cells_by_label:CellsByLabel",
+    "importance": f"{HERE}.importance:ImportanceStrategy",
     "informative": f"{HERE}.bins:InformativeStrategy",
     "new-features": f"{HERE}.refined:NewFeaturesStrategy",
     "paper-c": f"{HERE}.paper:cumulative",

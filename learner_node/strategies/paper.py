@@ -13,22 +13,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from learner_node.consistency import make_consistent, make_nonnegative
+from learner_node.consistency import make_consistent
 from learner_node.distillation import HEADER_PARAMETERS
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
-from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
+from learner_node.source import coordinates, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
+from learner_node.strategies.bin_workload import BinWorkload, consistent_masses, tilted
 from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
-from protocol.partitions import FeatureBins
 from protocol.plans import MOST_QUERIES, Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
@@ -42,6 +41,7 @@ _ERROR_VARIANCE = {"paper_ratio": 1.0, "signed_error": 0.25, "error_correct": 0.
 LEAST_WEIGHT_ALPHA = 1.0
 """Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
 the weights become those of a vertex, with nearly every record at 0."""
+LEAST_SQUARES, TILT = "least-squares", "tilt"
 Vector = NDArray[np.float64]
 
 
@@ -77,25 +77,6 @@ def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int],
 
 
 @dataclass(frozen=True)
-class _Workload:
-    """One partition per attribute, and R: (K, n) with a 1 where source record i falls in bin k."""
-
-    partitions: tuple[FeatureBins, ...]
-    R: scipy.sparse.csr_matrix
-
-    @classmethod
-    def of(cls, problem: Problem, bins: int, weights: Vector | None = None) -> "_Workload":
-        """Bins of even mass of the (weighted) source; every column of R has d ones."""
-        partitions = tuple(even_bins(problem.source, bins, weights))
-        sizes = [partition.cell_count(problem.source.schema) for partition in partitions]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        cells = [start + partition.cells(problem.source) for start, partition in zip(starts, partitions, strict=False)]
-        rows, columns = np.concatenate(cells), np.tile(np.arange(len(problem.source)), len(partitions))
-        shape = int(starts[-1]), len(problem.source)
-        return cls(partitions, scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape))
-
-
-@dataclass(frozen=True)
 class PaperOptions:
     """What a user may choose; the names are those of a scenario's options.
 
@@ -103,6 +84,7 @@ class PaperOptions:
         rounds: T, hypotheses whose errors are asked; fixed in advance.
         reweight: ask the masses first (Pb. 1). Without it source and target must have the same distribution, and
             error/correct pairs are asked.
+        weighting: how Pb. 1 is solved: "least-squares" (Eq. 2), or "tilt" for weights of exponential form.
         bins: bins per attribute; None takes the paper's rule.
         label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
             variance of noise and sampling.
@@ -117,6 +99,7 @@ class PaperOptions:
 
     rounds: int = 2
     reweight: bool = True
+    weighting: str = LEAST_SQUARES
     bins: int | None = None
     label_alpha: float | None = None
     label_steps: int | None = None
@@ -130,6 +113,10 @@ class PaperOptions:
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, most=MOST_QUERIES - 1)
+        if self.weighting not in (LEAST_SQUARES, TILT):
+            raise ValueError(f'weighting must be "{LEAST_SQUARES}" or "{TILT}"')
+        if self.weighting == TILT and self.printed:
+            raise ValueError(f'weighting = "{TILT}" needs counts; the printed mechanism gives none')
         for name in ("bins", "label_steps"):
             whole_or_none(name, getattr(self, name))
         for name in ("epochs", "batch_size"):
@@ -185,13 +172,13 @@ class PaperStrategy:
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
         check_network(problem, features, self._options.training.hidden)
-        first = workload = _Workload.of(problem, bins)
+        first = workload = BinWorkload.of(problem, bins)
         counted: CountsAnswer | None = None
         weights = np.empty(0)
         if self._options.reweight:
             (counted,) = yield CountsBody(partitions=first.partitions, hypothesis=None), None
             weights = self._weights(problem, first, counted)
-            workload = _Workload.of(problem, bins, weights)
+            workload = BinWorkload.of(problem, bins, weights)
         asked: list[Hypothesis] = [Constant(predicted=1)]
         learnt: list[tuple[NetworkModel, SourceEstimate]] = []
         for _ in range(self._options.rounds):
@@ -233,18 +220,20 @@ class PaperStrategy:
         network = problem.train(TrainingSet(points, targets, weighted, problem.seed), self._options.training)
         return Mlp.of(features, list(network.layers))
 
-    def _weights(self, problem: Problem, workload: _Workload, answer: CountsAnswer) -> Vector:
+    def _weights(self, problem: Problem, workload: BinWorkload, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""
+        if self._options.weighting == TILT:
+            return tilted(workload, answer.values[:, 0], answer)
         if self._options.printed:
             masses = answer.values[:, 0] * problem.target_size
         else:
-            masses = _consistent_masses(answer.values[:, 0], answer)
+            masses = consistent_masses(answer.values[:, 0], answer)
         total = max(float(masses.sum()) / len(workload.partitions), 1.0)
         alpha = max(answer.noise_variance / 2, LEAST_WEIGHT_ALPHA)
         return solve_weights(workload.R, masses, alpha=alpha, prior=total / len(problem.source)).x
 
     def _equal_weights(
-        self, problem: Problem, workload: _Workload, answers: Sequence[CountsAnswer]
+        self, problem: Problem, workload: BinWorkload, answers: Sequence[CountsAnswer]
     ) -> tuple[Vector, Vector]:
         """Without Pb. 1: the same weight for every source record, and the masses per bin, in records."""
         n = len(problem.source)
@@ -252,7 +241,7 @@ class PaperStrategy:
             weights = np.full(n, problem.target_size / n)
             return weights, workload.R @ weights
         counted = np.mean([answer.values.sum(axis=1) for answer in answers], axis=0)
-        masses = _consistent_masses(counted, answers[0])
+        masses = consistent_masses(counted, answers[0])
         return np.full(n, max(float(masses.sum()) / len(workload.partitions), 1.0) / n), masses
 
     def _label_alpha(self, problem: Problem, bins: int, answer: CountsAnswer) -> float:
@@ -265,7 +254,7 @@ class PaperStrategy:
 
 def _system(
     problem: Problem,
-    workload: _Workload,
+    workload: BinWorkload,
     weights: Vector,
     masses: Vector,
     answer: CountsAnswer,
@@ -292,10 +281,3 @@ def cumulative(**options: Any) -> PaperStrategy:
 def independent(**options: Any) -> PaperStrategy:
     """I-ExPriL; options as `PaperOptions`."""
     return PaperStrategy(PaperOptions(**options), cumulative=False)
-
-
-def _consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:
-    """The nearest values that can be masses: one total for all partitions, none negative."""
-    blocks = np.split(values, np.cumsum(answer.sizes)[:-1])
-    variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
-    return np.concatenate(make_nonnegative(make_consistent(blocks, variances)).blocks)

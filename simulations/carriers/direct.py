@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from curator_node.site import Site, now
+from learner_node.readers import READERS
+from learner_node.reading import Reader
 from learner_node.study import Carrier, Federation
 from protocol.envelopes import LABEL as PRODUCTION
 from protocol.envelopes import SigningKey
@@ -33,8 +35,16 @@ def carry(handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> N
     work(DirectCarrier(handles))
 
 
-def direct_federation(sites: Mapping[str, Site], learner: SigningKey) -> Federation:
-    """A learner's view of these sites, called directly; those that sign as not private are accepted, too."""
+def direct_federation(
+    sites: Mapping[str, Site], learner: SigningKey, *, readers: Mapping[str, Reader] = READERS
+) -> Federation:
+    """A learner's view of these sites, called directly; those that sign as not private are accepted, too.
+
+    Args:
+        sites: by the learner's name of each.
+        learner: its signing key.
+        readers: of the query kinds that it may ask, by name.
+    """
     return Federation(
         curators={name: site.identity for name, site in sites.items()},
         key=learner,
@@ -42,4 +52,5 @@ def direct_federation(sites: Mapping[str, Site], learner: SigningKey) -> Federat
         clock=now,
         entropy=secrets.token_bytes,
         allow_not_private=any(site.label != PRODUCTION for site in sites.values()),
+        readers=readers,
     )

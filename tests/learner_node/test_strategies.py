@@ -33,6 +33,9 @@ SETTINGS = [
     ("paper-c", {"rounds": 1}),
     ("paper-i", {"rounds": 5}),
     ("paper-c", {"rounds": 3, "reweight": False}),
+    ("paper-c", {"weighting": "tilt"}),
+    ("importance", {}),
+    ("importance", {"bins": 3, "hidden": [4]}),
     ("paper-i", {"printed": True}),
     ("random-subsets", {}),
     ("random-subsets", {"rounds": 3, "features": 1, "shares": [1, 2, "1/3"]}),
@@ -94,6 +97,7 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
         ("additive", {"choice_share": "1/4", "chosen": 1}),
         ("cells", {"cells": 60}),
         ("paper-c", {"rounds": 3, "bins": 12}),
+        ("paper-c", {"rounds": 3, "bins": 12, "weighting": "tilt"}),
         ("random-subsets", {"rounds": 2, "features": 1}),
         ("informative", {}),
         ("varying-bins", {}),
@@ -121,7 +125,7 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
 
 
 def test_the_source_estimate_says_how_many_records_each_stands_for():
-    for name in ("additive", "cells", "paper-c", "random-subsets", "informative", "adaptive-cells"):
+    for name in ("additive", "cells", "importance", "paper-c", "random-subsets", "informative", "adaptive-cells"):
         curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
         learned = learn(federate(curators, {}), ring(200, seed=3).drop("sick"), strategy=name, epsilon=Fraction(1, 2))
         estimate = learned.estimates[""]

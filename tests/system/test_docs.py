@@ -18,6 +18,7 @@ from learner_node.strategies.additive import AdditiveStrategy
 from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.importance import ImportanceStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from learner_node.study_file import Link, StudyFile, read_study
@@ -78,6 +79,7 @@ OPTIONS = [
     (ASKED, "`varying-bins`", VaryingBinsStrategy),
     (ASKED, "`random-subsets`", RandomSubsetsStrategy),
     (ASKED, "`informative`", InformativeStrategy),
+    (ASKED, "`importance`", ImportanceStrategy),
 ]
 
 

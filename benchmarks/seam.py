@@ -1,0 +1,242 @@
+"""What each query kind takes: files and lines in every room, lines of the tables, and who else names it.
+
+Nothing is listed by hand. A kind's files begin with those that the tables name: where its `QueryKind`, its answerer,
+its reader and its part of a transcript are defined, and the files beside them whose names begin with the kind's. To
+these come all files that they import, as far as only they import them. Strategies, experiments and commands use a kind
+as anybody may; they are not part of it.
+
+`python -m benchmarks seam` counts, `python -m benchmarks.seam` prints the table of CONTRIBUTING.md.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from benchmarks.common import Result
+from curator_node.answerers import ANSWERERS
+from learner_node.readers import READERS
+from protocol.queries import QUERY_KINDS
+from simulations.audit.shown import SHOWN
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPORT = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|[^\n]+)", re.MULTILINE)
+ROOMS = ("protocol", "curator_node", "learner_node", "simulations")
+TABLES = ("protocol.queries", "curator_node.answerers", "learner_node.readers", "simulations.audit.shown")
+USERS = ("learner_node.strategies", "experiments", "expril", "benchmarks", "tests")
+"""Who asks a kind, and is no part of it; so is what only strategies and experiments import."""
+HELPED = ("learner_node.strategies", "experiments")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a kind takes.
+
+    Attributes:
+        files: room -> its files, relative to the repository.
+        lines: room -> their lines together, docstrings and empty ones too.
+        table_lines: in the four tables.
+        named_elsewhere: files of the four rooms that are neither its own, nor another kind's, nor a table, and that
+            import a file of its own or hold its name as a text.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    lines: Mapping[str, int]
+    table_lines: int
+    named_elsewhere: tuple[str, ...]
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    """Full name -> file, of everything that is written in Python here."""
+    folders = (*ROOMS, "experiments", "expril", "benchmarks", "tests")
+    found = {}
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def _text(module: str) -> str:
+    return _modules()[module].read_text(encoding="utf-8")
+
+
+@cache
+def _names(module: str) -> tuple[tuple[str, str], ...]:
+    """(module, name) of each `from module import name`, wherever in the file."""
+    found = []
+    for origin, names in IMPORT.findall(_text(module)):
+        listed = re.sub(r"#.*", "", names).strip("()").replace("\n", ",").split(",")
+        found += [(origin, name.split()[0]) for name in listed if name.strip()]
+    return tuple(found)
+
+
+@cache
+def _imported(module: str) -> frozenset[str]:
+    """Modules of ours that a module imports; of `from a import b` the module a.b, where it is one."""
+    found = set(re.findall(r"^\s*import ([\w.]+)", _text(module), re.MULTILINE))
+    for origin, name in _names(module):
+        inner = f"{origin}.{name}"
+        found.add(inner if inner in _modules() else origin)
+    return frozenset(found & _modules().keys())
+
+
+def _is_in(module: str, packages: Iterable[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+@cache
+def _importers() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {module: set() for module in _modules()}
+    for module in _modules():
+        for name in _imported(module):
+            found[name].add(module)
+    return {module: frozenset(names) for module, names in found.items()}
+
+
+@cache
+def _users() -> frozenset[str]:
+    """Modules that ask kinds: those of `USERS`, and what nobody but strategies, experiments and tests imports."""
+    users = {module for module in _modules() if _is_in(module, USERS)}
+    helped = {module for module in users if _is_in(module, HELPED)}
+    tests = {module for module in users if _is_in(module, ("tests", "benchmarks"))}
+    told = {module: _importers()[module] - tests for module in _modules() if _is_in(module, ROOMS)}
+    # The greatest set of which every module is imported, and by these alone.
+    inner = {module for module, names in told.items() if names} - users
+    while wrong := {module for module in inner if not told[module] <= helped | inner}:
+        inner -= wrong
+    reached = set(helped)
+    while new := {module for module in inner - reached if told[module] & reached}:
+        reached |= new
+    return frozenset(users | (inner & reached))
+
+
+def _defined(kind: str) -> set[str]:
+    """Where the tables' entries of a kind are defined, and the files beside them that begin with its name."""
+    seeds = {
+        QUERY_KINDS[kind].planned.__module__,
+        ANSWERERS[kind].answer.__module__,
+        READERS[kind].read.__module__,
+        SHOWN[kind].__name__,
+    }
+    beside = {
+        module
+        for module in _modules()
+        if module.rpartition(".")[0] in TABLES and module.rpartition(".")[2].split("_examples")[0] == kind
+    }
+    return (seeds | beside) & _modules().keys()
+
+
+@cache
+def own_modules(kind: str) -> frozenset[str]:
+    """The kind's modules in the four rooms: the greatest set that only it imports, with what the tables name."""
+    seeds = _defined(kind)
+    reached, new = set(seeds), set(seeds)
+    while new:
+        new = {name for module in new for name in _imported(module) if _is_in(name, ROOMS)} - reached
+        reached |= new
+    own = reached - set(TABLES) - _users()
+    while foreign := {module for module in own - seeds if not _importers()[module] - _users() <= own}:
+        own -= foreign
+    return frozenset(own)
+
+
+def _with_packages(modules: frozenset[str]) -> set[str]:
+    """With the packages of which all modules are among them."""
+    packages = {module.rpartition(".")[0] for module in modules} - modules
+    return set(modules) | {
+        package
+        for package in packages
+        if package in _modules() and all(name in modules for name in _modules() if name.startswith(f"{package}."))
+    }
+
+
+def tests_of(kind: str) -> tuple[str, ...]:
+    """Files of tests that import a file of this kind's own, and none of another's, or begin with its name."""
+    own = own_modules(kind)
+    others = frozenset().union(*(own_modules(name) for name in QUERY_KINDS if name != kind))
+    found = []
+    for module, path in _modules().items():
+        if _is_in(module, ("tests",)):
+            stem = path.stem.removeprefix("test_").removeprefix("generators_")
+            imported = _imported(module)
+            named = stem == kind or stem.startswith(f"{kind}_")
+            if imported & own and (named or not imported & others):
+                found.append(str(path.relative_to(ROOT)))
+    return tuple(found)
+
+
+def _table_lines(kind: str) -> int:
+    """Lines of the tables that import a kind's files, or enter what they import by its name."""
+    count = 0
+    for table in TABLES:
+        text, names = _text(table).splitlines(), {kind}
+        for origin, name in _names(table):
+            if {origin, f"{origin}.{name}"} & own_modules(kind):
+                names.add(name)
+                count += 1
+        entries = {f"{name}," for name in names} | {f'"{kind}": {name},' for name in names}
+        count += sum(line.strip() in entries for line in text)
+    return count
+
+
+def _named_elsewhere(kind: str) -> tuple[str, ...]:
+    others = frozenset().union(*(own_modules(name) for name in QUERY_KINDS))
+    own, found = own_modules(kind), []
+    for module, path in _modules().items():
+        if not _is_in(module, ROOMS) or module in _users() | others | set(TABLES):
+            continue
+        if _imported(module) & own or f'"{kind}"' in _text(module):
+            found.append(str(path.relative_to(ROOT)))
+    return tuple(found)
+
+
+@cache
+def taken(kind: str) -> Taken:
+    """What one registered kind takes."""
+    files: dict[str, list[Path]] = {room: [] for room in ROOMS}
+    for module in sorted(_with_packages(own_modules(kind))):
+        files[module.partition(".")[0]].append(_modules()[module])
+    files["tests"] = [ROOT / name for name in tests_of(kind)]
+    return Taken(
+        files={room: tuple(str(path.relative_to(ROOT)) for path in paths) for room, paths in files.items()},
+        lines={
+            room: sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+            for room, paths in files.items()
+        },
+        table_lines=_table_lines(kind),
+        named_elsewhere=_named_elsewhere(kind),
+    )
+
+
+def run() -> list[Result]:
+    """Files and lines of every registered kind, by room."""
+    found = []
+    for kind in QUERY_KINDS:
+        one = taken(kind)
+        for room, files in one.files.items():
+            note = f"{len(files)} files: {', '.join(files)}" if files else "no file"
+            found.append(Result(f"{kind}: {room}", one.lines[room], "lines", note=note))
+        found.append(Result(f"{kind}: tables", one.table_lines, "lines", note=", ".join(TABLES)))
+        elsewhere = ", ".join(one.named_elsewhere) or "nowhere"
+        found.append(Result(f"{kind}: named elsewhere", len(one.named_elsewhere), "files", note=elsewhere))
+    return found
+
+
+def table() -> str:
+    """The table of the page, as Markdown: files and lines by room."""
+    rooms = (*ROOMS, "tests")
+    head = ["kind", *(f"`{room}`" for room in rooms), "tables", "named elsewhere"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for kind in QUERY_KINDS:
+        one = taken(kind)
+        cells = [f"{len(one.files[room])}: {one.lines[room]}" for room in rooms]
+        lines.append(f"| `{kind}` | {' | '.join(cells)} | {one.table_lines} | {len(one.named_elsewhere)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,95 @@
+"""Source weights of exponential form: a second way to do Pb. 1, beside the least squares of `solve_weights`.
+
+Among all weights it takes those that are nearest to the prior in relative entropy, as far as the counted masses can be
+believed: `min KL(w || prior) + sum_k (R w - p)_k^2 / (2 v_k)` over w >= 0. The minimiser is
+`w_i = prior_i exp((R' b)_i)`, and b minimises the smooth convex dual `sum_i w_i - p @ b + sum_k v_k b_k^2 / 2`, which
+has one unknown per row of R (maximum entropy with quadratic slack: Dudik, Phillips and Schapire 2007).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from learner_node.solvers import NotConvergedError
+
+Vector = NDArray[np.float64]
+TOLERANCE = 1e-7
+"""Largest accepted gradient of the dual, relative to the largest mass: far below noise and sampling."""
+_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """Weights of exponential form.
+
+    Attributes:
+        weights: (n,) positive, `prior exp(R' coefficients)`.
+        coefficients: (K,) b, in log-weight per unit of R.
+        residual: largest entry of `R w + v b - p`, relative to the largest of |p| and 1; 0 exactly at the minimiser.
+    """
+
+    weights: Vector
+    coefficients: Vector
+    residual: float
+
+
+def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike, prior: ArrayLike) -> Tilt:
+    """Weights whose masses `R w` come near `p`; see the module. Each step factors a (K, K) matrix.
+
+    Args:
+        R: (K, n), non-negative.
+        p: (K,) masses, finite; noise may have left some negative.
+        variances: (K,) or scalar, of the entries of p around the masses that they stand for; positive.
+        prior: (n,) or scalar, positive: the weights where the masses say nothing.
+
+    Raises:
+        ValueError: on wrong shapes, or values that are not finite or not positive.
+        NotConvergedError: when the tolerance is not reached.
+    """
+    rows, columns = R.shape
+    masses = np.asarray(p, dtype=np.float64)
+    v = np.broadcast_to(np.asarray(variances, dtype=np.float64), (rows,))
+    base = np.broadcast_to(np.asarray(prior, dtype=np.float64), (columns,))
+    if masses.shape != (rows,) or not np.isfinite(masses).all():
+        raise ValueError(f"p must be finite and of shape ({rows},)")
+    for name, values in (("variances", v), ("prior", base)):
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError(f"{name} must be finite and positive")
+    Rt = scipy.sparse.csr_matrix(R.T)
+    # In units of one standard deviation: the curvature of the penalty is 1 in each.
+    spread = np.sqrt(v)
+
+    def weights(scaled: Vector) -> Vector:
+        with np.errstate(over="ignore"):  # a step too far costs infinitely much, and is taken back
+            found: Vector = base * np.exp(Rt @ (scaled / spread))
+        return found
+
+    def value(scaled: Vector) -> float:
+        return float(weights(scaled).sum() - masses @ (scaled / spread) + scaled @ scaled / 2)
+
+    def gradient(scaled: Vector) -> Vector:
+        found: Vector = (R @ weights(scaled) - masses) / spread + scaled
+        return found
+
+    def hessian(scaled: Vector) -> NDArray[np.float64]:
+        moved = scipy.sparse.diags(1 / spread) @ R
+        dense: NDArray[np.float64] = (moved @ scipy.sparse.diags(weights(scaled)) @ moved.T).toarray()
+        dense[np.diag_indices_from(dense)] += 1.0
+        return dense
+
+    goal = TOLERANCE * max(float(np.abs(masses).max()), 1.0)
+    found = minimize(
+        value,
+        np.zeros(rows),
+        jac=gradient,
+        hess=hessian,
+        method="trust-exact",
+        options={"gtol": goal / float(spread.max()) / 10, "maxiter": _STEPS},
+    )
+    residual = float(np.abs(gradient(found.x) * spread).max()) / goal * TOLERANCE
+    if not residual <= TOLERANCE:
+        raise NotConvergedError(residual, TOLERANCE)
+    return Tilt(weights(found.x), found.x / spread, residual)

@@ -1,0 +1,72 @@
+"""Strategy `importance`: importance weights of the public records, one for each class, from a single question.
+
+Ji and Elkan (2013) publish weights w(x) = exp(b . x) of public records, b from a regularised logistic regression that
+tells private records from public ones, with noise on b. This keeps the form of the weights and their regularisation,
+and moves the noise: curators count both classes in bins of every attribute, and the learner fits b to the counts,
+which are all that an exponential family of such weights takes from the private records. docs/importance-weights.md
+has the reasons, the proof of the cost and what the published mechanism gives.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from learner_node.networks import TrainingOptions, TrainingSet
+from learner_node.source import coordinates, paper_bin_count, standardising_map
+from learner_node.strategies.base import Asking, Problem, SourceEstimate
+from learner_node.strategies.bin_workload import BinWorkload, tilted
+from learner_node.strategies.options import number, whole, whole_or_none, widths
+from learner_node.strategies.paper import NetworkModel, check_network
+from protocol.hypotheses import Constant, Mlp
+from protocol.plans import Plan
+from protocol.queries.counts import CountsBody
+
+
+class ImportanceStrategy:
+    """See the module.
+
+    Args:
+        bins: per numeric attribute; None takes the paper's rule, for the records of one class.
+        hidden, epochs, batch_size, learning_rate, weight_decay: of the network that is trained on the weighted source,
+            see `TrainingOptions`.
+    """
+
+    def __init__(
+        self,
+        *,
+        bins: int | None = None,
+        hidden: Sequence[int] = (32, 32),
+        epochs: int = 40,
+        batch_size: int = 512,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-4,
+    ) -> None:
+        self._bins = whole_or_none("bins", bins)
+        self._training = TrainingOptions(
+            widths(hidden),
+            whole("epochs", epochs),
+            whole("batch_size", batch_size),
+            number("learning_rate", learning_rate),
+            number("weight_decay", weight_decay),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """One query over the bins of all d attributes, at scale c d / epsilon."""
+        return problem.counts_plan([("error_correct", len(problem.source.schema.attributes), Fraction(1))])
+
+    def run(self, problem: Problem) -> Asking:
+        """Ask both classes' counts in every bin, weigh the source for each, and train on both weighted copies."""
+        features = standardising_map(problem.source)
+        check_network(problem, features, self._training.hidden)
+        scale = problem.scale(len(problem.source.schema.attributes)).fraction
+        workload = BinWorkload.of(problem, self._bins or paper_bin_count(problem.target_size / 2, scale))
+        # Wrong for the hypothesis "class 1" are the records of class 0, right those of class 1.
+        (answer,) = yield CountsBody(partitions=workload.partitions, hypothesis=Constant(predicted=1)), None
+        zero, one = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)
+        weights, probability = zero + one, one / (zero + one)
+        # One copy of a record with the expected label has the gradient of two copies, one of each class.
+        points = coordinates(features, problem.source)
+        trained = problem.train(TrainingSet(points, probability, weights, problem.seed), self._training)
+        network = Mlp.of(features, list(trained.layers))
+        return NetworkModel(network), SourceEstimate(weights, probability)

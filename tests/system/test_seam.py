@@ -1,0 +1,34 @@
+"""A query kind is one file a room and a line in each table: counted by `benchmarks.seam`, and held here."""
+
+import pytest
+
+from benchmarks.seam import ROOMS, own_modules, taken
+from protocol.queries import QUERY_KINDS
+
+FIRST = {"counts", "secure_counts"}
+"""Older than the seam: parts of the curator and of the learner were made for them."""
+
+
+@pytest.mark.parametrize("kind", QUERY_KINDS)
+def test_a_kind_has_a_file_in_every_room_and_lines_in_every_table(kind):
+    told = taken(kind)
+    assert all(told.files[room] for room in ROOMS)
+    assert all(told.lines[room] > 10 for room in ROOMS)
+    assert told.table_lines == 8  # an import and an entry in each of four
+
+
+@pytest.mark.parametrize("kind", [kind for kind in QUERY_KINDS if kind not in FIRST])
+def test_neither_protocol_nor_curator_names_a_kind_outside_of_its_own_files(kind):
+    elsewhere = taken(kind).named_elsewhere
+    assert not [name for name in elsewhere if name.startswith(("protocol/", "curator_node/"))]
+
+
+def test_no_file_belongs_to_two_kinds():
+    seen = [module for kind in QUERY_KINDS for module in own_modules(kind)]
+    assert len(seen) == len(set(seen))
+
+
+def test_a_file_that_names_a_kind_is_noticed():
+    """Power: the first two kinds are named outside of their files, by import and by name."""
+    assert "curator_node/dataset.py" in taken("counts").named_elsewhere
+    assert "curator_node/check.py" in taken("secure_counts").named_elsewhere
