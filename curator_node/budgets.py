@@ -1,15 +1,19 @@
 """What a curator's learners have spent and may still spend: policy and ledger, nothing of the records."""
 
 import math
+from collections.abc import Collection
 from fractions import Fraction
 
 import msgspec
 
 from curator_node.ledger import Account
 from curator_node.policy import Policy
+from protocol.kinds import Kinds
+from protocol.queries import QUERY_KINDS
 from protocol.rationals import amount, shorten
 
 _ZERO = Fraction(0)
+INFINITE = "infinite"
 
 
 class LearnerStanding(msgspec.Struct, frozen=True):
@@ -20,12 +24,15 @@ class LearnerStanding(msgspec.Struct, frozen=True):
         spent: charged so far, rounded up where it is long.
         reserved: set aside for its open studies.
         left: what it may still reserve: of its own cap, and of the one over all.
+        integral: what it spent costs under integral privacy, between any two sets of records; "infinite" after a query
+            of a kind that has no such cost.
     """
 
     cap: str
     spent: str
     reserved: str
     left: str
+    integral: str
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -35,7 +42,7 @@ class Standing(msgspec.Struct, frozen=True):
         entry: index of the ledger's newest entry.
         head: its hash.
         halted: whether nothing is charged until the steward acts.
-        cap, spent, left: epsilon over all learners.
+        cap, spent, left, integral: epsilon over all learners.
         learners: of the policy, by name.
     """
 
@@ -45,11 +52,18 @@ class Standing(msgspec.Struct, frozen=True):
     cap: str
     spent: str
     left: str
+    integral: str
     learners: dict[str, LearnerStanding]
 
 
-def standing_of(account: Account, policy: Policy) -> Standing:
-    """What a ledger and a policy add up to; a learner's keys share one budget."""
+def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) -> Standing:
+    """What a ledger and a policy add up to; a learner's keys share one budget.
+
+    Args:
+        account: of the ledger.
+        policy: the curator's.
+        kinds: installed; of others nothing is known under integral privacy.
+    """
     learners: dict[str, LearnerStanding] = {}
     for key, learner in policy.keys.items():
         cap = policy.cap_of(key)
@@ -60,6 +74,7 @@ def standing_of(account: Account, policy: Policy) -> Standing:
                 spent=_up(account.spent_by(key, learner.name)),
                 reserved=_up(account.reserved_by(key, learner.name)),
                 left=_down(account.remaining(key, cap, policy.total_cap, learner.name)),
+                integral=_told(integral_spent(account, kinds, account.keys_of(key, learner.name))),
             ),
         )
     return Standing(
@@ -69,8 +84,38 @@ def standing_of(account: Account, policy: Policy) -> Standing:
         cap=amount(policy.total_cap),
         spent=_up(account.total_spent),
         left=_down(max(_ZERO, policy.total_cap - account.total_spent)),
+        integral=_told(integral_spent(account, kinds)),
         learners=learners,
     )
+
+
+def integral_spent(account: Account, kinds: Kinds, keys: Collection[bytes] | None = None) -> Fraction | None:
+    """What was charged costs under integral privacy, exact; None for infinite.
+
+    A query counts whole with its first charge. What a steward entered after a halt is infinite: nobody knows what it
+    was charged for.
+
+    Args:
+        account: of the ledger.
+        kinds: installed.
+        keys: of the learner; None for all.
+    """
+    total, charged = _ZERO, _ZERO
+    for study in account.studies.values():
+        if keys is not None and study.key.learner not in keys:
+            continue
+        charged += study.spent
+        for query in (query for query, spent in study.spent_on.items() if spent):
+            integral = kinds.integral(study.plan, query)
+            if integral is None:
+                return None
+            total += integral
+    spent = account.total_spent if keys is None else sum((account.spent.get(key, _ZERO) for key in keys), _ZERO)
+    return total if spent == charged else None
+
+
+def _told(value: Fraction | None) -> str:
+    return INFINITE if value is None else _up(value)
 
 
 def _up(value: Fraction) -> str:

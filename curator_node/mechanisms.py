@@ -118,9 +118,7 @@ class OpenDPNoise:
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
         """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        mechanism = noisy_max_mechanism(law)
-        check_loss(mechanism.map(d_in=moved), moved, law)
-        return int(mechanism([int(score) for score in scores]))
+        return int(checked_choice(moved, law)([int(score) for score in scores]))
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
         """See `NoiseSource`."""
@@ -147,6 +145,14 @@ def noisy_max_mechanism(law: NoisyMax) -> Any:
     """OpenDP's measurement on int64 scores, each of which moves up or down."""
     domain = vector_domain(atom_domain(T="i64"))
     return make_noisy_max(domain, linf_distance(T="i64"), max_divergence(), scale=float_not_below(law.scale))
+
+
+@lru_cache(maxsize=256)
+def checked_choice(moved: int, law: NoisyMax) -> Any:
+    """The same, once its loss was held against ours: as `checked_mechanism`."""
+    mechanism = noisy_max_mechanism(law)
+    check_loss(mechanism.map(d_in=moved), moved, law)
+    return mechanism
 
 
 def float_not_below(value: Fraction) -> float:

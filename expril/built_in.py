@@ -9,6 +9,9 @@ from expril.options import By, Kept
 from protocol.errors import ConfigurationError
 
 BUILT_IN = {
+    "holdout": "expril.holdout:simulate_holdout",
+    "insite": "expril.insite:simulate_insite",
+    "sample": "expril.sample:simulate_sample",
     "sites": "expril.sites:simulate_sites",
 }
 """Name -> its function, as "module:function"; `run_built_in` says what it is called with."""

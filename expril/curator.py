@@ -146,9 +146,9 @@ def _budget(budget: dict[str, Any]) -> Table:
     """Spent and left, from a `Standing` as an object."""
     halted = " - HALTED" if budget["halted"] else ""
     table = Table(title=f"epsilon, by ledger entry {budget['entry']}{halted}", box=box.SIMPLE_HEAD)
-    for column in ("learner", "spent", "reserved", "cap", "left"):
+    for column in ("learner", "spent", "reserved", "cap", "left", "integral"):
         table.add_column(column, no_wrap=True)
     for name, own in budget["learners"].items():
-        table.add_row(escape(name), own["spent"], own["reserved"], own["cap"], own["left"])
-    table.add_row("all", budget["spent"], "", budget["cap"], budget["left"], style="bold")
+        table.add_row(escape(name), own["spent"], own["reserved"], own["cap"], own["left"], own["integral"])
+    table.add_row("all", budget["spent"], "", budget["cap"], budget["left"], budget["integral"], style="bold")
     return table

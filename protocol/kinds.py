@@ -83,8 +83,8 @@ class QueryKind:
         in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
             each of them must have noted of it alike), in words; None where they tell of nothing such.
         proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
-        integral: (planned, most records of one privacy unit) -> exact epsilon of all its turns together under integral
-            privacy, that is between any two sets of records (Husain, Cranko and Nock 2018); None: infinite.
+        integral: (planned) -> exact epsilon of all its turns together under integral privacy, that is between any two
+            sets of records, whatever a unit is (Husain, Cranko and Nock 2019); None: infinite.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
@@ -115,7 +115,7 @@ class QueryKind:
     check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
     in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
-    integral: Callable[[Any, int], Fraction | None] = lambda planned, most_records_per_unit: None  # noqa: ARG005
+    integral: Callable[[Any], Fraction | None] = lambda planned: None  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
@@ -230,6 +230,14 @@ class Kinds(Mapping[str, QueryKind]):
             return kind.charge(turn, own, most_records_per_unit)
         charged = turn.number == kind.charged_turn
         return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
+
+    def integral(self, plan: Plan, index: int) -> Fraction | None:
+        """Exact epsilon of one query of a plan, from 0, under integral privacy; None for infinite, or not known."""
+        kind = self._kinds.get(plan.head(index).kind)
+        try:
+            return None if kind is None else kind.integral(self.query(plan, index))
+        except RemoteProtocolError:
+            return None
 
     def limits(self, limits: Limits, name: str) -> Any:
         """What `limits` say of a kind, with its defaults, as the kind's own struct.

@@ -9,6 +9,7 @@ from curator_node.answerers.holdout import HOLDOUT
 from curator_node.answerers.model import MODEL
 from curator_node.answerers.sample import SAMPLE
 from curator_node.answerers.secure_counts import SECURE_COUNTS
+from curator_node.answerers.statistic import STATISTIC
 from curator_node.answering import Answerer
 
 _SHIPPED = (
@@ -18,6 +19,7 @@ _SHIPPED = (
     BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
+    STATISTIC,
 )
 ANSWERERS: Mapping[str, Answerer] = MappingProxyType({answerer.kind.name: answerer for answerer in _SHIPPED})
 """What a curator has unless it is given others."""

@@ -6,12 +6,13 @@ from numpy.typing import NDArray
 from curator_node.answering import Answered, Answerer, Question
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource
-from curator_node.mollifier.learning import NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
+from curator_node.mollifier.learning import Density, NaiveBayesLearner, NetworkLearner, WeakLearner, learn_density
 from protocol.codec import encode
 from protocol.grids import BaseLaw
 from protocol.queries import sample
 from protocol.queries.sample import NUMBER, PlannedSample, SampleRelease
 from protocol.records import LABEL_STEPS
+from protocol.schema import Schema
 
 
 def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
@@ -20,8 +21,15 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
     What is learnt hangs on the records in any way; that the draws are private rests on the sampler alone.
     """
     planned: PlannedSample = question.turn.planned
-    base = sample.base_of(planned, question.schema)
-    density = learn_density(
+    density = density_of(planned, dataset, question.schema)
+    cells = density.draw_cells(planned.records, noise.randomness(question.stamp))
+    return Answered(encode(SampleRelease(cells.astype(NUMBER).tobytes())))
+
+
+def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) -> Density:
+    """What is learnt from the records; private, and drawn from only."""
+    base = sample.base_of(planned, schema)
+    return learn_density(
         points_of(dataset, base),
         base,
         planned.epsilon.fraction,
@@ -29,8 +37,6 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
         learner=_learner(planned),
         examples=planned.examples,
     )
-    cells = density.draw_cells(planned.records, noise.randomness(question.stamp))
-    return Answered(encode(SampleRelease(cells.astype(NUMBER).tobytes())))
 
 
 def points_of(dataset: PrivateDataset, base: BaseLaw) -> NDArray[np.float64]:

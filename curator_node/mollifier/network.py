@@ -93,10 +93,12 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
         source: of first weights and of the order of batches.
     """
     inputs = inputs_of(base)
-    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32).T
     n, m = len(real), len(drawn)
-    labels = np.repeat(np.array([1, 0], np.float32), [n, m])
-    shares = np.repeat(np.array([(n + m) / (2 * n), (n + m) / (2 * m)], np.float32), [n, m])
+    # Equal cells have equal slopes: a pass over all of them takes each once, with its number.
+    (real, often), (drawn, drawn_often) = (_counted(cells, each=batch is not None) for cells in (real, drawn))
+    records = np.vstack([features(inputs, real), features(inputs, drawn)]).astype(np.float32).T
+    labels = np.repeat(np.array([1, 0], np.float32), [len(real), len(drawn)])
+    shares = (np.concatenate([often / n, drawn_often / m]) * (len(labels) / 2)).astype(np.float32)
     layers = _first_layers(len(records), source)
     moving = [(np.zeros_like(weights), np.zeros_like(biases)) for weights, biases in layers]
     # What overflows becomes 0 when the weights are put on the grid: nothing is raised, whatever the records.
@@ -106,6 +108,14 @@ def train(base: BaseLaw, real: Cells, drawn: Cells, *, epochs: int, batch: int |
             for blocks in every or _batches(records, labels, shares, batch or n, source):
                 _step(layers, moving, _slopes(layers, blocks))
     return Network(base, [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers])
+
+
+def _counted(cells: Cells, *, each: bool) -> tuple[Cells, NDArray[np.int64]]:
+    """Distinct cells and how often each is there; or `each` one by itself."""
+    if each:
+        return cells, np.ones(len(cells), np.int64)
+    distinct, often = np.unique(cells, axis=0, return_counts=True)
+    return distinct, often.astype(np.int64)
 
 
 def _blocks(records: Float32s, labels: Float32s, shares: Float32s) -> list[Block]:

@@ -200,9 +200,7 @@ def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
 
 
 def outcomes_in_environment(task: PeerTask) -> Matrix:
-    """What a library releases on a task's records, once for each row of `test`: (draws, k); else as
-    `run_in_environment`.
-    """
+    """A library's releases on a task's records, one for each row of `test`: (draws, k); see `run_in_environment`."""
     with _LOCK:
         (outcomes,), _ = _worker().arrays("games", task, (OUTCOMES,))
     return outcomes

@@ -21,6 +21,8 @@ PROBABILITY = "probability"
 """The array that a peer answers with."""
 GENERATED = ("matrix", "labels")
 """The arrays that a generator answers with: (m, p) records, and (m,) 0 or 1."""
+POINTS = "points"
+"""The array that a generator without labels answers with: (m, p)."""
 OUTCOMES = "outcomes"
 """The array that a game answers with: (draws, k)."""
 

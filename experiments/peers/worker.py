@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.peers.task import ARRAYS, GENERATED, OUTCOMES, PROBABILITY, PeerTask
+from experiments.peers.task import ARRAYS, GENERATED, OUTCOMES, POINTS, PROBABILITY, PeerTask
 
 Arrays = Mapping[str, NDArray[np.generic]]
 Models = Mapping[str, Callable[[PeerTask], NDArray[np.generic] | Arrays]]
@@ -50,6 +50,15 @@ def _generators() -> tuple[Models, dict[str, str]]:
     return dict.fromkeys(marginals.ALGORITHMS, generate), marginals.versions()
 
 
+def _gans() -> tuple[Models, dict[str, str]]:
+    from experiments.peers import gan_models  # noqa: PLC0415 - as above
+
+    def points(task: PeerTask) -> Arrays:
+        return {POINTS: gan_models.MODELS[task.peer](task)}
+
+    return dict.fromkeys(gan_models.MODELS, points), gan_models.LIBRARIES
+
+
 def _games() -> tuple[Models, dict[str, str]]:
     from experiments.peers import diffprivlib_games  # noqa: PLC0415 - as above
 
@@ -65,6 +74,7 @@ FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
     "marginals": _marginals,
     "generators": _generators,
     "games": _games,
+    "gans": _gans,
 }
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 

@@ -1,16 +1,20 @@
 """A forest of random trees from noisy class counts of their leaves."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.in_site.totals import class_totals
 from learner_node.readers.model import ModelAnswer
 from protocol.feature_map import FeatureMap
 from protocol.models import Forest, Mapped
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
+LEAST = 1e-3
+"""Least mean vote for a class."""
 SPREAD = 0.1
 """Variance of a class's probability about its share, between records: what noise beyond it is shrunk by."""
 
@@ -20,7 +24,8 @@ class ForestModel:
     """Of each leaf what it says of a record, and how far it is to be trusted.
 
     A record's leaves, one a tree, are averaged by their trust, and the average is shrunk to the class shares by what
-    noise and sampling explain of it.
+    noise and sampling explain of it. A mean over T random trees, most of whose splits say nothing, is too close to the
+    class shares: its ratio to them is taken to the power sqrt(T).
 
     Attributes:
         features: the map.
@@ -44,8 +49,9 @@ class ForestModel:
             told += self.votes[place, leaves]
             weight += self.trust[place, leaves, None]
         kept = SPREAD * weight / (SPREAD * weight + 1.0)
-        found = np.maximum(self.shares + kept * (told / np.maximum(weight, 1e-12) - self.shares), 1e-3)
-        rows: Floats = found / found.sum(axis=1, keepdims=True)
+        mean = np.maximum(self.shares + kept * (told / np.maximum(weight, 1e-12) - self.shares), LEAST)
+        odds = self.shares * (mean / self.shares) ** math.sqrt(self.method.trees)
+        rows: Floats = odds / odds.sum(axis=1, keepdims=True)
         return rows
 
     def probability(self, records: Records) -> Floats:
@@ -53,7 +59,9 @@ class ForestModel:
         return self.probabilities(records)[:, 1]
 
 
-def forest(answer: ModelAnswer, source: Records, most_records_per_unit: int) -> tuple[ForestModel, Floats]:
+def forest(
+    answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
+) -> tuple[ForestModel, Floats]:
     """The forest of all curators' counts, and the estimated number of private records of each class, (C,).
 
     A leaf's number of records is taken as the source's share of it says: its own noisy one may be next to 0.
@@ -61,6 +69,7 @@ def forest(answer: ModelAnswer, source: Records, most_records_per_unit: int) -> 
     Args:
         answer: of one query for one model.
         source: the learner's records.
+        declared: private records of all curators together, as they declare them.
         most_records_per_unit: the largest contribution bound among the curators.
     """
     method, (body,) = answer.planned.method, answer.body.models
@@ -68,7 +77,7 @@ def forest(answer: ModelAnswer, source: Records, most_records_per_unit: int) -> 
         raise TypeError("the answer is not one of a forest")
     counts = answer.summed().reshape(method.trees, method.leaves, -1).astype(np.float64)
     noise = answer.sites * answer.variance(most_records_per_unit)
-    totals = np.maximum(counts.sum(axis=1).mean(axis=0), 1.0)
+    totals = class_totals(counts.sum(axis=1).mean(axis=0), noise * method.leaves / method.trees, declared)
     there = np.stack(
         [np.bincount(tree.cells(source), minlength=method.leaves) for tree in method.partitions(body)]
     ).astype(np.float64)

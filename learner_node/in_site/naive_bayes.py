@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.in_site.totals import class_totals
 from learner_node.readers.model import ModelAnswer
 from protocol.models import Attributes, Moments, NaiveBayes
 from protocol.partitions import FeatureBins
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
-LEAST_CLASS_SHARE = 0.02
 LEAST_SHARE = 0.1
 """A cell's probability is never below this share of the source's."""
 LEAST_VARIANCE = 0.05
@@ -57,7 +57,9 @@ class NaiveBayesModel:
         return self.probabilities(records)[:, 1]
 
 
-def naive_bayes(answer: ModelAnswer, source: Records, most_records_per_unit: int) -> tuple[NaiveBayesModel, Floats]:
+def naive_bayes(
+    answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
+) -> tuple[NaiveBayesModel, Floats]:
     """The model of all curators' sums, and the estimated number of private records of each class, (C,).
 
     Cells' counts are shrunk to the class's total times the source's share of the cell, and moments to the source's, by
@@ -66,6 +68,7 @@ def naive_bayes(answer: ModelAnswer, source: Records, most_records_per_unit: int
     Args:
         answer: of one query for one model.
         source: the learner's records.
+        declared: private records of all curators together, as they declare them.
         most_records_per_unit: the largest contribution bound among the curators.
     """
     method, (body,) = answer.planned.method, answer.body.models
@@ -73,13 +76,14 @@ def naive_bayes(answer: ModelAnswer, source: Records, most_records_per_unit: int
         raise TypeError("the answer is not one of naive Bayes")
     tables = [each / method.weight for each in method.tables(answer.summed(), body, source.schema)]
     noise = answer.sites * answer.variance(most_records_per_unit) / method.weight**2
-    totals = class_totals(tables)
     counted = [place for place, told in enumerate(body.attributes) if isinstance(told, FeatureBins)]
     binned = tuple(told for told in body.attributes if isinstance(told, FeatureBins))
-    shapes = []
-    for partition in binned:
-        seen = np.bincount(partition.cells(source), minlength=partition.cell_count(source.schema)) + 1.0
-        shapes.append(seen / seen.sum())
+    there = [np.bincount(each.cells(source), minlength=each.cell_count(source.schema)) for each in binned]
+    used = [np.ones(len(table), np.bool_) for table in tables]
+    for place, seen in zip(counted, there, strict=True):
+        used[place] = seen > 0
+    totals = class_totals(*noisy_totals(tables, used, noise), declared)
+    shapes = [(seen + 1.0) / (seen + 1.0).sum() for seen in there]
     moments = tuple(told for told in body.attributes if isinstance(told, Moments))
     others = [tables[place] for place in range(len(tables)) if place not in counted]
     found = [_normal(table, told, source, noise) for table, told in zip(others, moments, strict=True)]
@@ -94,11 +98,21 @@ def naive_bayes(answer: ModelAnswer, source: Records, most_records_per_unit: int
     return model, totals
 
 
-def class_totals(tables: Sequence[Floats]) -> Floats:
-    """Records of each class, (C,), positive: each table's sum counts by the number of its noises."""
-    sizes = np.array([1.0 / len(table) for table in tables])
-    totals: Floats = np.average([table.sum(axis=0) for table in tables], axis=0, weights=sizes)
-    return np.maximum(totals, max(1.0, LEAST_CLASS_SHARE * float(totals.sum())))
+def noisy_totals(tables: Sequence[Floats], used: Sequence[NDArray[np.bool_]], noise: float) -> tuple[Floats, float]:
+    """Records of each class, (C,), and the variance of their noise.
+
+    Each attribute counts all of them; it is weighed by the number of its noises. Cells in which the source has no
+    record add noise, and next to no record: they are left out.
+
+    Args:
+        tables: (cells, C) noisy counts.
+        used: (cells,) which of them count; at least one of each.
+        noise: variance of a count's noise.
+    """
+    weights = np.array([1.0 / mask.sum() for mask in used])
+    sums = [table[mask].sum(axis=0) for table, mask in zip(tables, used, strict=True)]
+    found: Floats = np.average(sums, axis=0, weights=weights)
+    return found, noise / float(weights.sum())
 
 
 def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats], noise: float) -> list[Floats]:

@@ -9,6 +9,7 @@ from learner_node.readers.holdout import HOLDOUT
 from learner_node.readers.model import MODEL
 from learner_node.readers.sample import SAMPLE
 from learner_node.readers.secure_counts import SECURE_COUNTS
+from learner_node.readers.statistic import STATISTIC
 from learner_node.reading import Reader
 
 _SHIPPED = (
@@ -18,6 +19,7 @@ _SHIPPED = (
     BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
+    STATISTIC,
 )
 READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
 """What a learner has unless it is given others."""

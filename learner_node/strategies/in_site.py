@@ -58,6 +58,9 @@ GRID = 1024
 """Steps of released weights: rounding then costs a hundredth of the noise."""
 MOST_BINS = 10
 """Most bins of a numeric attribute, missing values not counted."""
+FEWEST_BINS = 2
+SPARSE = 3.0
+"""Where an attribute's counts add up to less than this times their noise's scale, they are as few as can be."""
 NOISE_WANTED = 0.1
 """Standard deviation of the noise in a record's log odds that the regulariser of a linear classifier is chosen for."""
 
@@ -144,13 +147,15 @@ class NaiveBayesStrategy(InSiteStrategy):
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
         names = asked_attributes(problem)
-        rule = problem.cell_rule(problem.epsilon_per_record(partitions=len(names)), most=MOST_BINS)
+        each = problem.epsilon_per_record(partitions=len(names))
+        sparse = problem.target_size * each < SPARSE * math.sqrt(problem.noises)
+        rule = FEWEST_BINS if sparse else problem.cell_rule(each, most=MOST_BINS)
         bins = tuple(tied_bins(problem.source, name, self._bins or rule) for name in names)
         return NaiveBayes(binned=len(bins)), Attributes(attributes=bins)
 
     def read(self, problem: Problem, answer: ModelAnswer) -> tuple[AnyModel, float]:
         """See `InSiteStrategy`."""
-        model, totals = naive_bayes(answer, problem.source, problem.most_records_per_unit)
+        model, totals = naive_bayes(answer, problem.source, declared(problem, answer), problem.most_records_per_unit)
         return model, float(totals.sum())
 
 
@@ -177,7 +182,7 @@ class ForestStrategy(InSiteStrategy):
 
     def read(self, problem: Problem, answer: ModelAnswer) -> tuple[AnyModel, float]:
         """See `InSiteStrategy`."""
-        model, totals = forest(answer, problem.source, problem.most_records_per_unit)
+        model, totals = forest(answer, problem.source, declared(problem, answer), problem.most_records_per_unit)
         return model, float(totals.sum())
 
 

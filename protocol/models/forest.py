@@ -48,6 +48,11 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         """Of one tree."""
         return 1 << self.depth
 
+    @property
+    def parts(self) -> int:
+        """Trees."""
+        return self.trees
+
     def complaint(self) -> str:
         """See `Method`."""
         return "" if self.trees * self.leaves <= MOST_LEAVES else f"at most {MOST_LEAVES} leaves of all trees together"

@@ -38,6 +38,11 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
     clusters: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLUSTERS)]
     iterations: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITERATIONS)]
 
+    @property
+    def parts(self) -> int:
+        """Iterations."""
+        return self.iterations
+
     def complaint(self) -> str:
         """See `Method`."""
         return "" if self.points.constant else "a constant of at least 1, by which records are counted"

@@ -89,6 +89,11 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Released numbers to w / radius: what a record's vector is multiplied with for its score."""
         return numbers / (self.steps * float(self.regulariser.fraction) * self.unit)
 
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
+
     def complaint(self) -> str:
         """See `Method`."""
         if self.regulariser.fraction < 1:

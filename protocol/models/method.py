@@ -21,6 +21,10 @@ class Work(NamedTuple):
 class Method(Protocol):
     """A way to fit a model. All that its privacy depends on is planned; none of it hangs on a record."""
 
+    @property
+    def parts(self) -> int:
+        """Parts of a release, each of which one unit moves by at most an equal share of the sensitivity."""
+
     def complaint(self) -> str:
         """What would have been accepted where the settings do not fit together; "" where they do."""
 

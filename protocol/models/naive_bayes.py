@@ -44,6 +44,11 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         """What a record adds in each attribute."""
         return self.steps**2
 
+    @property
+    def parts(self) -> int:
+        """Attributes."""
+        return self.binned + self.moments
+
     def complaint(self) -> str:
         """See `Method`."""
         if not self.binned + self.moments:

@@ -52,6 +52,11 @@ class PrincipalComponents(
 
     points: Points
 
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
+
     def complaint(self) -> str:
         """See `Method`."""
         return ""
@@ -92,6 +97,11 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
 
     points: Points
     label_steps: Annotated[int, msgspec.Meta(ge=1, le=MOST_RADIUS)]
+
+    @property
+    def parts(self) -> int:
+        """All at once."""
+        return 1
 
     def complaint(self) -> str:
         """See `Method`."""

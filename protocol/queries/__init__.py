@@ -11,6 +11,7 @@ from protocol.queries.holdout import HOLDOUT
 from protocol.queries.model import MODEL
 from protocol.queries.sample import SAMPLE
 from protocol.queries.secure_counts import SECURE_COUNTS
+from protocol.queries.statistic import STATISTIC
 
 QUERY_KINDS = Kinds(
     COUNTS,
@@ -19,5 +20,6 @@ QUERY_KINDS = Kinds(
     BLOG_HOLDOUT,
     SAMPLE,
     MODEL,
+    STATISTIC,
 )
 """What a program has unless it is given others."""

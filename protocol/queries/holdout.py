@@ -240,8 +240,11 @@ def numbers(data: bytes, body: HoldoutBody, turn: Turn, schema: Schema) -> NDArr
 
 
 def noted(data: bytes, body: HoldoutBody, turn: Turn) -> str:  # noqa: ARG001
-    """What the ledger notes of an answer, from what was released alone: that an instance ended."""
-    release = decode(data, HoldoutRelease)
+    """What the ledger notes of an answer, from what was released alone: that an instance ended; "" for what is none."""
+    try:
+        release = decode(data, HoldoutRelease)
+    except RemoteProtocolError:
+        return ""
     return "" if release.close else f"instance {release.instance} of {turn.planned.answers} ended"
 
 

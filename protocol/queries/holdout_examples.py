@@ -17,7 +17,7 @@ from protocol.schema import NumericAttribute, Schema
 RESOLUTION = 100
 DRAWS = 2_000
 """From either set of records: a draw takes several calls of exact noise, and so milliseconds."""
-PAIRS = 40
+PAIRS = 80
 NUMBERS = 4
 """Of a turn."""
 
@@ -33,16 +33,19 @@ Question = tuple[Hypothesis, int]
 
 
 def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> PlannedHoldout:
-    """All instances together at a cost of 1: a quarter the threshold, half the comparisons, a quarter the counts."""
+    """All instances together at a cost of 4: 1 the threshold, 2 the comparisons, 1 the counts.
+
+    At less, few draws tell nothing: what a record changes would be lost among them.
+    """
     share = bound * answers
     return PlannedHoldout(
         turns=turns,
         answers=answers,
         resolution=RESOLUTION,
         threshold=threshold,
-        threshold_scale=Rational(4 * RESOLUTION * share, 1),
-        comparison_scale=Rational(4 * RESOLUTION * share, 1),
-        count_scale=Rational(4 * share, 1),
+        threshold_scale=Rational(RESOLUTION * share, 1),
+        comparison_scale=Rational(RESOLUTION * share, 1),
+        count_scale=Rational(share, 1),
     )
 
 
@@ -71,7 +74,7 @@ def _until_refused(asked: Asked) -> Callable[[Asking], Lead]:
 
 
 _YES = Constant(1)
-_DEEP = _asked(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 10)))
+_DEEP = _asked(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 4)))
 _TWICE = _asked(planned_at_cost(2, 2, 1, 2), ((_EDGE, 0), (_EDGE, RESOLUTION // 2)))
 
 EXAMPLES = (

@@ -131,8 +131,13 @@ def cost(planned: PlannedModel, most_records_per_unit: int) -> Fraction:
 
 
 def laws(planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
-    """One release that a unit moves by the whole sensitivity: no spread over numbers tells more."""
-    return (Moved(law(planned, most_records_per_unit), sensitivity(planned, most_records_per_unit), 1),)
+    """Each part of each model, which one unit moves by its share of the sensitivity, however spread over numbers.
+
+    No spread tells more than one number moved by all of it: docs/privacy-guarantee.md. Of parts that look at earlier ones
+    the same holds, once these are given.
+    """
+    parts = planned.models * planned.method.parts
+    return (Moved(law(planned, most_records_per_unit), sensitivity(planned, most_records_per_unit) // parts, parts),)
 
 
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: ModelLimits) -> ModelBody:

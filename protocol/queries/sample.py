@@ -173,7 +173,8 @@ def work(body: SampleBody, turn: Turn, schema: Schema, round_size: int | None) -
 
 def release_bytes(body: SampleBody, turn: Turn, schema: Schema) -> int:  # noqa: ARG001
     """Most bytes of the encoded release."""
-    return RELEASE_FRAME_BYTES + 2 * turn.planned.records * len(turn.planned.axes)
+    planned: PlannedSample = turn.planned
+    return RELEASE_FRAME_BYTES + 2 * planned.records * len(planned.axes)
 
 
 def read_release(data: bytes, body: SampleBody, turn: Turn, schema: Schema) -> bytes:  # noqa: ARG001
@@ -217,7 +218,7 @@ SAMPLE = QueryKind(
     check_planned=check_planned,
     check_allowed=check_allowed,
     cost=cost,
-    integral=cost,
+    integral=lambda planned: cost(planned, 1),
     read_body=read_body,
     work=work,
     release_bytes=release_bytes,

@@ -27,14 +27,16 @@ def style(*packages: str) -> Markup:
     return Markup("\n".join(sheets))  # noqa: S704 - our own files, not a report's text
 
 
-def page_template(package: str, filters: Mapping[str, Callable[..., Any]] = {}) -> Template:
-    """The package's `template.html.j2`; every value is escaped, and a name that is not given is an error.
+def page_template(
+    package: str, filters: Mapping[str, Callable[..., Any]] = {}, name: str = "template.html.j2"
+) -> Template:
+    """The package's template of this name; every value is escaped, and a name that is not given is an error.
 
     It may extend and import templates of any package by "package/name"; `simulations.report/frame.html.j2` is what all
     pages share, `simulations.report/macros.html.j2` draws plots.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: asset(*name.split("/", 1))),
+        loader=jinja2.FunctionLoader(lambda wanted: asset(*wanted.split("/", 1))),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -43,4 +45,4 @@ def page_template(package: str, filters: Mapping[str, Callable[..., Any]] = {}) 
     )
     environment.filters |= {"count": count, "moment": moment, **filters}
     environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
-    return environment.get_template(f"{package}/template.html.j2")
+    return environment.get_template(f"{package}/{name}")

@@ -260,7 +260,13 @@ def test_the_health_page_is_for_this_machine_and_says_what_it_may():
         now[0] = status(budget=msgspec.structs.replace(status().budget, halted=True))
         assert fetched(port, "/health")[0] == 503
         told = fetched(port, "/status")[1]
-        assert told["budget"]["learners"]["ann"] == {"cap": "1", "spent": "0", "reserved": "0", "left": "1"}
+        assert told["budget"]["learners"]["ann"] == {
+            "cap": "1",
+            "spent": "0",
+            "reserved": "0",
+            "left": "1",
+            "integral": "0",
+        }
         assert fetched(port, "/")[0] == 404
         assert fetched(port, "/status", host="evil.example")[0] == 403
         with pytest.raises(ConfigurationError, match="health_port"):

@@ -26,9 +26,10 @@ from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease, cells_of
 from protocol.queries.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
 from protocol.rationals import Rational
-from protocol.schema import Schema
+from protocol.schema import NumericAttribute, Schema
 from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.transcript import Transcript, replay
 
@@ -38,6 +39,7 @@ FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
 IDENTITY = json.loads((FOLDER / "identity.json").read_text(encoding="utf-8"))
+SAMPLE = json.loads((FOLDER / "sample.json").read_text(encoding="utf-8"))
 SECURE = json.loads((FOLDER / "secure_sum.json").read_text(encoding="utf-8"))
 CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
 LEARNER = SigningKey.from_seed(bytes.fromhex(GOOD["learner"]["seed"]))
@@ -123,6 +125,18 @@ def test_a_release_is_read_and_written_again_byte_for_byte():
     assert encode(release) == data
     assert release.counts[:16] == bytes([7, *[0] * 7, 0xFD, *[0xFF] * 7])
     assert len(release.counts) == 8 * 8
+
+
+def test_a_sample_is_read_and_written_again_byte_for_byte():
+    told = {name: bytes.fromhex(data) for name, data in SAMPLE.items()}
+    kinds = {"planned": PlannedSample, "body": SampleBody, "release": SampleRelease}
+    read = {name: decode(told[name], kind) for name, kind in kinds.items()}
+    assert {name: encode(value) for name, value in read.items()} == told
+    schema = open_envelope(ENVELOPES[1])[1].schema
+    schema = Schema((*schema.attributes, NumericAttribute("x", -1, 1)), schema.label, schema.classes)
+    cells = cells_of(told["release"], read["body"], Turn(read["planned"]), schema)
+    assert cells.tolist() == [[299, 1, 1, 0], [0, 0, 0, 0]]
+    assert QUERY_KINDS.cost(read["planned"], 1) == QUERY_KINDS.cost(read["planned"], 7) == Fraction(1, 10)
 
 
 def test_a_secure_sum_is_opened_from_what_was_released():

@@ -8,6 +8,10 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from generators_holdout import blog_holdout_queries_of, holdout_queries_of
+from generators_model import model_queries_of
+from generators_sample import sample_queries_of
+from generators_statistic import statistic_queries_of
 from limits_told import card_limits
 from protocol.codec import encode
 from protocol.envelopes import SigningKey, seal_receipt
@@ -36,7 +40,6 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
-from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
@@ -301,15 +304,25 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     return planned, encode(CountsBody(tuple(workload), hypothesis, most))
 
 
-QUERIES = {"counts": counts_queries_of}
+QUERIES = {
+    "counts": counts_queries_of,
+    "holdout": lambda schema, **told: holdout_queries_of(hypotheses_of(schema)),
+    "blog_holdout": lambda schema, **told: blog_holdout_queries_of(hypotheses_of(schema)),
+    "sample": sample_queries_of,
+    "model": lambda schema, **told: model_queries_of(schema, feature_maps_of(schema), feature_bins_of(schema)),
+    "statistic": statistic_queries_of,
+}
 """What draws (planned query, encoded body) of each query kind; as PARTITIONS."""
 SEVERAL_CURATORS = {"secure_counts"}
 """Kinds whose later turns need what other curators said: `pooled.Pool` asks them."""
+OWN_SAMPLERS = {"sample"}
+"""Kinds whose law hangs on the records, so that what they release does, whatever bytes they are given."""
 
 
-def queries_of(schema, **told):
-    """Lawful queries of every registered kind that one curator answers alone."""
-    return st.one_of([QUERIES[kind](schema, **told) for kind in QUERY_KINDS if kind not in SEVERAL_CURATORS])
+def queries_of(schema, *, kind=None, **told):
+    """Lawful queries of a kind; None takes those that a policy allows by default. What is told is told of counts."""
+    kinds = [name for name, one in QUERY_KINDS.items() if one.by_default] if kind is None else [kind]
+    return st.one_of([QUERIES[name](schema, **told) for name in kinds])
 
 
 amounts = st.fractions(0, 3, max_denominator=30).map(amount)

@@ -17,6 +17,7 @@ from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import assemble_site
+from generators import QUERIES
 from limits_told import limits_with
 from protocol.envelopes import digest, open_envelope, seal
 from protocol.ledger.entries import decode_entry
@@ -44,7 +45,14 @@ def rules(*, cap=12, learners=(("ann", 8), ("bob", "17/2")), **options) -> Polic
 
 
 TIGHT = {
-    "limits": limits_with(release_kinds=PRIVATE, cells=200, partitions=3, parameters=200, multiply_adds=2 * 10**9),
+    "limits": limits_with(
+        query_kinds=tuple(QUERIES),
+        release_kinds=PRIVATE,
+        cells=200,
+        partitions=3,
+        parameters=200,
+        multiply_adds=2 * 10**9,
+    ),
     "open_studies": 2,
     "studies": 4,
     "refusals_per_study": 3,

@@ -43,9 +43,10 @@ PINNED = {
     "torch": {
         "learner_node/label_model/cell_networks.py",
         "learner_node/networks.py",
+        "experiments/peers/gan_models.py",
         "experiments/peers/opacus_models.py",
     },
-    "opacus": {"experiments/peers/opacus_models.py"},
+    "opacus": {"experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"},
     "diffprivlib": {"experiments/peers/diffprivlib_games.py", "experiments/peers/diffprivlib_models.py"},
     "cryptography": {
         "protocol/envelopes.py",

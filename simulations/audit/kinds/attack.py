@@ -195,7 +195,8 @@ def attack_pair(path: Path, pair: Neighbours, *, draws: int, error_rate: float) 
 
 def _enumerated(path: Path, pair: Neighbours) -> Enumerated:
     try:
-        return enumerate_loss(path, pair) if path.example.company is None else enumerate_sum(path, pair)
+        together = path.example.company is not None and not path.answerer.kind.looks_back
+        return enumerate_sum(path, pair) if together else enumerate_loss(path, pair)
     except ConfigurationError as error:  # a limit of ours
         return Enumerated(None, why_not=str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find

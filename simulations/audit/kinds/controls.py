@@ -20,7 +20,7 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 from simulations.audit.game import breaks, play
-from simulations.audit.kinds import known_keys
+from simulations.audit.kinds import broken_sampler, holdouts, known_keys
 from simulations.audit.kinds.attack import ERROR_RATE, attack_pair
 from simulations.audit.kinds.broken import (
     QuickNoise,
@@ -248,6 +248,16 @@ def _unclipped_label() -> PathControl:
     )
 
 
+def _walk() -> PathControl:
+    return PathControl(
+        fault=f"Records are drawn by {broken_sampler.STEPS} steps of Metropolis and Hastings' walk, from a record on.",
+        truth=f"{broken_sampler.truth():.4g}",
+        attack=lambda draws, error_rate: attack_pair(
+            broken_sampler.path(), broken_sampler.pair(), draws=draws, error_rate=error_rate
+        ),
+    )
+
+
 def _known_keys() -> PathControl:
     def attack(draws: int, error_rate: float) -> Attack:
         pair = _pair((_plain(1.0), _plain(1.0)), _plain(1.0))
@@ -256,6 +266,30 @@ def _known_keys() -> PathControl:
     return PathControl(
         fault="Keys of a secure sum's masks can be guessed: a curator's vector lies open, under its own share alone.",
         truth=f"{known_keys.truth():.4g}",
+        attack=attack,
+    )
+
+
+def _blog_holdout() -> PathControl:
+    def attack(draws: int, error_rate: float) -> Attack:
+        few = min(draws, holdouts.DRAWS)
+        return attack_pair(holdouts.blog_path(), holdouts.blog_pair(), draws=few, error_rate=error_rate)
+
+    return PathControl(
+        fault="A blog's holdout compares without noise, and tells by the width of its noise what came out.",
+        truth=f"{holdouts.blog_truth():.4g} a question, and there is no end of questions",
+        attack=attack,
+    )
+
+
+def _exact_comparisons() -> PathControl:
+    def attack(draws: int, error_rate: float) -> Attack:
+        path, pair = holdouts.exact_comparisons_path(), holdouts.exact_comparisons_pair()
+        return attack_pair(path, pair, draws=min(draws, holdouts.FEW_DRAWS), error_rate=error_rate)
+
+    return PathControl(
+        fault="A holdout has noise in its threshold and in its counts, and none in its comparisons.",
+        truth="infinite",
         attack=attack,
     )
 
@@ -283,5 +317,8 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     ),
     "unclipped_numeric_label": _unclipped_label(),
     "guessable_masks": _known_keys(),
+    "blog_holdout": _blog_holdout(),
+    "exact_comparisons": _exact_comparisons(),
+    "metropolis_hastings": _walk(),
 }
 """Each claims what its query costs."""

@@ -91,6 +91,7 @@ class Bounds:
                 tuple(kind is not None and not kind.looks_back for kind in kinds),
                 tuple(0 if kind is None else kind.charged_turn for kind in kinds),
                 tuple(_proviso(plan, query, self._kinds) for query in range(len(names))),
+                tuple(self._kinds.integral(plan, query) for query in range(len(names))),
                 not_private(plan, self._kinds),
             )
         return found

@@ -42,6 +42,7 @@ class Shape:
         fixed: of each query, whether one turn costs all, and that can be computed.
         charged: of each query, number of that turn.
         provisos: of each query, on what condition its cost holds; "" where on none.
+        integrals: of each query, what it costs under integral privacy; None for infinite, or not known.
         not_private: numbers of the queries, from 1, that are not as private as their costs say.
     """
 
@@ -51,6 +52,7 @@ class Shape:
     fixed: tuple[bool, ...]
     charged: tuple[int, ...]
     provisos: tuple[str, ...]
+    integrals: tuple[Fraction | None, ...]
     not_private: tuple[int, ...] = ()
 
 

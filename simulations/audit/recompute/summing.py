@@ -66,6 +66,8 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
         for who in (entry.learner, ""):
             one = made.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
             one.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
+            for paid in _integrals(exchange, bounds):
+                one.integrate(paid)
             for proviso, amount in _on_conditions(exchange, bounds):
                 one.provide(proviso, amount)
             if who:
@@ -89,6 +91,24 @@ def _on_conditions(exchange: Exchange, bounds: Bounds) -> Iterator[tuple[str, Fr
             proviso, amount = shape.provisos[shape.places[receipt.sequence - 1][0]], parse_amount(receipt.charged)
             if proviso and amount:
                 yield proviso, amount
+
+
+def _integrals(exchange: Exchange, bounds: Bounds) -> Iterator[Fraction | None]:
+    """What queries cost under integral privacy that receipts show as charged; all of the plan, where some may be."""
+    proof = exchange.verdict.proof
+    if proof is None or proof.plan is None:
+        return
+    shape = bounds.shape(proof.plan)
+    if proof.epsilon_at_most != proof.epsilon_spent:
+        yield from shape.integrals
+        return
+    receipts = (
+        answer.receipt
+        for identity, answer in exchange.answers.items()
+        if isinstance(exchange.requests.get(identity), Query)
+    )
+    places = {one.sequence for one in receipts if one.charged != "0" and 1 <= one.sequence <= len(shape.places)}
+    yield from (shape.integrals[query] for query in sorted({shape.places[place - 1][0] for place in places}))
 
 
 def _study_of(exchange: Exchange, cost: Fraction, bounds: Bounds) -> Study:

@@ -8,6 +8,7 @@ from typing import Any
 
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY
+from simulations.audit.recompute import integral
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.known import ZERO, Study, plus, total_of
@@ -63,6 +64,7 @@ class Sum:
         spent: of it charged, recomputed; with what was entered as spent after a halt.
         at_most: `spent`, and the cost of queries of which nothing here proves whether they were charged.
         beyond: of `spent`, what belongs to no plan: it was entered after a halt.
+        integral: what was charged costs under integral privacy; None for infinite.
         plans: that were accepted.
         provisos: of `at_most`, what holds on a condition, by that condition; all else holds on none.
         loss: (epsilon, delta) of these plans; None where it is not computed.
@@ -78,6 +80,7 @@ class Sum:
     spent: Fraction = ZERO
     at_most: Fraction = ZERO
     beyond: Fraction = ZERO
+    integral: Fraction | None = ZERO
     plans: int = 0
     provisos: dict[str, Fraction] = field(default_factory=dict)
     loss: Loss | None = None
@@ -94,6 +97,11 @@ class Sum:
         self.spent = plus(self.spent, amount)
         self.at_most = plus(self.at_most, plus(amount, more))
         self.beyond = plus(self.beyond, amount if beyond else ZERO)
+        self.integrate(None if beyond and amount else ZERO)
+
+    def integrate(self, amount: Fraction | None) -> None:
+        """Add what a charged query costs under integral privacy; None for infinite."""
+        self.integral = integral.add(self.integral, amount)
 
     def provide(self, proviso: str, amount: Fraction) -> None:
         """Say that so much of it holds on a condition."""
@@ -112,6 +120,7 @@ class Sum:
             "spent": as_text(self.spent),
             "at_most": as_text(self.at_most),
             "beyond_plans": as_text(self.beyond),
+            "integral": integral.as_words(self.integral),
             "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
             "plans": self.plans,
             "loss": None if self.loss is None else self.loss.as_object(),
@@ -181,6 +190,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
                 of(who, "").spend(amount)
                 if replayed.data:
                     of(who, version or UNNAMED).spend(amount)
+    _integrate(replayed, name, of)
     _provide(replayed, name, of)
     owned = total_of(amount for key, amount in replayed.restored.items() if key != NOBODY)
     for learner, amount in replayed.restored.items():
@@ -198,6 +208,15 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         one.keys = tuple(keys.get(who, ()))
     of("", "")
     return sorted(made.values(), key=_order)
+
+
+def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
+    """Say of each row what its queries cost under integral privacy."""
+    for query in integral.spent_on_queries(replayed.charges, replayed.data):
+        for who in ("", name(query.learner)):
+            of(who, "").integrate(query.amount)
+            if replayed.data:
+                of(who, query.version or UNNAMED).integrate(query.amount)
 
 
 def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from protocol.errors import printable
 from simulations.audit.recompute.findings import as_text
+from simulations.audit.recompute.integral import as_words
 from simulations.audit.recompute.outcome import Recomputed
 from simulations.audit.recompute.sums import Sum
 from simulations.audit.recompute.verdicts import RunProof
@@ -70,7 +71,7 @@ def sum_table(result: Recomputed) -> Table:
     ]
     told += _conditions(result)
     table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption="\n".join(told) or None)
-    for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "(epsilon, delta)"):
+    for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)"):
         table.add_column(name, no_wrap=True)
     for one in result.sums:
         spent = as_text(one.spent) + (f" to {as_text(one.at_most)}" if one.at_most != one.spent else "")
@@ -78,7 +79,7 @@ def sum_table(result: Recomputed) -> Table:
         style = "" if one.learner or one.version else "bold"
         records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
         names = (_plain(one.curator), _plain(one.unit), who, records or "all")
-        table.add_row(*names, as_text(one.claimed), spent, _loss(one), style=style)
+        table.add_row(*names, as_text(one.claimed), spent, as_words(one.integral), _loss(one), style=style)
     return table
 
 

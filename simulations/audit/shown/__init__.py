@@ -27,7 +27,7 @@ from protocol.messages import (
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.schema import Schema
-from simulations.audit.shown import blog_holdout, counts, holdout, model, sample, secure_counts
+from simulations.audit.shown import blog_holdout, counts, holdout, model, sample, secure_counts, statistic
 from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
 
 View = dict[str, Any]
@@ -39,6 +39,7 @@ SHOWN: dict[str, ModuleType] = {
     "blog_holdout": blog_holdout,
     "sample": sample,
     "model": model,
+    "statistic": statistic,
 }
 """How the parts of each query kind are shown."""
 

@@ -24,6 +24,7 @@ from protocol.envelopes import (
     statement_bytes,
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
+from protocol.grids import LevelAxis, NumberAxis
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import TYPE, IdentityCard, armour, fingerprint, succession, write_identity
@@ -48,6 +49,7 @@ from protocol.partitions import FeatureBins, NearestCentre, ProductBins, Project
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.queries.secure_counts import (
     Agreement,
     AskKeys,
@@ -400,7 +402,13 @@ def bad():
 
 
 def vectors():
-    return {"good.json": good(), "bad.json": bad(), "identity.json": identity(), "secure_sum.json": secure_sum()}
+    return {
+        "good.json": good(),
+        "bad.json": bad(),
+        "identity.json": identity(),
+        "secure_sum.json": secure_sum(),
+        "sample.json": sample(),
+    }
 
 
 class Stream:
@@ -486,6 +494,16 @@ def secure_sum():
         "turns": steps,
         "survivors": list(opened.survivors),
         "sum": opened.values.tolist(),
+    }
+
+
+def sample():
+    """A planned sample on all three kinds of axes, its body and a release."""
+    axes = (NumberAxis("age", 18, 90, 300, 45.0, 12.5), NumberAxis("x", -1, 1, 2), LevelAxis("sex"), LevelAxis("sick"))
+    planned = PlannedSample(records=2, epsilon=Rational(1, 20), axes=axes, rounds=2, learner="naive_bayes", batch=0)
+    release = SampleRelease(bytes([43, 1, 1, 0, 1, 0, 0, 0, *bytes(8)]))
+    return {
+        name: encode(one).hex() for name, one in (("planned", planned), ("body", SampleBody()), ("release", release))
     }
 
 

@@ -1,0 +1,1 @@
+"""The template of figures that stand alone as SVG files."""

@@ -1,0 +1,45 @@
+"""The numbers of the study of holdouts as a CSV file: accuracies in percent, and signals, of each procedure by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from experiments.holdout.model import Found, Shown
+from experiments.publish.files import csv_text
+from experiments.publish.numbers import points
+from experiments.publish.table import Column, attributes
+
+PARTS = ("train", "test", "fresh", "believed", "found")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of one procedure."""
+
+    shown: Shown
+    step: int
+
+    def number(self, part: str, name: str) -> str:
+        values: tuple[float, ...] = getattr(getattr(self.shown, part), name)
+        return points(values[self.step])
+
+
+def _column(part: str, name: str) -> Column[_Step]:
+    heading = part if name == "mean" else f"{part}_{name}"
+    return Column(heading, lambda row: row.number(part, name))
+
+
+def curves_csv(found: Found) -> str:
+    """One line for each setting, procedure, epsilon and step; `_low` and `_high` hold eight of ten data sets."""
+    columns = (
+        *(Column[_Step](column.heading, lambda row, show=column.show: show(row.shown)) for column in attributes(
+            "setting procedure epsilon runs"
+        )),
+        Column[_Step]("variables", lambda row: row.step + 1),
+        *(_column(part, name) for part in PARTS for name in ("mean", "low", "high")),
+    )  # fmt: skip
+    return csv_text(columns, _steps(found))
+
+
+def _steps(found: Found) -> Iterator[_Step]:
+    for shown in found.shown:
+        yield from (_Step(shown, step) for step in range(len(shown.fresh.mean)))

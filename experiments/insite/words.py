@@ -1,0 +1,68 @@
+"""What the study of in-site models says in sentences."""
+
+from experiments.insite.model import Found, Point
+from experiments.insite.studies import WAYS
+from experiments.insite.tables import mean_text
+from experiments.publish.numbers import decimal
+
+READING = (
+    "Mean over the repeats and half the width of its 95 % interval. Every number is of a whole study with real curators, "
+    "noise, signatures and ledgers; a repeat has its own split, which all methods share. Methods are fitted at each "
+    "site, and what the sites release is added up, or averaged where it cannot be. A mark tells that the difference to "
+    "cells, within a repeat, is larger than its interval."
+)
+OTHERS = (
+    "A regression predicts the named attribute, and what it explains is of that attribute's variance. Clusters and "
+    "components explain the points' variance: with clusters, the mean over the sites of what each one's own centres do. "
+    "What explains less than the mean does is counted as 0."
+)
+
+
+def headline(found: Found) -> str:
+    """The answer in one line: the best method beside `cells` at the largest epsilon that is not above 1."""
+    shown = _compared(found)
+    if not shown:
+        return "Models that curators fit in site"
+    told = ", ".join(
+        f"{decimal(cells.score.value)} % by cells and {decimal(best.score.value)} % by {WAYS[best.way].title} on "
+        f"{best.problem}"
+        for cells, best in shown
+    )
+    return f"In-site models at epsilon {shown[0][0].epsilon}: {told}"
+
+
+def summary(found: Found) -> tuple[str, ...]:
+    """The sentences under the headline."""
+    shown = _compared(found)
+    if not shown:
+        return ()
+    behind = [best.problem for cells, best in shown if best.score.value <= cells.score.value]
+    ahead = [
+        f"{best.problem} ({mean_text(best.gain)} points)"
+        for cells, best in shown
+        if best.gain and best.problem not in behind
+    ]
+    sentences = [
+        f"The best in-site model is behind cells on {', '.join(behind)}." if behind else "",
+        f"It is ahead on {', '.join(ahead)}; the best of several is chosen after the fact." if ahead else "",
+        "Every ledger was charged exactly epsilon.",
+    ]
+    return tuple(sentence for sentence in sentences if sentence)
+
+
+def _compared(found: Found) -> list[tuple[Point, Point]]:
+    """Of each problem, `cells` and the best in-site classifier, at the epsilon nearest to 1."""
+    pairs = []
+    for problem in found.problems:
+        private = [
+            point for point in found.points if point.problem == problem and point.auc is not None and point.charged
+        ]
+        epsilons = {point.epsilon for point in private}
+        if not epsilons:
+            continue
+        epsilon = "1" if "1" in epsilons else found.epsilons[0]
+        cells = found.point(problem, "cells", epsilon)
+        rest = [point for point in private if point.epsilon == epsilon and point.way != "cells"]
+        if cells is not None and rest:
+            pairs.append((cells, max(rest, key=lambda point: point.score.value)))
+    return pairs

@@ -1,0 +1,43 @@
+"""The estimators that may be asked of blocks, by name: how many attributes each takes.
+
+`curator_node.estimators.estimates` has them. A new one is a line here and a function there.
+"""
+
+from typing import NamedTuple
+
+
+class Estimator(NamedTuple):
+    """What can be said of an estimator without a record.
+
+    Attributes:
+        about: what it estimates, in words.
+        fewest, most: attributes that it takes.
+        of_classes: whether it needs a label of two classes.
+        cost: of a record, in the unit of `protocol.work`, beyond taking its attributes.
+    """
+
+    about: str
+    fewest: int = 1
+    most: int = 1
+    of_classes: bool = False
+    cost: int = 300
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "mean": Estimator("the mean of one attribute"),
+    "trimmed_mean": Estimator("the mean of one attribute without its lowest and highest tenth", cost=1000),
+    "median": Estimator("the median of one attribute", cost=1000),
+    "lower_quartile": Estimator("the quantile at 1/4 of one attribute", cost=1000),
+    "upper_quartile": Estimator("the quantile at 3/4 of one attribute", cost=1000),
+    "interquartile_range": Estimator("the difference of both quartiles of one attribute", cost=1000),
+    "variance": Estimator("the variance of one attribute"),
+    "standard_deviation": Estimator("the square root of the variance of one attribute"),
+    "correlation": Estimator("Pearson's correlation of two attributes", 2, 2),
+    "slope": Estimator("the slope of the second attribute on the first, by least squares", 2, 2),
+    "linear_coefficient": Estimator(
+        "the coefficient of the first attribute, for the last one on all others by least squares", 2, 20, cost=3000
+    ),
+    "logistic_coefficient": Estimator(
+        "the log-odds of the second class per unit of the first attribute, given all others", 1, 20, True, 30_000
+    ),
+}

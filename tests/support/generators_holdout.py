@@ -1,0 +1,57 @@
+"""Hypothesis strategies for questions to a holdout."""
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from protocol.codec import encode
+from protocol.queries.blog_holdout import BlogHoldoutBody, PlannedBlogHoldout
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.rationals import Rational
+
+small = st.sampled_from([1, 2, 3, 4, 10])
+
+
+@st.composite
+def planned_holdouts(draw, *, turns=None):
+    """Plans of one to five turns, of any scales."""
+    asked = draw(st.integers(1, 5)) if turns is None else turns
+    resolution = draw(st.sampled_from([1, 2, 7, 100, 2**20]))
+    return PlannedHoldout(
+        turns=asked,
+        answers=draw(st.integers(1, asked)),
+        resolution=resolution,
+        threshold=draw(st.sampled_from([0, 1, 5, 2**32])),
+        threshold_scale=Rational.of(Fraction(resolution * draw(small), draw(small))),
+        comparison_scale=Rational.of(Fraction(resolution * draw(small), draw(small))),
+        count_scale=Rational.of(Fraction(draw(small), draw(small))),
+    )
+
+
+def holdout_bodies_of(hypotheses, resolution):
+    """Bodies with any stated accuracy, its ends among them."""
+    estimates = st.one_of(st.sampled_from([0, resolution]), st.integers(0, resolution))
+    return st.builds(HoldoutBody, hypothesis=hypotheses, estimate=estimates)
+
+
+counts = st.one_of(st.sampled_from([0, -1, 2**62, -(2**62)]), st.integers(-(2**62), 2**62))
+holdout_releases = st.builds(
+    HoldoutRelease, instance=st.integers(1, 100_000), counts=st.one_of(st.none(), st.tuples(counts, counts))
+)
+
+
+@st.composite
+def holdout_queries_of(draw, hypotheses):
+    """(planned query of one turn, encoded body)."""
+    planned = draw(planned_holdouts(turns=1))
+    return planned, encode(draw(holdout_bodies_of(hypotheses, planned.resolution)))
+
+
+@st.composite
+def blog_holdout_queries_of(draw, hypotheses):
+    """(planned query of one turn, encoded body)."""
+    planned = PlannedBlogHoldout(tolerance=Rational.of(Fraction(1, draw(small))), records=draw(small))
+    body = BlogHoldoutBody(
+        draw(hypotheses), draw(st.one_of(st.none(), hypotheses)), draw(st.sampled_from([-1.0, 0.0, 0.5, 1.0]))
+    )
+    return planned, encode(body)
