@@ -32,7 +32,7 @@ ROWS = re.findall(r"^\| ([\w.]+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
 
 
 def names(what, text):
-    return re.findall(rf"{what} `([^`]+)`", text, re.IGNORECASE)
+    return re.findall(rf"{what}\s`([^`]+)`", text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("what", NAMED)
