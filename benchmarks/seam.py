@@ -2,8 +2,8 @@
 
 Nothing is listed by hand. A kind's files begin with those that the tables name: where its `QueryKind`, its answerer,
 its reader and its part of a transcript are defined, and the files beside them whose names begin with the kind's. To
-these come all files that they import, as far as only they import them. Strategies, experiments, commands and what an audit has
-broken on purpose use a kind as anybody may; they are not part of it.
+these come all files that they import, as far as only they import them. Strategies, experiments, commands and what an
+audit has broken on purpose use a kind as anybody may; they are not part of it.
 
 `python -m benchmarks seam` counts, `python -m benchmarks.seam` prints the table of CONTRIBUTING.md.
 """
