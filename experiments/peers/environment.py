@@ -24,6 +24,7 @@ from experiments.peers.task import (
     ARRAYS,
     GENERATED,
     OUTCOMES,
+    POINTS,
     PROBABILITY,
     Matrix,
     PeerFailedError,
@@ -197,6 +198,13 @@ def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
     with _LOCK:
         (matrix, labels), _ = _worker().arrays("generators", task, GENERATED)
     return matrix, labels
+
+
+def points_in_environment(task: PeerTask) -> Matrix:
+    """(m, p) points of a generator without labels, "dpgan", one for each test record; else as `run_in_environment`."""
+    with _LOCK:
+        (points,), _ = _worker().arrays("gans", task, (POINTS,))
+    return points
 
 
 def outcomes_in_environment(task: PeerTask) -> Matrix:

@@ -40,6 +40,7 @@ from protocol.partitions import (
     TreeLeaves,
 )
 from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.rationals import Rational, amount
 from protocol.records import MISSING_CODE, Records
