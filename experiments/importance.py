@@ -106,13 +106,35 @@ def _bounded(points: Points, radius: float) -> Points:
     return bounded
 
 
-def published_weights(private: Points, public: Points, regulariser: float, epsilon: float, seed: int) -> Vector:
-    """Weights of the public records by a noisy discriminator, (n,), as Ji and Elkan (2013) have them.
+def discriminator(private: Points, public: Points, regulariser: float) -> Vector:
+    """Coefficients b that tell private records from public ones, (k,): regularised logistic regression.
 
     It minimises the logistic losses, private records as positive and public ones as negative, plus
     regulariser |b|^2 / 2. One private record more or less moves the minimiser by at most 1 / regulariser in the
-    Euclidean norm, as a loss has a slope of at most 1 and the objective is strongly convex; the noise has a density
-    proportional to exp(-epsilon regulariser |noise|). The objective is a sum, not a mean: n is private.
+    Euclidean norm, as a loss has a slope of at most 1 and the objective is strongly convex. The objective is a sum, not
+    a mean: the number of private records is private.
+
+    Args:
+        private: (m, k), rows in the unit ball.
+        public: (n, k), likewise.
+        regulariser: positive.
+    """
+    signed = np.concatenate([private, -public])
+
+    def value(b: Vector) -> tuple[float, Vector]:
+        margin = signed @ b
+        loss = float(np.logaddexp(0, -margin).sum() + regulariser * (b @ b) / 2)
+        return loss, regulariser * b - signed.T @ expit(-margin)
+
+    start = np.zeros(signed.shape[1])
+    found: Vector = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return found
+
+
+def published_weights(private: Points, public: Points, regulariser: float, epsilon: float, seed: int) -> Vector:
+    """Weights of the public records by a noisy discriminator, (n,), as the survey tells of Ji and Elkan (2013).
+
+    The noise on b has a density proportional to exp(-epsilon regulariser |noise|).
 
     Args:
         private: (m, d).
@@ -122,19 +144,12 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
         seed: of the noise.
     """
     radius = float(np.quantile(np.linalg.norm(public, axis=1), 0.95))
-    positive, negative = _bounded(private, radius), _bounded(public, radius)
-    signed = np.concatenate([positive, -negative])
-
-    def value(b: Vector) -> tuple[float, Vector]:
-        margin = signed @ b
-        loss = float(np.logaddexp(0, -margin).sum() + regulariser * (b @ b) / 2)
-        return loss, regulariser * b - signed.T @ expit(-margin)
-
-    b = minimize(value, np.zeros(signed.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    told = _bounded(public, radius)
+    b = discriminator(_bounded(private, radius), told, regulariser)
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=len(b))
     noise = direction / np.linalg.norm(direction) * rng.gamma(len(b), 1 / (epsilon * regulariser))
-    score = negative @ (b + noise)
+    score = told @ (b + noise)
     weights: Vector = np.exp(score - score.max())
     return weights
 
