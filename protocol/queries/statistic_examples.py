@@ -86,9 +86,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ),
     "aggregate": (
         _example(
-            "the mean of blocks' medians",
-            AggregateMean(3, POINTS - 1, Rational(POINTS - 1, 1)),
-            Estimate("median", ("x",), _GRID),
+            "the mean of blocks' interquartile ranges, which one record moves from end to end",
+            AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
+            Estimate("interquartile_range", ("x",), _GRID),
         ),
         _example(
             "the mean of blocks' coefficients, three records a unit",
