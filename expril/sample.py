@@ -32,7 +32,8 @@ def simulate_sample(
     folder = out / SAMPLE
     with plain_errors(part="experiments", kept=KEPT.format(folder)):
         from experiments.campaign.provenance import cores
-        from experiments.mollifier import command, tables
+        from experiments.mollifier import cells, command, tables
+        from experiments.mollifier.claims import claims_of
         from experiments.publish.files import as_object
         from experiments.publish.terminal import rich_tables
 
@@ -41,16 +42,16 @@ def simulate_sample(
             typed,
             jobs=cores(),
             epsilons=epsilons or command.EPSILONS,
-            repeats=repeats or command.REPEATS,
+            repeats=repeats or cells.REPEATS,
             seed=command.SEED if seed is None else seed,
         )
         with work_bar(silent) as tick:
             found = command.simulate_sample(order, tick)
     if silent:
-        print_json({"run": str(folder), "claims": as_object(command.claims_of(found))})
+        print_json({"run": str(folder), "claims": as_object(claims_of(found))})
         return
     console = wide_console(WIDTH)
-    for claim in command.claims_of(found):
+    for claim in claims_of(found):
         console.print(f"[bold]{claim.verdict}[/] {claim.says}: {claim.measured}", highlight=False)
     console.print(*rich_tables(tables.measures(found, found.domains)))
     console.print(*rich_tables(tables.checks(found)))

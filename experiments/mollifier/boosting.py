@@ -34,7 +34,7 @@ WHOLE = Training(750, None)
 """The paper's number of epochs; it names no batch."""
 TRAINING = {1: WHOLE, 2: Training(75, 250)}
 """By dimensions. In the plane 750 steps with all examples hardly leave the first weights; a tenth of the epochs in
-small batches takes as long and has 16 times as many steps."""
+small batches costs half and has 8 times as many steps."""
 
 
 @dataclass(frozen=True)

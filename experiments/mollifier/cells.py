@@ -21,6 +21,8 @@ from protocol.rationals import parse_rational
 Floats = NDArray[np.float64]
 
 MBDE, WHOLE, DPB, DPGAN = "mbde", "mbde-one-batch", "dpb", "dpgan"
+REPEATS = 4
+"""As in the paper."""
 RECORDS = 10_000
 """Of the target, for every method."""
 CELLS = {1: 800, 2: 160}

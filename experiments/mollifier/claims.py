@@ -22,6 +22,9 @@ SHARP, PLATEAU = 2.0, 1.0
 FAR = 5.0
 FLAT = 0.1
 """Share of a decrease that a plateau may still have."""
+NEAR_ONE = (0.5, 2.0)
+FLAT_COVERAGE = 0.005
+LEAST_EPSILONS = 3
 _NOT_RUN = "not measured"
 
 
@@ -205,19 +208,43 @@ def _ratio(theirs: Row, ours: Row) -> float:
 
 
 def _coverage(found: Found) -> Told:
+    told, near, tried = [], 0, 0
+    for name, measure in (("as printed", _printed), ("of the densest region", _dense)):
+        lowest, flat = _lowest(found, measure)
+        if not lowest and not flat:
+            return _NOT_RUN, "not measured"
+        places = ", ".join(f"{epsilon:g} on {lowest[epsilon]}" for epsilon in sorted(lowest))
+        parts = [f"is lowest at epsilon {places} domains"] if places else []
+        parts += [f"moves by less than {FLAT_COVERAGE} on {flat}"] if flat else []
+        told.append(f"coverage {name} {' and '.join(parts)}")
+        if measure is _printed:
+            near = sum(count for epsilon, count in lowest.items() if NEAR_ONE[0] <= epsilon <= NEAR_ONE[1])
+            tried = sum(lowest.values()) + flat
+    return "; ".join(told) + ". Rule: as printed, lowest between 0.5 and 2.", _share([near / tried])
+
+
+def _lowest(found: Found, measure: Callable[[Row], float]) -> tuple[dict[float, int], int]:
+    """Epsilon -> domains on which MBDE's coverage is lowest there, and domains on which it hardly moves."""
     lowest: dict[float, int] = {}
+    flat = 0
     for domain in found.domains:
-        rows = found.of(domain, MBDE)
-        if len(rows) > 2:
-            least = min(rows, key=lambda epsilon: rows[epsilon].coverage.value)
+        values = {epsilon: measure(row) for epsilon, row in found.of(domain, MBDE).items()}
+        if len(values) < LEAST_EPSILONS:
+            continue
+        if max(values.values()) - min(values.values()) < FLAT_COVERAGE:
+            flat += 1
+        else:
+            least = min(values, key=values.__getitem__)
             lowest[least] = lowest.get(least, 0) + 1
-    tried = sum(lowest.values())
-    if not tried:
-        return _NOT_RUN, "not measured"
-    near = sum(count for epsilon, count in lowest.items() if 0.5 <= epsilon <= 2)
-    told = ", ".join(f"{epsilon:g} on {lowest[epsilon]}" for epsilon in sorted(lowest))
-    said = f"coverage (densest region) is lowest at epsilon {told} of {tried} domains. Rule: between 0.5 and 2."
-    return said, _share([near / tried])
+    return lowest, flat
+
+
+def _printed(row: Row) -> float:
+    return row.printed.value
+
+
+def _dense(row: Row) -> float:
+    return row.coverage.value
 
 
 def _gan(found: Found) -> Told:

@@ -10,7 +10,9 @@ from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
-from experiments.mollifier.cells import DPB, DPGAN, MBDE, WHOLE, Sampled, compute_cell
+from experiments.mollifier import boosting, gan
+from experiments.mollifier.cells import CELLS as GRID
+from experiments.mollifier.cells import DPB, DPGAN, MBDE, RECORDS, REPEATS, WHOLE, Sampled, compute_cell, lattices
 from experiments.mollifier.claims import claims_of
 from experiments.mollifier.domains import MIXTURE, MOST_RANDOM, RANDOM_1D, RANDOM_2D, RING, WIDE_RING
 from experiments.mollifier.figures import figures
@@ -29,7 +31,6 @@ EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
 BEYOND = ("20", "50", "100", "400", "1000")
 """At which DPB alone is run, in the plane, to see where it reaches what MBDE does at less."""
 GAN_EPSILONS = ("1", "10")
-REPEATS = 4
 SEED = 1000
 
 
@@ -92,11 +93,22 @@ def simulate_sample(order: Order, progress: Progress) -> Found:
     campaign = Campaign(NAME, order.out, order.seed, order.jobs, order.command, noise="seeded generators of NumPy")
     cells = order.out / CELLS
     try:
-        campaign.run_file(cells, order.tasks(), compute_cell, Sampled, progress, seed=order.seed)
+        campaign.run_file(cells, order.tasks(), compute_cell, Sampled, progress, seed=order.seed, **cell_settings())
     finally:
         if cells.exists():
             found = write_results(order.out)
     return found
+
+
+def cell_settings() -> dict[str, object]:
+    """What every cell depends on: cells that were computed under other settings are not gone on with."""
+    return {
+        "records": RECORDS,
+        "grid": list(GRID.values()),
+        "lattices": [[str(lattice) for lattice in lattices(dimensions)] for dimensions in GRID],
+        "training": [str(boosting.TRAINING[dimensions]) for dimensions in GRID],
+        "gan": gan.SETTINGS,
+    }
 
 
 def write_results(out: Path) -> Found:

@@ -147,11 +147,13 @@ def _figure_5(found: Found) -> Sheet | None:
             ("ceiling", any_row.entropy, f"the target: {decimal(any_row.entropy, 2)}"),
         )
         plots.append((f"{TITLES[domain]}: NLL in nats", _plot(held, _nll, levels)))
-        plots.append((f"{TITLES[domain]}: mode coverage", _plot(held, _coverage)))
+        plots.append((f"{TITLES[domain]}: mode coverage as printed", _plot(held, _printed)))
+        plots.append(("the same of the densest region", _plot(held, _coverage)))
     if not plots:
         return None
     keys = tuple(_KEYS[method] for method in (MBDE, DPB, BEST))
-    return _plots("Figure 5: both measures; dotted Q0, solid the target's own entropy", plots, keys)
+    title = "Figure 5: negative log-likelihood (dotted Q0, solid the target's own entropy) and mode coverage, both ways"
+    return _plots(title, plots, keys, columns=3)
 
 
 def _by_modes(found: Found, method: str) -> dict[str, list[Row]]:
@@ -169,8 +171,8 @@ def _figure_6(found: Found) -> Sheet | None:
         return None
     keys = _mode_keys(list(rows))
     plots = [
-        ("MBDE: mode coverage, mean", _plot(rows, _alone(_coverage), keys=keys)),
-        ("MBDE: its standard deviation", _plot(rows, _deviation(_coverage), keys=keys)),
+        ("MBDE: mode coverage as printed, mean", _plot(rows, _alone(_printed), keys=keys)),
+        ("MBDE: its standard deviation", _plot(rows, _deviation(_printed), keys=keys)),
     ]
     return _plots("Figure 6: mode coverage on m random Gaussians on a line", plots, tuple(keys.values()), 110)
 
@@ -201,6 +203,10 @@ def _coverage(row: Row) -> tuple[float, float]:
     return _of(row.coverage)
 
 
+def _printed(row: Row) -> tuple[float, float]:
+    return _of(row.printed)
+
+
 def _alone(measure: Measure) -> Measure:
     return lambda row: (measure(row)[0], 0.0)
 
@@ -209,8 +215,10 @@ def _deviation(measure: Measure) -> Measure:
     return lambda row: (measure(row)[1], 0.0)
 
 
-def _plots(title: str, plots: Sequence[tuple[str, Figure]], keys: tuple[Key, ...], key_width: int = 190) -> Sheet:
-    columns, tall = 2, PLOT_HEIGHT + 56
+def _plots(
+    title: str, plots: Sequence[tuple[str, Figure]], keys: tuple[Key, ...], key_width: int = 190, *, columns: int = 2
+) -> Sheet:
+    tall = PLOT_HEIGHT + 56
     panels = [
         Panel(
             MARGIN + (place % columns) * (PLOT_WIDTH + PLOT_GAP),
@@ -223,7 +231,7 @@ def _plots(title: str, plots: Sequence[tuple[str, Figure]], keys: tuple[Key, ...
         for place, (name, figure) in enumerate(plots)
     ]
     height = HEAD + math.ceil(len(plots) / columns) * tall
-    width = 2 * MARGIN + columns * PLOT_WIDTH + PLOT_GAP
+    width = 2 * MARGIN + columns * (PLOT_WIDTH + PLOT_GAP) - PLOT_GAP
     return Sheet(title, width, height, tuple(panels), keys, key_width)
 
 

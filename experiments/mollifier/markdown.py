@@ -27,6 +27,7 @@ def build_markdown(found: Found) -> str:
             "Guarantees*: Figures 1, 4, 5, 6, 7 and 8 run again by `expril simulate sample`."
         ),
         plain(words.CAVEAT),
+        plain(words.repeats(found)),
         "## Claims",
         table(tables.claims(found)),
         plain(words.BOUND),
@@ -43,8 +44,6 @@ def build_markdown(found: Found) -> str:
         "## How it was run",
         *(plain(text) for text in (words.SETTINGS, words.DPB_WORDS, words.DPGAN_WORDS, words.UNSAID, words.COVERAGE)),
     ]
-    if told := words.missing(found):
-        parts.append(plain(told))
     plane = [domain for domain in found.domains if not domain.startswith(RANDOM_1D)]
     parts += ["## Numbers", "Mean ± standard deviation over the repeats. The CSV files have all, unrounded."]
     parts.append(table(tables.measures(found, plane)))
