@@ -2,8 +2,8 @@
 
 Nothing is listed by hand. A kind's files begin with those that the tables name: where its `QueryKind`, its answerer,
 its reader and its part of a transcript are defined, and the files beside them whose names begin with the kind's. To
-these come all files that they import, as far as only they import them. Strategies, experiments and commands use a kind
-as anybody may; they are not part of it.
+these come all files that they import, as far as only they import them. Strategies, experiments, commands and what an
+audit has broken on purpose use a kind as anybody may; they are not part of it.
 
 `python -m benchmarks seam` counts, `python -m benchmarks.seam` prints the table of CONTRIBUTING.md.
 """
@@ -26,6 +26,8 @@ ROOMS = ("protocol", "curator_node", "learner_node", "simulations")
 TABLES = ("protocol.queries", "curator_node.answerers", "learner_node.readers", "simulations.audit.shown")
 USERS = ("learner_node.strategies", "experiments", "expril", "benchmarks", "tests")
 """Who asks a kind, and is no part of it; so is what only strategies and experiments import."""
+CONTROLS = ("simulations.audit.kinds", "simulations.audit.controls")
+"""What is broken on purpose: it names kinds, and takes their files apart, but no kind needs it."""
 HELPED = ("learner_node.strategies", "experiments")
 
 
@@ -139,7 +141,8 @@ def own_modules(kind: str) -> frozenset[str]:
         new = {name for module in new for name in _imported(module) if _is_in(name, ROOMS)} - reached
         reached |= new
     own = reached - set(TABLES) - _users()
-    while foreign := {module for module in own - seeds if not _importers()[module] - _users() <= own}:
+    others = {module for module in _modules() if module in _users() or _is_in(module, CONTROLS)}
+    while foreign := {module for module in own - seeds if not _importers()[module] - others <= own}:
         own -= foreign
     return frozenset(own)
 

@@ -54,10 +54,10 @@ def audit_peers(
             for one in found
         ]
         print_json({"games": rows, "skipped": skipped})
-    elif skipped:
-        say("skipped", skipped)
-    else:
+    elif found:
         _show(found)
+    if skipped:
+        say("skipped", skipped)
     if not all(one.expected for one in found):
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ BUILT_IN = {
     "insite": "expril.insite:simulate_insite",
     "sample": "expril.sample:simulate_sample",
     "sites": "expril.sites:simulate_sites",
+    "statistic": "expril.statistic:simulate_statistic",
 }
 """Name -> its function, as "module:function"; `run_built_in` says what it is called with."""
 

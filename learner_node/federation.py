@@ -11,6 +11,7 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
 
 if TYPE_CHECKING:
+    from learner_node.selection import Selection
     from learner_node.validation import Validation
 
 LIFETIME = 600
@@ -71,6 +72,15 @@ class Federation:
         from learner_node.validation import validate  # noqa: PLC0415 - it is made of studies
 
         return validate(self, model, epsilon, **how)
+
+    def select(self, candidates: Mapping[str, Any], epsilon: Fraction | str | float, **how: Any) -> "Selection":
+        """Ask which of several models is best, by a holdout: "close" answers cost nothing.
+
+        A study of its own, which spends at most `epsilon`. Arguments are those of `learner_node.selection.select`.
+        """
+        from learner_node.selection import select  # noqa: PLC0415 - it is made of studies
+
+        return select(self, candidates, epsilon, **how)
 
     def __repr__(self) -> str:
         return f"Federation({', '.join(self.curators)})"

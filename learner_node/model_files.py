@@ -36,6 +36,10 @@ KINDS = {
     "additive": "learner_node.strategies.additive:AdditiveModel",
     "cells": "learner_node.strategies.cells:CellsModel",
     "cells of classes": "learner_node.strategies.cells_classes:CellsClassesModel",
+    "in-site forest": "learner_node.in_site.forest:ForestModel",
+    "in-site linear": "learner_node.in_site.linear:LinearInSite",
+    "in-site naive Bayes": "learner_node.in_site.naive_bayes:NaiveBayesModel",
+    "in-site regression": "learner_node.in_site.moments:RidgeModel",
     "network": "learner_node.strategies.paper:NetworkModel",
     "network of a number": "learner_node.strategies.cells_number:NetworkNumberModel",
 }

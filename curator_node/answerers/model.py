@@ -41,16 +41,16 @@ def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise:
     bound = dataset.steward.most_records_per_unit
     l1, law = model.sensitivity(planned, bound) // method.iterations, model.law(planned, bound)
     shape = len(models), method.clusters, method.points.coordinates
-    centres = [each.table(method.points.width) for each in models]
+    centres = np.stack([each.table(method.points.width) for each in models])
     released = []
     for iteration in range(method.iterations):
         sums = np.empty(shape, np.int64)
         for body in set(models):
             runs = [run for run, each in enumerate(models) if each == body]
-            sums[runs] = sums_about(method, body, dataset.records, [centres[run] for run in runs])
+            sums[runs] = sums_about(method, body, dataset.records, centres[runs])
         stamp = replace(question.stamp, part=iteration)
         noisy = noise.discrete_laplace(sums.ravel(), l1, law, stamp).reshape(shape)
-        centres = [method.next_centres(*each) for each in zip(centres, noisy, strict=True)]
+        centres = method.next_centres(centres, noisy)
         released.append(noisy)
     return np.stack(released, axis=1).ravel()
 

@@ -48,7 +48,7 @@ def fine_columns(dataset: PrivateDataset, names: tuple[str, ...]) -> tuple[NDArr
         (n, d) int64 in 0 .. 2^16, of use only where a record has all of them; (n,) bool.
     """
     values = np.column_stack([numbers_of(dataset, name) for name in names])
-    there = ~np.isnan(values).any(axis=1)
+    there: NDArray[np.bool_] = np.asarray(~np.isnan(values).any(axis=1))
     known = np.where(there[:, None], values, 0.0)
     grids = [Grid(*bounds_of(dataset.schema, name), FINE_STEPS) for name in names]
     return np.column_stack([grid.indices(known[:, at]) for at, grid in enumerate(grids)]), there

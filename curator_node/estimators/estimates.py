@@ -58,7 +58,7 @@ def estimate(name: str, block: Block) -> float | None:
 
 
 def _mean(block: Block) -> float:
-    return block.value(Fraction(int(block.steps.sum()), len(block.steps)))
+    return block.value(Fraction(int(block.steps[:, 0].sum()), len(block.steps)))
 
 
 def _trimmed_mean(block: Block) -> float:

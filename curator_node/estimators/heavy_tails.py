@@ -80,6 +80,6 @@ def _is_at_least(numerator: int, denominator: int, z: Fraction, degrees: Degrees
     top, whole = z.numerator**2, z.numerator**2 + z.denominator**2  # t^2 = top / whole
     bottom, *coefficients = POLYNOMIALS[degrees]
     last = len(coefficients) - 1
-    total = sum(c * top**i * whole ** (last - i) for i, c in enumerate(coefficients))
+    total: int = sum(c * top**i * whole ** (last - i) for i, c in enumerate(coefficients))
     own, others = twice**2 * bottom**2 * whole ** (2 * last + 1), top * total**2 * denominator**2
-    return own >= others if z > 0 else own <= others
+    return bool(own >= others if z > 0 else own <= others)

@@ -1,7 +1,5 @@
 """k-means: the exact sums of one iteration, about centres that earlier ones released."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,16 +7,14 @@ from protocol.models import Centres, KMeans
 from protocol.records import Records
 
 
-def sums_about(
-    method: KMeans, body: Centres, records: Records, centres: Sequence[NDArray[np.float64]]
-) -> NDArray[np.int64]:
+def sums_about(method: KMeans, body: Centres, records: Records, centres: NDArray[np.float64]) -> NDArray[np.int64]:
     """Exact sums by cluster, (runs, clusters, coordinates).
 
     Args:
         method: the plan's.
         body: a checked one.
         records: n of them.
-        centres: of each run, (clusters, width) whole numbers; equal ones share their sums.
+        centres: of each run, (runs, clusters, width) whole numbers; equal ones share their sums.
     """
     different = {each.tobytes(): each for each in centres}
     shape = method.clusters, method.points.coordinates

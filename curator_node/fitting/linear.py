@@ -23,7 +23,7 @@ def fit(
         rows[block] = method.rows(points)
     losses = Losses(
         rows=rows,
-        signs=2.0 * labels - 1.0,
+        signs=2.0 * labels.astype(np.float64) - 1.0,
         unit=method.unit,
         length=method.length_above / method.unit,
         regulariser=float(method.regulariser.fraction),

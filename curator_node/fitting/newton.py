@@ -77,7 +77,7 @@ def minimise(losses: Losses) -> NDArray[np.float64]:
         gradient, hessian = losses.derivatives(weights)
         if np.linalg.norm(gradient) <= STOP:
             break
-        step = np.linalg.solve(hessian, -gradient)
+        step: NDArray[np.float64] = np.linalg.solve(hessian, -gradient).astype(np.float64)
         weights = weights + step * _stride(losses, weights, step)
     return weights
 

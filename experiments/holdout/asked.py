@@ -19,7 +19,7 @@ from curator_node.steward import StewardFile
 from experiments.campaign.curators import roomy_policy, spent
 from experiments.holdout.blog import TOLERANCE, questions
 from experiments.holdout.draws import VARIABLES, Drawn, Part, Sizes
-from experiments.holdout.runs import Answers
+from experiments.holdout.runs import EACH_CANDIDATE, EACH_STEP, Answers
 from experiments.holdout.stepwise import Grown, Model, Numbers, Offer, by_likelihood, grow
 from learner_node.study import Study
 from protocol.envelopes import SigningKey
@@ -32,7 +32,6 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute
 from simulations.carriers.direct import direct_federation
 
-EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
 CURATOR, LABEL, CLASSES = "holdout", "y", ("0", "1")
 BOUND = 8.0
 """Declared bounds of each variable; a normal number lies beyond with a chance below 1e-14."""

@@ -11,13 +11,13 @@ from experiments.campaign.provenance import read_provenance
 from experiments.campaign.runner import Campaign, run_missing
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
-from experiments.holdout.asked import EACH_CANDIDATE, EACH_STEP, SOLVERS
+from experiments.holdout.asked import SOLVERS
 from experiments.holdout.draws import BLOG, SETTINGS, Sizes
 from experiments.holdout.files import curves_csv
 from experiments.holdout.markdown import build_markdown
 from experiments.holdout.model import Found, found_of
 from experiments.holdout.page import build_curves, build_page, build_signals
-from experiments.holdout.runs import Run, compute_run, free_tasks
+from experiments.holdout.runs import EACH_CANDIDATE, EACH_STEP, Run, compute_run, free_tasks
 from experiments.publish.files import as_object, write_texts
 
 NAME = "holdout"
@@ -30,7 +30,7 @@ OTHER_REPEATS = 10
 """Data sets of the other settings."""
 CANDIDATE_REPEATS = 3
 """Data sets on which a curator is asked about every candidate: a thousand signed questions take a minute. Below an
-epsilon of 1 it is not: noise would hide any gap, and curators refuse plans whose questions cost next to nothing each."""
+epsilon of 1 nobody is: noise would hide any gap, and curators refuse plans whose questions cost next to nothing."""
 SEED = 1000
 
 

@@ -101,7 +101,10 @@ def draw(setting: Setting, seed: int, sizes: Sizes) -> Drawn:
     if setting.shuffled:
         signal = random.permutation(signal)
     mean = np.where(signal, setting.shift, 0.0)
-    return Drawn(*(_part(random, mean, size) for size in (sizes.train, sizes.test, sizes.large, sizes.fresh)), signal)
+    train, test, large, fresh = (
+        _part(random, mean, size) for size in (sizes.train, sizes.test, sizes.large, sizes.fresh)
+    )
+    return Drawn(train, test, large, fresh, signal)
 
 
 def _part(random: np.random.Generator, mean: NDArray[np.float64], size: int) -> Part:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from experiments.holdout.model import Found, Shown
 from experiments.publish.files import csv_text
 from experiments.publish.numbers import points
-from experiments.publish.table import Column, attributes
+from experiments.publish.table import Column
 
 PARTS = ("train", "test", "fresh", "believed", "found")
 
@@ -28,15 +28,17 @@ def _column(part: str, name: str) -> Column[_Step]:
     return Column(heading, lambda row: row.number(part, name))
 
 
+def _of_run(name: str) -> Column[_Step]:
+    return Column(name, lambda row: str(getattr(row.shown, name)))
+
+
 def curves_csv(found: Found) -> str:
     """One line for each setting, procedure, epsilon and step; `_low` and `_high` hold eight of ten data sets."""
     columns = (
-        *(Column[_Step](column.heading, lambda row, show=column.show: show(row.shown)) for column in attributes(
-            "setting procedure epsilon runs"
-        )),
+        *(_of_run(name) for name in ("setting", "procedure", "epsilon", "runs")),
         Column[_Step]("variables", lambda row: row.step + 1),
         *(_column(part, name) for part in PARTS for name in ("mean", "low", "high")),
-    )  # fmt: skip
+    )
     return csv_text(columns, _steps(found))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from experiments.holdout.draws import SETTINGS, SIGNALS
 from experiments.holdout.model import Band, Found, Shown
-from experiments.holdout.runs import NO_EPSILON
+from experiments.holdout.runs import EACH_STEP, NO_EPSILON
 from experiments.holdout.tables import title_of
 from simulations.report.svg import Axis, Figure, Key, Line, Place, Rule, Stage, Tick, count_axis, make_axis
 
@@ -44,7 +44,7 @@ def _panel(stage: Stage, shown: Shown) -> Figure:
 
 def signal_figure(found: Found) -> Figure | None:
     """Signal variables found against the number chosen, a line a procedure."""
-    rows = found.main
+    rows = _choosing(found)
     if not rows:
         return None
     stage = Stage(make_axis(0, SIGNALS, _SIGNALS), _HEIGHT)
@@ -59,11 +59,16 @@ def signal_figure(found: Found) -> Figure | None:
 def signal_keys(found: Found) -> tuple[Key, ...]:
     """Of the lines of `signal_figure`."""
     keys, colour = [], {False: 0, True: 0}
-    for shown in found.main:
+    for shown in _choosing(found):
         asked = shown.epsilon != NO_EPSILON
         keys.append(Key(colour[asked], asked, title_of(shown)))
         colour[asked] += 1
     return tuple(keys)
+
+
+def _choosing(found: Found) -> list[Shown]:
+    """Procedures that choose each in a way of their own."""
+    return [shown for shown in found.main if shown.procedure != EACH_STEP]
 
 
 def _axis(shown: Shown) -> Axis:

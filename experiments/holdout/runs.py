@@ -14,6 +14,8 @@ from experiments.holdout.draws import SETTINGS, Drawn, Sizes, draw
 from experiments.holdout.stepwise import Grown, by_likelihood, by_test, grow
 
 NAIVE, THRESHOLDOUT, LARGE, SOURCE = "naive", "thresholdout", "naive, large test", "training likelihood"
+EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
+"""Procedures that ask a curator; the first chooses as `SOURCE` does."""
 NO_EPSILON = "inf"
 FREE = (NAIVE, THRESHOLDOUT, LARGE, SOURCE)
 """Procedures that no curator answers; what the test records lose is not accounted."""

@@ -114,11 +114,8 @@ def grow(drawn: Drawn, test: Part, score: Score, steps: int) -> Grown:
         weights = models[-1].weights
         train_before, test_before = float(offer.train[place]), float(offer.test[place])
         left = np.delete(left, place)
-    return Grown(
-        tuple(models),
-        *(tuple(model.right(part) for model in models) for part in (drawn.train, test, drawn.fresh)),
-        all_converged=converged,
-    )
+    train, tested, fresh = (tuple(model.right(part) for model in models) for part in (drawn.train, test, drawn.fresh))
+    return Grown(tuple(models), train, tested, fresh, converged)
 
 
 def _scores(part: Part, current: tuple[int, ...], candidates: NDArray[np.intp], fits: Candidates) -> Matrix:
@@ -128,7 +125,8 @@ def _scores(part: Part, current: tuple[int, ...], candidates: NDArray[np.intp], 
 
 
 def _shares(scores: Matrix, part: Part) -> Numbers:
-    return ((scores >= 0) == part.labels[:, None]).mean(axis=0)
+    shares: Numbers = ((scores >= 0) == part.labels[:, None]).mean(axis=0)
+    return shares
 
 
 def by_test(offer: Offer) -> Numbers:
@@ -139,4 +137,5 @@ def by_test(offer: Offer) -> Numbers:
 def by_likelihood(offer: Offer) -> Numbers:
     """The logarithm of the training likelihood, the usual score of stepwise regression: no test record is looked at."""
     wrong_way = np.where(offer.labels[:, None], -offer.fits.scores, offer.fits.scores)
-    return -np.logaddexp(0.0, wrong_way).sum(axis=0)
+    logarithms: Numbers = -np.logaddexp(0.0, wrong_way).sum(axis=0)
+    return logarithms

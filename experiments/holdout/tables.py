@@ -14,12 +14,12 @@ TITLES = {
     NAIVE: "naive, 1,000 test rows",
     THRESHOLDOUT: "the blog's Thresholdout, eps 0.04",
     LARGE: "naive, 10,000 test rows",
-    SOURCE: "training likelihood, no test row",
+    SOURCE: "training likelihood",
 }
 VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     "holds": ("holds", "within"),
     "possible": ("happens, but is not typical", "apart"),
-    "not seen": ("not seen", "below"),
+    "not seen": ("hardly ever so", "below"),
 }
 
 
@@ -91,9 +91,10 @@ def paid(found: Found) -> Written:
         if shown.asked is not None and shown.counted is not None:
             rows.append([title, _mean(shown.asked), _mean(shown.counted), _charged(shown), "at most that, proved"])
         elif shown.procedure == SOURCE:
-            rows.append([title, "0", "0", "0", "no test row is looked at"])
+            steps = str(len(shown.fresh.mean))
+            rows.append([title, steps, steps, "none", "infinite, to keep the best step; 0 to choose variables"])
         elif shown.procedure == THRESHOLDOUT and cost is not None:
-            worst = f"{cost.run:,.0f}; without clipping infinite"
+            worst = f"{cost.run:,.0f} at worst; without clipping infinite"
             rows.append([title, f"{cost.questions:,}", f"{cost.questions:,}", "none", worst])
         else:
             asked = f"{cost.questions:,}" if cost is not None else "–"

@@ -245,7 +245,8 @@ def federated(
 def points_of(features: FeatureMap, records: Records) -> Floats:
     """Points in units, those longer than 1 shrunk to that, as the curators see them."""
     points = coordinates(features, records)
-    return points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    shrunk: Floats = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    return shrunk
 
 
 def explained(truth: Floats, predicted: Floats) -> float:

@@ -56,12 +56,13 @@ def _charged(found: Found, row: tuple[str, str]) -> str:
     points = [point for point in found.points if (point.problem, point.way) == row and point.epsilon != INFINITE]
     if not points:
         return "–"
-    wrong = [point.charged for point in points if not _same(point)]
+    wrong = [point.charged for point in points if not charged_all(point)]
     return ", ".join(wrong) or "epsilon"
 
 
-def _same(point: Point) -> bool:
-    return Fraction(point.charged) == Fraction(point.epsilon)
+def charged_all(point: Point) -> bool:
+    """Whether the costliest ledger holds what was asked for; what is not private is charged nothing."""
+    return point.epsilon == INFINITE or Fraction(point.charged) == Fraction(point.epsilon)
 
 
 def mean_text(mean: Mean) -> str:

@@ -2,18 +2,18 @@
 
 from experiments.insite.model import Found, Point
 from experiments.insite.studies import WAYS
-from experiments.insite.tables import mean_text
+from experiments.insite.tables import charged_all, mean_text
 from experiments.publish.numbers import decimal
 
 READING = (
-    "Mean over the repeats and half the width of its 95 % interval. Every number is of a whole study with real curators, "
-    "noise, signatures and ledgers; a repeat has its own split, which all methods share. Methods are fitted at each "
-    "site, and what the sites release is added up, or averaged where it cannot be. A mark tells that the difference to "
-    "cells, within a repeat, is larger than its interval."
+    "Mean over the repeats and half the width of its 95 % interval. Every number is of a whole study with real "
+    "curators, noise, signatures and ledgers; a repeat has its own split, which all methods share. Models are fitted "
+    "at each site, and what the sites release is added up, or averaged where it cannot be. A mark tells that the "
+    "difference to cells, within a repeat, is larger than its interval."
 )
 OTHERS = (
     "A regression predicts the named attribute, and what it explains is of that attribute's variance. Clusters and "
-    "components explain the points' variance: with clusters, the mean over the sites of what each one's own centres do. "
+    "components explain the points' variance: with clusters, the mean over the sites of what each one's centres do. "
     "What explains less than the mean does is counted as 0."
 )
 
@@ -45,7 +45,7 @@ def summary(found: Found) -> tuple[str, ...]:
     sentences = [
         f"The best in-site model is behind cells on {', '.join(behind)}." if behind else "",
         f"It is ahead on {', '.join(ahead)}; the best of several is chosen after the fact." if ahead else "",
-        "Every ledger was charged exactly epsilon.",
+        "Every ledger was charged exactly epsilon." if all(map(charged_all, found.points)) else "",
     ]
     return tuple(sentence for sentence in sentences if sentence)
 

@@ -3,10 +3,11 @@
 A strategy of ours asks real curators. What is trained in site, and every peer, sees the private records themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from experiments.learning.studies import SILENT_EPSILON, Answer, Claims, accuracy_claims, claims_nothing, run_study
 from experiments.learning.trained import delta_of, network, train_peer
@@ -17,6 +18,7 @@ from experiments.splits import Options, Split
 from learner_node.pooling import SECURE, Pooling
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
+from protocol.queries.model import MODEL
 
 Group = Literal["ours", "peer", "ceiling"]
 LACE_OR_HOSPITAL = (
@@ -114,7 +116,7 @@ def paper_options(split: Split, epsilon: Fraction) -> Options:
     return {**network, "rounds": split.paper.rounds, "reweight": split.paper.reweight, "bins": bins}
 
 
-def ours(
+def ours(  # noqa: PLR0913 - each is stated alone
     name: str,
     title: str,
     *,
@@ -122,6 +124,7 @@ def ours(
     options: Callable[[Split, Fraction], Options] = no_options,
     claims: Claims = claims_nothing,
     pooling: Pooling = "sum",
+    kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     silent: bool = False,
     most_runs: int | None = None,
     big_runs: int | None = None,
@@ -131,7 +134,7 @@ def ours(
 
     def solve(split: Split, epsilon: Fraction | None) -> Answer:
         exact = SILENT_EPSILON if epsilon is None else epsilon
-        return run_study(split, strategy or name, options(split, exact), exact, claims, pooling=pooling)
+        return run_study(split, strategy or name, options(split, exact), exact, claims, pooling=pooling, kinds=kinds)
 
     shown = {"strategy": strategy or name, "options": options.__name__, "claims": claims.__name__}
     if pooling != "sum":  # the files of the others were begun before there was a choice
@@ -188,6 +191,8 @@ OF_READMISSION = (
 (Donze et al. 2013) or LACE (van Walraven et al. 2010); discharge and age are covariates of Strack et al. (2014)."""
 OTHER_RUNS = 10
 """Runs of each perspective that was not chosen; enough to see that none is far ahead."""
+IN_SITE: Mapping[str, Mapping[str, Any]] = MappingProxyType({MODEL.name: {}})
+"""What curators answer beside counts, where a model is fitted in site."""
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
     for contestant in (
@@ -244,6 +249,16 @@ CONTESTANTS: dict[str, Contestant] = {
                 ("random-subsets", "bins of some attributes, others each round"),
                 ("informative", "bins, then products of the most informative attributes"),
                 ("new-features", "cells, then bins of projections along which the label changes"),
+            )
+        ),
+        *(
+            ours(name, f"{title}, fitted in site", kinds=IN_SITE, most_runs=OTHER_RUNS, big_runs=0)
+            for name, title in (
+                ("site-naive-bayes", "naive Bayes"),
+                ("site-logistic", "logistic regression"),
+                ("site-svm", "linear support vectors"),
+                ("site-kernel-svm", "support vectors on random features"),
+                ("site-forest", "a random forest"),
             )
         ),
         *(trained(name, kind) for name, kind in PEERS.items() if kind.private),

@@ -3,7 +3,7 @@
 They are controls of the audit and nothing else: no curator runs them. docs/in-site-learning.md says what was found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.peers.environment import outcomes_in_environment
-from experiments.peers.task import Matrix, PeerTask
+from experiments.peers.task import Matrix, PeerFailedError, PeerTask, PeerUnavailableError
+from protocol.errors import ConfigurationError
 from simulations.audit.game import Game, breaks
 from simulations.audit.results import Attack
 
@@ -165,11 +166,12 @@ def audit_peer(name: str, *, draws: int = DRAWS, error_rate: float = 0.001) -> A
         PeerUnavailableError, PeerFailedError: as `drawn`.
     """
     game = PEER_GAMES[name]
-    attack = game.game.play(draws=draws, error_rate=error_rate)
+    try:
+        attack = game.game.play(draws=draws, error_rate=error_rate)
+    except ConfigurationError as error:
+        # The game tells an author where the mechanism fails; here it is the environment that does.
+        if isinstance(error.__cause__, PeerUnavailableError | PeerFailedError):
+            raise error.__cause__ from None
+        raise
     broken = breaks(attack)
     return Audited(name, attack, broken, broken == bool(game.fault))
-
-
-def audit_peers(names: Sequence[str] = tuple(PEER_GAMES), *, draws: int = DRAWS) -> list[Audited]:
-    """All of them, or some; raises as `audit_peer`."""
-    return [audit_peer(name, draws=draws) for name in names]

@@ -89,4 +89,7 @@ def forest(
     precise = mass / (mass + counts.shape[2] * noise / mass)
     size = (precise * own + (1.0 - precise) * mass)[:, :, None]
     votes = counts / size * trust[:, :, None]
-    return ForestModel(body.features, method, votes, trust, totals / totals.sum()), totals
+    # All votes together are more precise than the totals, to which every leaf's noise adds up.
+    told = votes.sum(axis=(0, 1))
+    shares = np.maximum(told, LEAST * np.abs(told).sum() + 1e-12)
+    return ForestModel(body.features, method, votes, trust, shares / shares.sum()), totals

@@ -88,7 +88,8 @@ def _told(method: Method, item: Item, number: int) -> Told:
         raise TypeError("a selection tells of candidates, not of a number")
     grid = item.grid
     if isinstance(method, AggregateMean):
-        noise = method.law.bound((1 - CERTAINTY) / 2) / method.blocks
+        # P(|X| > t) is at most exp(-t / scale).
+        noise = -float(method.law.scale) * math.log(1 - CERTAINTY) / method.blocks
         error = (grid.upper - grid.lower) * noise / grid.steps
         words = f"the mean of {method.blocks} blocks, give or take {error:.4g} of noise ({CERTAINTY:.0%})"
         return Told(grid.value(number / method.blocks), error, words)

@@ -26,6 +26,7 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "paper-c": f"{HERE}.paper:cumulative",
     "paper-i": f"{HERE}.paper:independent",
     "random-subsets": f"{HERE}.bins:RandomSubsetsStrategy",
+    "selected-cells": f"{HERE}.selected:SelectedCellsStrategy",
     "site-forest": f"{HERE}.in_site:ForestStrategy",
     "site-kernel-svm": f"{HERE}.in_site:KernelSvmStrategy",
     "site-linear": f"{HERE}.in_site:LinearRegressionStrategy",

@@ -10,8 +10,8 @@ from learner_node.consistency import make_consistent, make_nonnegative
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers.tilt import solve_tilt
 from learner_node.source import even_bins
-from learner_node.strategies.base import Problem
 from protocol.partitions import FeatureBins
+from protocol.records import Records
 
 Vector = NDArray[np.float64]
 LEAST_RECORDS = 1.0
@@ -28,14 +28,14 @@ class BinWorkload:
     R: scipy.sparse.csr_matrix
 
     @classmethod
-    def of(cls, problem: Problem, bins: int, weights: Vector | None = None) -> "BinWorkload":
+    def of(cls, source: Records, bins: int, weights: Vector | None = None) -> "BinWorkload":
         """Bins of even mass of the (weighted) source; every column of R has d ones."""
-        partitions = tuple(even_bins(problem.source, bins, weights))
-        sizes = [partition.cell_count(problem.source.schema) for partition in partitions]
+        partitions = tuple(even_bins(source, bins, weights))
+        sizes = [partition.cell_count(source.schema) for partition in partitions]
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        cells = [start + partition.cells(problem.source) for start, partition in zip(starts, partitions, strict=False)]
-        rows, columns = np.concatenate(cells), np.tile(np.arange(len(problem.source)), len(partitions))
-        shape = int(starts[-1]), len(problem.source)
+        cells = [start + partition.cells(source) for start, partition in zip(starts, partitions, strict=False)]
+        rows, columns = np.concatenate(cells), np.tile(np.arange(len(source)), len(partitions))
+        shape = int(starts[-1]), len(source)
         return cls(partitions, scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape))
 
 

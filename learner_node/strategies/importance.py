@@ -60,7 +60,7 @@ class ImportanceStrategy:
         features = standardising_map(problem.source)
         check_network(problem, features, self._training.hidden)
         scale = problem.scale(len(problem.source.schema.attributes)).fraction
-        workload = BinWorkload.of(problem, self._bins or paper_bin_count(problem.target_size / 2, scale))
+        workload = BinWorkload.of(problem.source, self._bins or paper_bin_count(problem.target_size / 2, scale))
         # Wrong for the hypothesis "class 1" are the records of class 0, right those of class 1.
         (answer,) = yield CountsBody(partitions=workload.partitions, hypothesis=Constant(predicted=1)), None
         zero, one = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)

@@ -176,7 +176,7 @@ class ForestStrategy(InSiteStrategy):
         features = standardising_map(problem.source)
         # The trees' votes add up, so what counts is a leaf's records over the noise of a mean of trees.
         noise = math.sqrt(2.0 * problem.sites * self._trees) / problem.epsilon_per_record()
-        depth = self._depth or int(np.clip(round(math.log2(max(problem.target_size / (2.0 * noise), 2.0))), 2, 8))
+        depth = self._depth or int(np.clip(round(math.log2(max(problem.target_size / (4.0 * noise), 2.0))), 2, 8))
         method = Forest(width=features.width, trees=self._trees, depth=depth, span=2 * STEPS, seed=problem.seed % 2**32)
         return method, Mapped(features)
 

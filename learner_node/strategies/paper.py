@@ -172,13 +172,13 @@ class PaperStrategy:
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
         check_network(problem, features, self._options.training.hidden)
-        first = workload = BinWorkload.of(problem, bins)
+        first = workload = BinWorkload.of(problem.source, bins)
         counted: CountsAnswer | None = None
         weights = np.empty(0)
         if self._options.reweight:
             (counted,) = yield CountsBody(partitions=first.partitions, hypothesis=None), None
             weights = self._weights(problem, first, counted)
-            workload = BinWorkload.of(problem, bins, weights)
+            workload = BinWorkload.of(problem.source, bins, weights)
         asked: list[Hypothesis] = [Constant(predicted=1)]
         learnt: list[tuple[NetworkModel, SourceEstimate]] = []
         for _ in range(self._options.rounds):

@@ -16,9 +16,9 @@ from protocol.work import BYTE_ONCE, CALL_ONCE
 
 MOST_CLUSTERS = 1000
 MOST_ITERATIONS = 50
-_ROW_COST = 60
-_CLUSTER_COST = 20
-_ITERATION_COST = 300
+_ROW_COST = 200
+_CLUSTER_COST = 60
+_ITERATION_COST = 500
 _ONCE = 100 * CALL_ONCE
 
 
@@ -71,17 +71,17 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return self.iterations * self.clusters * self.points.coordinates
 
     def next_centres(self, centres: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Centres after an iteration, (clusters, width) whole numbers within +-radius.
+        """Centres after an iteration, (..., clusters, width) whole numbers within +-radius.
 
         A cluster of less than one record, by its noisy number, keeps its centre.
 
         Args:
-            centres: (clusters, width) before it.
-            sums: (clusters, width + 1) that it released.
+            centres: (..., clusters, width) before it.
+            sums: (..., clusters, width + 1) that it released.
         """
         constant, radius = self.points.constant, float(self.points.radius)
-        mass = sums[:, -1:].astype(np.float64)
-        moved = np.clip(np.rint(sums[:, :-1] * float(constant) / np.maximum(mass, constant)), -radius, radius)
+        mass = sums[..., -1:].astype(np.float64)
+        moved = np.clip(np.rint(sums[..., :-1] * float(constant) / np.maximum(mass, constant)), -radius, radius)
         return np.where(mass >= constant, moved, centres)
 
     def path(self, numbers: NDArray[np.int64], body: Centres) -> list[NDArray[np.float64]]:

@@ -30,10 +30,12 @@ MOST_FREQUENCIES = 511
 MOST_COORDINATES = 1024
 NEWTON_STEPS = 25
 """So many steps are accounted for; most data sets take fewer than ten."""
-_ROW_COST = 60
+_ROW_COST = 120
 _LOSS_COST = 500
 """Exponentials of one record in one step."""
 _COSINE_COST = 200
+_FREQUENCY_ONCE = CALL_ONCE
+"""Drawing one coordinate of a frequency."""
 _ONCE = 200 * CALL_ONCE
 
 Steps = Annotated[int, msgspec.Meta(ge=16, le=2**20)]
@@ -132,12 +134,18 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         size = self.coordinates
         mapping = body.features.multiply_adds() + _ROW_COST * size + self.work_of_features
         step = size * (size + 20) + _LOSS_COST
-        once = body.features.multiply_adds_once() + _ONCE + NEWTON_STEPS * (_ONCE + 20 * size**2 + size**3)
-        return Work(mapping + NEWTON_STEPS * step, once)
+        once = body.features.multiply_adds_once() + self.work_once_of_features + _ONCE
+        solving = _ONCE + 20 * size**2 + size**3
+        return Work(mapping + NEWTON_STEPS * step, once + NEWTON_STEPS * solving)
 
     @property
     def work_of_features(self) -> int:
         """Work of a record's vector beyond its map."""
+        return 0
+
+    @property
+    def work_once_of_features(self) -> int:
+        """Work of preparing it."""
         return 0
 
 
@@ -244,6 +252,11 @@ class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid
     def work_of_features(self) -> int:
         """See `LinearModel`."""
         return self.frequencies * (self.width + _COSINE_COST)
+
+    @property
+    def work_once_of_features(self) -> int:
+        """See `LinearModel`."""
+        return self.frequencies * self.width * _FREQUENCY_ONCE + 10 * _ONCE
 
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `LinearModel`."""

@@ -16,7 +16,7 @@ from protocol.work import CALL_ONCE
 
 MOMENT_CELLS = 4
 """(S - u)^2, 2 u (S - u), u^2 and S^2 for a missing value: see `NaiveBayes`."""
-_ATTRIBUTE_COST = 500
+_ATTRIBUTE_COST = 1000
 _ATTRIBUTE_ONCE = 60 * CALL_ONCE
 
 

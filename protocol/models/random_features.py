@@ -37,7 +37,9 @@ def cosines(radius: int, count: int) -> NDArray[np.float64]:
     one step shorter.
     """
     amplitude = radius / math.sqrt(count)
-    table = np.trunc(np.array([amplitude * math.cos(2 * math.pi * place / TABLE) for place in range(TABLE)]))
+    table: NDArray[np.float64] = np.trunc(
+        np.array([amplitude * math.cos(2 * math.pi * place / TABLE) for place in range(TABLE)])
+    )
     while (over := count * (table**2 + np.roll(table, QUARTER) ** 2) > radius**2).any():
         table[over] -= np.sign(table[over])
     table.flags.writeable = False

@@ -12,7 +12,7 @@ from protocol.models.points import MOST_RADIUS, Points
 from protocol.schema import Schema
 from protocol.work import CALL_ONCE
 
-_ROW_COST = 60
+_ROW_COST = 200
 """Clipping one coordinate: square, root, product, rounding."""
 _ONCE = 100 * CALL_ONCE
 

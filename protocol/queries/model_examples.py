@@ -64,7 +64,7 @@ _NUMBERS: tuple[Value, ...] = (4.0, 0.25, 1e9, -1e9)
 """Labels that are numbers."""
 
 _ONE = Points(width=1, radius=8)
-_FOUR = Points(width=4, radius=8, constant=4)
+_FOUR = Points(width=4, radius=4, constant=2)
 _FINE = Points(width=4, radius=STEPS, constant=STEPS // 2)
 _UNIT = Rational(1, 1)
 _IN_BINS_AND_MOMENTS = Attributes(
@@ -99,7 +99,7 @@ _SHORT: dict[str, tuple[AnyMethod, Body, Schema]] = {
 }
 _WIDE: dict[str, tuple[AnyMethod, Body, Schema]] = {
     "naive_bayes": (NaiveBayes(binned=2, moments=2, steps=2), _IN_BINS_AND_MOMENTS, _THREE),
-    "linear_regression": (LinearRegression(points=_FOUR, label_steps=4), Mapped(_XYS), _NUMBER),
+    "linear_regression": (LinearRegression(points=_FOUR, label_steps=2), Mapped(_XYS), _NUMBER),
     "logistic_regression": (LogisticRegression(points=_FINE, regulariser=_UNIT, steps=64), Mapped(_XYS), _TWO),
     "linear_svm": (LinearSvm(points=_FINE, regulariser=_UNIT, steps=64), Mapped(_XYS), _TWO),
     "kernel_svm": (

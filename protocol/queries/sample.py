@@ -39,8 +39,8 @@ RELEASE_FRAME_BYTES = 22
 NUMBER = "<u2"
 """How a place on an axis is released."""
 
-RECORD_COST = 1_000
-RECORD_AXIS_COST = 600
+RECORD_COST = 1_500
+RECORD_AXIS_COST = 800
 """Finding a record's cell on an axis, and choosing among the records: 0.1 microseconds and less."""
 TRIED_ONCE = 8_000
 TRIED_AXIS_ONCE = 2_000
@@ -53,6 +53,8 @@ COUNTED_AXIS_ONCE = 1_000
 EPOCH_ONCE = 10_000
 EPOCH_INPUT_ONCE = 200
 """An example in one pass of training."""
+STEP_ONCE = 3_000_000
+"""A step of training, however few examples it is of."""
 QUERY_ONCE = 1_000 * CALL_ONCE
 
 
@@ -165,7 +167,9 @@ def work(body: SampleBody, turn: Turn, schema: Schema, round_size: int | None) -
     draws = planned.rounds * planned.examples + planned.records
     trials = math.ceil(draws * math.exp(float(planned.epsilon.fraction) / 2) * 1.1) + 100 * (planned.rounds + 1)
     passes = planned.epochs if network else 1
-    trained = planned.rounds * passes * 2 * planned.examples * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs)
+    shown = 2 * planned.examples
+    steps = math.ceil(shown / (planned.batch or shown)) if network else 0
+    trained = planned.rounds * passes * (shown * (EPOCH_ONCE + EPOCH_INPUT_ONCE * inputs) + steps * STEP_ONCE)
     per_record = RECORD_COST + RECORD_AXIS_COST * axes + RECORD_COST * planned.rounds
     total: int = QUERY_ONCE + trials * tried + trained + per_record * (round_size or ASSUMED_ROUND_SIZE)
     return total

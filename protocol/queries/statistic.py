@@ -54,8 +54,8 @@ BLOCK_ONCE = 100 * CALL_ONCE
 """What an estimator does once in a block."""
 COLUMN_COST = 300
 """A record's value, put on a grid and counted."""
-BLOCK_COST = 500
-"""Sorting a record into its block."""
+BLOCK_COST = 45_000
+"""The keyed hash of a record, which says its block."""
 CELL_COST = 350
 """Counting a record in the cells of a candidate, by class."""
 RELEASE_FRAME_BYTES = 14
@@ -198,7 +198,7 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
         smooth = SMOOTH_STEP_ONCE * decay_steps(method) if isinstance(method, Smooth | SmoothLaplace) else 0
         return once + smooth + item.grid.points * 100 + COLUMN_COST * records
     blocks = method.blocks if isinstance(method, AggregateMean | AggregateMedian) else 0
-    per_record = BLOCK_COST + COLUMN_COST * len(item.attributes) + ESTIMATORS[item.estimator].cost
+    per_record = BLOCK_COST + COLUMN_COST * len(item.attributes) + ESTIMATORS[item.estimator].work(len(item.attributes))
     return once + BLOCK_ONCE * blocks + per_record * records
 
 

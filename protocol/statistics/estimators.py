@@ -14,6 +14,7 @@ class Estimator(NamedTuple):
         fewest, most: attributes that it takes.
         of_classes: whether it needs a label of two classes.
         cost: of a record, in the unit of `protocol.work`, beyond taking its attributes.
+        pair_cost: the same for each pair of attributes, itself and a constant among them.
     """
 
     about: str
@@ -21,6 +22,11 @@ class Estimator(NamedTuple):
     most: int = 1
     of_classes: bool = False
     cost: int = 300
+    pair_cost: int = 0
+
+    def work(self, attributes: int) -> int:
+        """Of a record, for so many attributes."""
+        return self.cost + self.pair_cost * (attributes + 1) ** 2
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -35,9 +41,13 @@ ESTIMATORS: dict[str, Estimator] = {
     "correlation": Estimator("Pearson's correlation of two attributes", 2, 2),
     "slope": Estimator("the slope of the second attribute on the first, by least squares", 2, 2),
     "linear_coefficient": Estimator(
-        "the coefficient of the first attribute, for the last one on all others by least squares", 2, 20, cost=3000
+        "the coefficient of the first attribute, for the last one on all others by least squares", 2, 20, pair_cost=100
     ),
     "logistic_coefficient": Estimator(
-        "the log-odds of the second class per unit of the first attribute, given all others", 1, 20, True, 30_000
+        "the log-odds of the second class per unit of the first attribute, given all others",
+        1,
+        20,
+        True,
+        pair_cost=4_000,
     ),
 }

@@ -28,6 +28,7 @@ from curator_node.steward import StewardFile
 from generators import (
     ATTRIBUTES,
     HYPOTHESES,
+    OWN_SAMPLERS,
     PARTITIONS,
     QUERIES,
     SEVERAL_CURATORS,
@@ -47,7 +48,7 @@ from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
-from served import TIGHT, Served, Told, rules
+from served import PRIVATE_KINDS, TIGHT, Served, Told, rules
 
 LABELS = (
     {"classes": ("no", "yes")},
@@ -358,7 +359,7 @@ def test_records_show_in_the_noise_alone(release):
     explore(given_release(release), FEW, both_stores=False)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in QUERIES if kind != "counts"])
+@pytest.mark.parametrize("kind", [kind for kind in PRIVATE_KINDS if kind not in {"counts", *OWN_SAMPLERS}])
 def test_records_show_in_the_noise_alone_of_other_kinds(kind):
     explore(given_kind(kind), FEW, both_stores=False)
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from curator_fakes import (
     ATTRIBUTES,
@@ -22,6 +23,7 @@ from curator_fakes import Learner as FakeLearner
 from curator_node.answerers.sample import points_of
 from curator_node.budgets import standing_of
 from curator_node.ledger.store import MemoryStore
+from generators_sample import sample_queries_of
 from learner_node.readers.sample import put_together, read
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
@@ -204,3 +206,17 @@ def test_a_release_of_another_shape_is_no_answer():
         with pytest.raises(RemoteProtocolError):
             read(encode(SampleRelease(cells)), SampleBody(), Turn(query), SCHEMA)
     assert read(encode(SampleRelease(bytes(12))), SampleBody(), Turn(query), SCHEMA).cells.tolist() == [[0] * 3] * 2
+
+
+@settings(max_examples=12, deadline=None)
+@given(sample_queries_of(SCHEMA))
+def test_every_lawful_query_is_answered_alike_whatever_the_records(asked_for):
+    query, body = asked_for
+    seen = []
+    for rows in (NOTHING, BEYOND, ROWS):
+        told = policy(cap=2, limits=Limits(kinds={"sample": {}}))
+        learner = opened(open_curator(rules=told, records=dataset(rows)), plan=Plan.of([query]))
+        reply = learner.query(body, kind="sample")
+        assert answer_of(reply, query).cells.shape == (query.records, len(query.axes))
+        seen.append((len(reply.body), learner.session.spent))
+    assert seen == [(len(reply.body), query.records * query.epsilon.fraction)] * 3

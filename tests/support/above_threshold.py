@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-DECAYS = 60
-"""The threshold's noise is followed so many scales beyond all levels: less than 10^-25 of any chance lies outside."""
+DECAYS = 45
+"""The threshold's noise is followed so many scales beyond all levels: less than 10^-19 of any chance lies outside."""
 
 
 def pmf(scale: Fraction, k):
@@ -38,9 +38,9 @@ def transcripts(levels, threshold, threshold_scale, comparison_scale):
     here = pmf(threshold_scale, x - threshold)
     chances = []
     for level in levels:
-        chances.append(math.fsum(here * at_least(comparison_scale, x - level)))
+        chances.append(float((here * at_least(comparison_scale, x - level)).sum()))
         here = here * below(comparison_scale, x - level)
-    return np.array([*chances, math.fsum(here)])
+    return np.array([*chances, float(here.sum())])
 
 
 def worst_loss(first, second, threshold, threshold_scale, comparison_scale, count_loss):

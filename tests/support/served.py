@@ -33,8 +33,10 @@ from protocol.messages import (
     StudyProposal,
 )
 from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.release_kinds import RELEASE_KINDS
 
+PRIVATE_KINDS = tuple(name for name in QUERIES if QUERY_KINDS[name].private(QUERY_KINDS[name].limits()))
 PRIVATE = tuple(name for name, kind in RELEASE_KINDS.items() if kind.private)
 
 
@@ -46,7 +48,7 @@ def rules(*, cap=12, learners=(("ann", 8), ("bob", "17/2")), **options) -> Polic
 
 TIGHT = {
     "limits": limits_with(
-        query_kinds=tuple(QUERIES),
+        query_kinds=PRIVATE_KINDS,
         release_kinds=PRIVATE,
         cells=200,
         partitions=3,

@@ -1,8 +1,10 @@
 """A query kind is one file a room and a line in each table: counted by `benchmarks.seam`, and held here."""
 
+import re
+
 import pytest
 
-from benchmarks.seam import ROOMS, own_modules, taken
+from benchmarks.seam import ROOMS, ROOT, own_modules, taken
 from protocol.queries import QUERY_KINDS
 
 FIRST = {"counts", "secure_counts"}
@@ -32,3 +34,13 @@ def test_a_file_that_names_a_kind_is_noticed():
     """Power: the first two kinds are named outside of their files, by import and by name."""
     assert "curator_node/dataset.py" in taken("counts").named_elsewhere
     assert "curator_node/check.py" in taken("secure_counts").named_elsewhere
+
+
+def test_the_worked_example_of_contributing_is_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"^\| `([\w/]+\.py)`: `(\w+)` \|", page, re.MULTILINE)
+    assert len(places) >= 12
+    for path, name in places:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), (path, name)
+    assert set(re.findall(r"^\| `(\w+)` \| \d+: \d+", page, re.MULTILINE)) == set(QUERY_KINDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from protocol.codec import encode
+from protocol.codec import decode, encode
 from protocol.envelopes import (
     LABEL,
     NOT_PRIVATE_LABEL,
@@ -45,10 +45,14 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
+from protocol.models.public_randomness import words
+from protocol.models.random_features import cosines, frequencies
+from protocol.models.random_trees import random_trees
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.queries.model import ModelBody, ModelRelease, length, sensitivity
 from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.queries.secure_counts import (
     Agreement,
@@ -407,6 +411,7 @@ def vectors():
         "bad.json": bad(),
         "identity.json": identity(),
         "secure_sum.json": secure_sum(),
+        "model.json": models(),
         "sample.json": sample(),
     }
 
@@ -494,6 +499,30 @@ def secure_sum():
         "turns": steps,
         "survivors": list(opened.survivors),
         "sum": opened.values.tolist(),
+    }
+
+
+def models():
+    """A plan, body and release of each method, what a unit of two records moves it by, and public randomness."""
+    told = {}
+    for name, (_, example) in QUERY_KINDS["model"].examples().items():
+        asked = example.ask(2)
+        planned, (body,) = asked.planned, asked.bodies
+        count = length(decode(body, ModelBody), Turn(planned), example.schema)
+        told[name] = {
+            "schema": encode(example.schema).hex(),
+            "planned": encode(planned).hex(),
+            "body": body.hex(),
+            "release": encode(ModelRelease(b"".join(n.to_bytes(8, "little") for n in range(count)))).hex(),
+            "sensitivity": sensitivity(planned, 2),
+        }
+    (tree,) = random_trees(FeatureMap((NumericFeature("age", 0.0, 1.0, 0.0),)), 1, 3, 4096, 9)
+    return {
+        "methods": told,
+        "words": words(9, "trees", 4).tolist(),
+        "tree": tree.table.tolist(),
+        "frequencies": frequencies(9, 2, 3).astype(int).tolist(),
+        "cosines": cosines(100, 3)[::512].astype(int).tolist(),
     }
 
 

@@ -1,0 +1,52 @@
+"""Where each mark of the study's figures goes; the template draws them."""
+
+import math
+
+from experiments.statistic.methods import METHODS
+from experiments.statistic.model import Found, Point
+from experiments.statistic.tables import SHORT
+from simulations.report.svg import Axis, Figure, Key, Place, Stage, Tick, make_axis
+
+KEYS = {name: Key(index, name == "none", SHORT[name]) for index, name in enumerate(METHODS)}
+_LEFT, _RIGHT, _HEIGHT, _BELOW = 12.0, 96.0, 300, 18
+_LEAST = 0.01
+"""Errors below are drawn there, in percent of the interquartile range."""
+
+
+def figures(found: Found, estimand: str, epsilon: str) -> tuple[Figure, ...]:
+    """A panel of each population: error against records, both logarithmic."""
+    return tuple(_figure(name, points) for name, points in found.of(estimand, epsilon).items())
+
+
+def _figure(name: str, points: tuple[Point, ...]) -> Figure:
+    across = Axis(0.0, math.log(points[-1].records / points[0].records) or 1.0, left=_LEFT, right=_RIGHT)
+    places = {point.records: across.place(math.log(point.records / points[0].records)) for point in points}
+    lines = {
+        method: [
+            Place(
+                places[point.records],
+                _log(point.errors[method]),
+                (_log(point.errors[method]),) * 2,
+                f"{point.errors[method]:.3g} % with {point.records:,} records",
+            )
+            for point in points
+        ]
+        for method in METHODS
+    }
+    values = [place.value for line in lines.values() for place in line]
+    stage = Stage(make_axis(min(values), max(values), (1.0, 2.0)), _HEIGHT)
+    return Figure(
+        stage,
+        name,
+        tuple(Tick(f"{records:,}", f"{place:.2f}%") for records, place in places.items()),
+        tuple(
+            stage.line(KEYS[method].index, KEYS[method].hollow, KEYS[method].name, line, errors=False)
+            for method, line in lines.items()
+        ),
+        " ".join(f"{SHORT[method]}: {'; '.join(place.text for place in line)}." for method, line in lines.items()),
+        below=_BELOW,
+    )
+
+
+def _log(error: float) -> float:
+    return math.log10(max(error, _LEAST))

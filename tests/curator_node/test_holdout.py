@@ -1,0 +1,452 @@
+"""`holdout` at a curator: exact sums, its law by enumeration, charges, what is kept between turns, and bad input."""
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from above_threshold import transcripts, worst_loss
+from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, message_of, policy
+from curator_node.answerers import ANSWERERS
+from curator_node.answerers.holdout import COMPARISON, COUNTS, THRESHOLD, Running
+from curator_node.answering import Question
+from curator_node.ledger.checks import check
+from curator_node.ledger.store import MemoryStore
+from curator_node.mechanisms import Stamp
+from curator_node.site import assemble_site
+from generators import hypotheses_of, records_of, schemas
+from generators_holdout import holdout_bodies_of, planned_holdouts
+from learner_node.session import Session
+from protocol.codec import decode, encode
+from protocol.errors import RemoteProtocolError
+from protocol.feature_map import FeatureMap, NumericFeature
+from protocol.hypotheses import Constant, Mlp
+from protocol.kinds import Past, Turn
+from protocol.limits import Limits
+from protocol.messages import Refusal, Release
+from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS, holdout
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
+from protocol.rationals import Rational
+from protocol.refusals import RefusalCode
+from protocol.transcript import replay
+from simulations.seeded_noise import SeededNoise
+
+HOLDOUT = ANSWERERS["holdout"]
+STAMP = Stamp("ann", 0, 1)
+YES, NO = Constant(1), Constant(0)
+ROWS = tuple((f"p{n}", 20.0 + n, 0.0, "f", "yes" if n < 12 else "no") for n in range(40))
+"""12 of 40 are "yes"."""
+ALL = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+
+
+def planned(*, turns=6, answers=2, resolution=10, threshold=3, scales=(40, 40, 4)):
+    """Each instance costs 1/4 + 1/2 + 1/4 for units of one record."""
+    one, two, three = (Rational.of(Fraction(scale)) for scale in scales)
+    return PlannedHoldout(
+        turns=turns,
+        answers=answers,
+        resolution=resolution,
+        threshold=threshold,
+        threshold_scale=one,
+        comparison_scale=two,
+        count_scale=three,
+    )
+
+
+def body(hypothesis, estimate):
+    return encode(HoldoutBody(hypothesis, estimate))
+
+
+class Scripted:
+    """Adds what it is told to each part of an answer, 0 unless told; remembers what it was asked."""
+
+    seeded = False
+
+    def __init__(self, **added):
+        self.added, self.asked = added, []
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        name = {THRESHOLD: "threshold", COMPARISON: "comparison", COUNTS: "counts"}[stamp.part]
+        self.asked.append((name, exact.tolist(), l1, law.scale))
+        return exact + self.added.get(name, 0)
+
+
+def asked(plan, questions, data, noise):
+    """Releases of an instance's questions, by the answerer alone."""
+    past, state, told = [], b"", []
+    for number, question in enumerate(questions):
+        turn = Turn(plan, 0, number)
+        one = Question(question, turn, tuple(past), state, STAMP, None, data.schema)
+        HOLDOUT.check(one)
+        answered = HOLDOUT.answer(one, data, noise)
+        past.append(Past(turn, answered.release))
+        state = state if answered.state is None else answered.state
+        told.append(decode(answered.release, HoldoutRelease))
+    return told
+
+
+# what is compared, and with what noise
+
+
+def test_the_sum_is_compared_from_both_sides_with_the_planned_noise():
+    data, plan = dataset(ROWS), planned()
+    noise = Scripted()
+    (told,) = asked(plan, [HoldoutBody(YES, 3)], data, noise)  # 10 * 12 - 3 * 40 = 0
+    assert told.close
+    assert noise.asked == [("threshold", [30], 10, 40), ("comparison", [0], 20, 40)]
+    for estimate, distance, close in ((2, 40, False), (4, 40, False), (3, 0, True)):
+        noise = Scripted(threshold=5)
+        (told,) = asked(plan, [HoldoutBody(YES, estimate)], data, noise)
+        assert noise.asked[1][1] == [distance]
+        assert told.close is close
+        if not close:
+            assert noise.asked[2:] == [("counts", [28, 12], 1, 4)]
+            assert told.counts == (28, 12)
+
+
+def test_at_the_threshold_is_above_and_a_step_below_is_not():
+    data, plan = dataset(ROWS), planned()
+    for moved, close in ((10, False), (11, True)):  # |S| = 40; the threshold is 30
+        (told,) = asked(plan, [HoldoutBody(YES, 2)], data, Scripted(threshold=moved))
+        assert told.close is close
+        (told,) = asked(plan, [HoldoutBody(YES, 2)], data, Scripted(comparison=-moved))
+        assert told.close is close
+
+
+def test_one_threshold_an_instance_and_new_noise_for_each_comparison():
+    data, plan = dataset(ROWS), planned(turns=5, answers=2)
+    noise = Scripted()
+    questions = [HoldoutBody(YES, 3), HoldoutBody(YES, 3), HoldoutBody(NO, 3), HoldoutBody(NO, 7), HoldoutBody(NO, 0)]
+    told = asked(plan, questions, data, noise)
+    assert [one.instance for one in told] == [1, 1, 1, 2, 2]
+    assert [one.close for one in told] == [True, True, False, True, False]
+    names = [name for name, *_ in noise.asked]
+    assert names == ["threshold", *["comparison"] * 3, "counts", "threshold", *["comparison"] * 2, "counts"]
+
+
+def test_parts_of_an_answer_are_drawn_apart_where_a_seed_draws_them():
+    """One draw for threshold and comparison would cancel out of every comparison."""
+    plan = planned(turns=1, answers=1, threshold=0, scales=(1000, 1000, 1000))
+    data = dataset(ROWS)
+    above = [not asked(plan, [HoldoutBody(YES, 3)], data, SeededNoise(seed, "basel"))[0].close for seed in range(200)]
+    assert 60 < sum(above) < 140  # one half: outside with a chance below 1e-8
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_unit_moves_the_sum_by_no_more_than_is_charged(draw):
+    schema = draw.draw(schemas().filter(lambda one: len(one.classes) == 2))
+    records = draw.draw(records_of(schema))
+    labels = np.array(draw.draw(st.lists(st.integers(0, 1), min_size=len(records), max_size=len(records))), np.uint8)
+    plan = draw.draw(planned_holdouts())
+    question = draw.draw(holdout_bodies_of(hypotheses_of(schema), plan.resolution))
+    bound = draw.draw(st.integers(1, 3))
+    kept = np.ones(len(records), bool)
+    kept[: min(bound, len(records))] = False
+
+    def distance(rows):
+        correct = int((question.hypothesis.predict(records.take(rows)) == labels[rows]).sum())
+        return plan.resolution * correct - question.estimate * len(rows)
+
+    moved = abs(distance(np.arange(len(records))) - distance(np.flatnonzero(kept)))
+    assert moved <= holdout.sensitivity(plan, bound)
+    assert holdout.sensitivity(plan, bound) == plan.resolution * bound
+
+
+def test_the_sensitivity_is_attained_at_both_ends():
+    with_one, without = dataset(ROWS), dataset(ROWS[1:])
+    for hypothesis, estimate in ((YES, 0), (NO, 10)):
+        seen = []
+        for data in (with_one, without):
+            noise = Scripted(threshold=-1000)
+            asked(planned(), [HoldoutBody(hypothesis, estimate)], data, noise)
+            seen.append(noise.asked[1][1][0])
+        assert seen[0] - seen[1] == 10
+
+
+# its law, by enumeration
+
+
+def levels_of(plan, questions, data):
+    """What is compared, question by question, where no instance ends."""
+    noise = Scripted(threshold=2**40)
+    asked(plan, questions, data, noise)
+    return [exact[0] for name, exact, *_ in noise.asked if name == "comparison"]
+
+
+SCALES = (
+    (Fraction(20), Fraction(20), Fraction(4)),
+    (Fraction(60), Fraction(15), Fraction(4)),
+    (Fraction(10), Fraction(100), Fraction(1)),
+)
+QUESTIONS = [HoldoutBody(YES, p) for p in (0, 3, 10)] + [HoldoutBody(NO, p) for p in (0, 7, 10)]
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("threshold", [0, 3, 12])
+def test_no_instance_loses_more_than_it_costs(scales, threshold):
+    """All pairs of questions, and many of three and four, on sets of records that differ by one of either class."""
+    plan = planned(turns=4, answers=1, threshold=threshold, scales=scales)
+    claim = float(holdout.instance_cost(plan, 1))
+    small = ROWS[:3] + ROWS[20:26]
+    sets = [dataset(small), dataset(small[1:]), dataset(small[:-1])]
+    rng = np.random.default_rng(1)
+    walks = [list(pair) for pair in itertools.product(QUESTIONS, repeat=2)]
+    walks += [[QUESTIONS[i] for i in rng.integers(len(QUESTIONS), size=size)] for size in (3, 4) for _ in range(12)]
+    worst = 0.0
+    for walk in walks:
+        levels = [levels_of(plan, walk, data) for data in sets]
+        for other in levels[1:]:
+            loss, one, two = worst_loss(levels[0], other, 10 * threshold, *scales[:2], float(1 / scales[2]))
+            assert one.sum() == pytest.approx(1, abs=1e-9)
+            assert two.sum() == pytest.approx(1, abs=1e-9)
+            worst = max(worst, loss)
+    assert worst <= claim * (1 + 1e-9)
+    assert worst > claim / 3
+
+
+def test_four_questions_lose_nearly_what_an_instance_costs():
+    """Three that a record moves up by 100, and one that it moves down by 99: the claim is no guess.
+
+    They lie far above the threshold: "below", three times, is rare, and so it tells of the threshold.
+    """
+    scales = Fraction(800), Fraction(800, 3)
+    plan = planned(turns=4, answers=1, resolution=100, threshold=0, scales=(*scales, 4))
+    old = Mlp.of(FeatureMap((NumericFeature("age", 35.0, 0.125, 0.0),)), [(np.array([[1.0]]), np.array([0.0]))])
+    young = [("p", 20.0, 0.0, "f", "yes")] * 99
+    small, large = (dataset(rows) for rows in (young, [*young, ("p", 50.0, 0.0, "f", "yes")]))
+    questions = [HoldoutBody(YES, 0)] * 3 + [HoldoutBody(old, 1)]
+    first, second = (levels_of(plan, questions, data) for data in (small, large))
+    assert (first, second) == ([9900] * 3 + [99], [10_000] * 3 + [0])
+    claim = float(holdout.instance_cost(plan, 1))
+    loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
+    assert 0.99 * claim < loss <= claim * (1 + 1e-9)
+
+
+def test_the_enumeration_has_the_answerer_s_law():
+    """Power of the tests above: 2,000 real instances fall into transcripts as enumerated (each bound fails at 1e-9)."""
+    plan = planned(turns=3, answers=1, threshold=2, scales=(20, 30, 2))
+    questions = [HoldoutBody(YES, 3), HoldoutBody(YES, 2), HoldoutBody(NO, 7)]
+    data = dataset(ROWS)
+    chances = transcripts(levels_of(plan, questions, data), 20, Fraction(20), Fraction(30))
+    rng, draws = np.random.default_rng(5), 2000
+
+    class Drawn:
+        seeded = False
+
+        def discrete_laplace(self, exact, l1, law, stamp):
+            return exact + law.simulate(rng, exact.shape)
+
+    found = np.zeros(4)
+    for _ in range(draws):
+        try:
+            told = asked(plan, questions, data, Drawn())
+        except RemoteProtocolError:  # an instance that ended before the last question
+            continue
+        found[2 if not told[-1].close else 3] += 1
+    expected = chances * draws
+    for place in (2, 3):
+        assert abs(found[place] - expected[place]) < 6.5 * np.sqrt(expected[place])
+
+
+# through a curator: charges, chain, restarts
+
+
+class Asker:
+    """A learner with one study at a curator that may be another process after a restart."""
+
+    def __init__(self, store, plan, noise=None, rules=ALL, rows=ROWS):
+        self.store, self.noise, self.rules, self.rows = store, noise or Scripted(), rules, rows
+        self.restart()
+        self.session = Session(curator=key("basel").public, key=key("ann"), study=b"holdout---------", lifetime=3000)
+        self.session.request_card(NOW)
+        self.send()
+        self.session.propose(Plan.of([plan]), "", NOW)
+        self.accepted = self.send()
+
+    def restart(self):
+        self.curator = assemble_site(
+            dataset(self.rows),
+            self.rules,
+            key=key("basel"),
+            ledger=ledger_over(self.store),
+            clock=lambda: NOW,
+            noise=self.noise,
+        ).curator
+
+    def send(self):
+        return self.session.receive(self.curator.handle(self.session.pending))
+
+    def ask(self, hypothesis, estimate):
+        self.session.query("holdout", body(hypothesis, estimate), NOW)
+        reply = self.send()
+        return decode(reply.body, HoldoutRelease) if isinstance(reply, Release) else reply
+
+    def entries(self, kind):
+        return [entry for entry in check(self.store).entries if entry.kind == kind]
+
+    def charges(self):
+        return [Fraction(entry.amount) for entry in self.entries("charge")]
+
+
+def test_an_instance_is_charged_whole_when_it_begins_and_its_end_is_in_the_chain():
+    store = MemoryStore()
+    asker = Asker(store, planned(turns=7, answers=3))
+    assert Fraction(asker.accepted.cost) == 3
+    told = [asker.ask(YES, p) for p in (3, 3, 9, 3, 0, 3)]
+    assert [one.close for one in told] == [True, True, False, True, False, True]
+    assert asker.charges() == [1, 0, 0, 1, 0, 1]
+    notes = [entry.note for entry in asker.entries("answered") if entry.sequence]
+    assert notes == ["", "", "instance 1 of 3 ended", "", "instance 2 of 3 ended", ""]
+    assert asker.session.spent == 3
+    asker.session.close(NOW)
+    assert Fraction(asker.send().refunded) == 0
+    proof = replay(asker.session.transcript.envelopes, key("basel").public, key("ann").public)
+    assert (proof.epsilon_spent, proof.unproven) == (3, "")
+    assert check(store).findings == ()
+
+
+def test_a_study_that_stops_early_gets_back_what_no_instance_took():
+    asker = Asker(MemoryStore(), planned(turns=6, answers=5))
+    asker.ask(YES, 3)
+    asker.session.close(NOW)
+    assert Fraction(asker.send().refunded) == 4
+    assert asker.session.spent == 1
+
+
+def test_a_question_after_the_last_answer_is_refused_with_what_is_left_and_nothing_is_charged():
+    store = MemoryStore()
+    asker = Asker(store, planned(turns=6, answers=2))
+    assert [asker.ask(YES, 10).counts, asker.ask(NO, 10).counts] == [(28, 12), (12, 28)]
+    before = asker.charges()
+    refusal = asker.ask(YES, 3)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.final) == (RefusalCode.NOT_IN_PLAN, True)
+    assert refusal.field == "plan.queries.answers"
+    assert refusal.limit == "2 answers above the threshold, of which 0 are left; close the study"
+    assert asker.charges() == before == [1, 1]
+    assert check(store).findings == ()
+
+
+@pytest.mark.parametrize("with_store", ["memory"])
+def test_after_a_restart_the_instance_goes_on_with_its_noisy_threshold(with_store):
+    store = MemoryStore()
+    asker = Asker(store, planned(), Scripted(threshold=10**6))
+    assert asker.ask(YES, 3).close
+    asker.noise = Scripted()  # the new process would draw a threshold of 30
+    asker.restart()
+    assert asker.ask(YES, 10).close
+    assert [name for name, *_ in asker.noise.asked] == ["comparison"]
+    assert asker.charges() == [1, 0]
+
+
+def test_the_threshold_is_not_to_be_read_from_the_store():
+    store = MemoryStore()
+    asker = Asker(store, planned(), Scripted(threshold=123_456_789))
+    asker.ask(YES, 3)
+    plain = encode(Running(0, 1, 30 + 123_456_789))
+    kept = [bytes(value) for value in store._replies.values()]
+    assert kept
+    assert not any(plain in value or (30 + 123_456_789).to_bytes(4, "big") in value for value in kept)
+
+
+def test_a_lost_threshold_is_refused_and_never_drawn_again():
+    store = MemoryStore()
+    asker = Asker(store, planned())
+    asker.ask(YES, 3)
+    rows, replies = len(store.rows(0)), dict(store._replies)
+    asker.ask(YES, 3)
+    sent = asker.session.transcript.envelopes[-2]
+    del store._rows[rows:]
+    store._replies = replies  # the copy of before; the mark is the newest
+    asker.restart()
+    assert message_of(asker.curator.handle(sent)).code in (RefusalCode.STATE_GONE, RefusalCode.HALTED)
+    asker.curator._ledger.resume(NOW, note="restored from the copy")
+    refusal = message_of(asker.curator.handle(sent))
+    assert (refusal.code, refusal.final) == (RefusalCode.STATE_GONE, True)
+    assert asker.charges() == [1]
+
+
+def test_a_state_of_another_instance_is_refused():
+    turn = Turn(planned(), 0, 1)
+    past = (Past(Turn(planned(), 0, 0), encode(HoldoutRelease(1, None))),)
+    question = Question(HoldoutBody(YES, 3), turn, past, b"", STAMP, None, None)
+    for state in (b"", encode(Running(0, 2, 30)), encode(Running(1, 1, 30))):
+        with pytest.raises(RemoteProtocolError, match="state_gone"):
+            HOLDOUT.check(replace(question, state=state))
+    HOLDOUT.check(replace(question, state=encode(Running(0, 1, 30))))
+
+
+def test_what_another_holdout_of_the_study_released_is_not_its_past():
+    plan = planned(turns=1, answers=1)
+    past = (Past(Turn(plan, 0, 0), encode(HoldoutRelease(1, (3, 4)))),)
+    assert holdout.charge(Turn(plan, 1, 0), past, 1) == 1
+    HOLDOUT.check(Question(HoldoutBody(YES, 3), Turn(plan, 1, 0), past, b"", STAMP, None, None))
+
+
+# records never show but in the answer
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS[:1], ROWS[:12], ROWS[12:], [("p1", None, None, None, "no")], [("p1", 1e308, -1e308, "?", "yes")] * 9]
+)
+def test_one_record_and_one_class_answer_like_any(rows):
+    """The same noise, the same answer: only its numbers differ."""
+    noise = ZeroNoise()
+    noise.discrete_laplace = lambda exact, l1, law, stamp: np.full_like(exact, 7)
+    told = asked(planned(turns=2, answers=2), [HoldoutBody(YES, 3), HoldoutBody(NO, 0)], dataset(rows), noise)
+    assert told == asked(planned(turns=2, answers=2), [HoldoutBody(YES, 3), HoldoutBody(NO, 0)], dataset(ROWS), noise)
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (body(YES, 11), RefusalCode.BAD_QUERY),
+        (encode({"hypothesis": Constant(1), "estimate": -1}), RefusalCode.MALFORMED),
+        (encode({"hypothesis": Constant(1), "estimate": float("nan")}), RefusalCode.MALFORMED),
+        (encode({"hypothesis": Constant(1), "estimate": 0.5}), RefusalCode.MALFORMED),
+        (encode({"hypothesis": None, "estimate": 1}), RefusalCode.MALFORMED),
+        (b"", RefusalCode.MALFORMED),
+    ],
+)
+def test_a_stated_accuracy_outside_of_0_to_1_is_refused_and_not_charged(data, code):
+    store = MemoryStore()
+    asker = Asker(store, planned())
+    asker.session.query("holdout", data, NOW)
+    refusal = asker.send()
+    assert (refusal.code, refusal.final) == (code, True)
+    assert asker.charges() == []
+
+
+def test_more_answers_than_questions_and_other_labels_are_no_plan():
+    with pytest.raises(RemoteProtocolError, match="at most the 2 turns"):
+        QUERY_KINDS.cost(planned(turns=2, answers=3), 1)
+    with pytest.raises(RemoteProtocolError, match="32 bits"):
+        QUERY_KINDS.cost(planned(scales=(Fraction(2**32 - 1, 7), Fraction(3, 2**31), 4)), 1)
+    limits = holdout.HoldoutLimits(turns=5)
+    schema = dataset(ROWS).schema
+    with pytest.raises(RemoteProtocolError, match="at most 5 turns"):
+        holdout.check_allowed(planned(turns=6), schema, limits, "plan")
+    for other in ({"classes": ("a", "b", "c")}, {"classes": (), "label_bounds": (0.0, 1.0)}):
+        fields = {"attributes": schema.attributes, "label": "sick", **other}
+        with pytest.raises(RemoteProtocolError, match="two classes"):
+            holdout.check_allowed(planned(), type(schema)(**fields), limits, "plan")
+
+
+def test_it_is_off_until_a_policy_names_it():
+    asker = Asker(MemoryStore(), planned(), rules=policy(cap=100))
+    assert asker.accepted.code == RefusalCode.KIND_NOT_ALLOWED
+
+
+def test_the_blog_s_is_refused_outside_of_simulations():
+    rules = policy(cap=100, limits=Limits(kinds={"blog_holdout": {}}))
+    with pytest.raises(Exception, match="simulation"):
+        Asker(MemoryStore(), planned(), rules=rules)

@@ -1,0 +1,42 @@
+"""Known answers of in-site models: bytes, sensitivities, and randomness that everybody may know."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.codec import decode, encode
+from protocol.feature_map import FeatureMap, NumericFeature
+from protocol.kinds import Turn
+from protocol.models import METHODS
+from protocol.models.public_randomness import words
+from protocol.models.random_features import cosines, frequencies
+from protocol.models.random_trees import random_trees
+from protocol.queries import QUERY_KINDS
+from protocol.queries.model import ModelLimits, ModelRelease, PlannedModel, numbers, read_body, sensitivity
+from protocol.schema import Schema
+
+KNOWN = json.loads((Path(__file__).parent / "vectors" / "model.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_read_and_written_again_byte_for_byte(name):
+    case = KNOWN["methods"][name]
+    data = {what: bytes.fromhex(case[what]) for what in ("schema", "planned", "body", "release")}
+    schema, planned = decode(data["schema"], Schema), decode(data["planned"], PlannedModel)
+    body = read_body(data["body"], Turn(planned), schema, ModelLimits())
+    written = (schema, planned, body, decode(data["release"], ModelRelease))
+    assert [encode(value) for value in written] == list(data.values())
+    assert planned.name == name
+    assert QUERY_KINDS.cost(planned, 2) == planned.models == 2
+    assert sensitivity(planned, 2) == case["sensitivity"]
+    told = numbers(data["release"], body, Turn(planned), schema)
+    assert told.tolist() == list(range(len(told)))
+
+
+def test_public_randomness_is_known():
+    assert words(9, "trees", 4).tolist() == KNOWN["words"]
+    (tree,) = random_trees(FeatureMap((NumericFeature("age", 0.0, 1.0, 0.0),)), 1, 3, 4096, 9)
+    assert tree.table.tolist() == KNOWN["tree"]
+    assert frequencies(9, 2, 3).tolist() == KNOWN["frequencies"]
+    assert cosines(100, 3)[::512].tolist() == KNOWN["cosines"]
