@@ -51,7 +51,9 @@ from protocol.models.random_trees import random_trees
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
+from protocol.queries.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.queries.model import ModelBody, ModelRelease, length, sensitivity
 from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.queries.secure_counts import (
@@ -423,6 +425,7 @@ def vectors():
         "secure_sum.json": secure_sum(),
         "model.json": models(),
         "sample.json": sample(),
+        "holdout.json": holdout(),
         "statistic.json": statistic(),
     }
 
@@ -570,6 +573,29 @@ def sample():
     return {
         name: encode(one).hex() for name, one in (("planned", planned), ("body", SampleBody()), ("release", release))
     }
+
+
+def holdout():
+    """A planned holdout, a question, both answers; and what a simulation's `blog_holdout` asks and answers."""
+    planned = PlannedHoldout(
+        turns=500,
+        answers=3,
+        resolution=1000,
+        threshold=60,
+        threshold_scale=Rational(20_000, 3),
+        comparison_scale=Rational(80_000, 9),
+        count_scale=Rational(8, 1),
+    )
+    told = {
+        "planned": planned,
+        "body": HoldoutBody(Constant(1), 745),
+        "close": HoldoutRelease(2, None),
+        "counts": HoldoutRelease(3, (-7, 2**40)),
+        "blog_planned": PlannedBlogHoldout(turns=2, tolerance=Rational(1, 25), records=1000),
+        "blog_body": BlogHoldoutBody(Constant(1), None, 0.5),
+        "blog_release": BlogHoldoutRelease(0.25),
+    }
+    return {name: encode(one).hex() for name, one in told.items()}
 
 
 def identity():
