@@ -98,7 +98,7 @@ def test_a_name_a_kind_or_all():
         chosen_kinds("count")
     with pytest.raises(ConfigurationError, match="releases several things"):
         audit_kind("counts")
-    with pytest.raises(ConfigurationError, match="known: all, counts, secure_counts, .*toy"):
+    with pytest.raises(ConfigurationError, match=r"known: all, counts, secure_counts, .*toy"):
         audit_kind("counts/paper_ratio", answerers=TABLE)
 
 
