@@ -5,6 +5,7 @@ target is about the machine alone: the time of its processors over their number.
 neighbours on a shared machine stretch.
 """
 
+import os
 import resource
 import time
 from functools import partial
@@ -32,7 +33,7 @@ def run() -> list[Result]:
         run_missing(tasks, partial(compute_run, Sizes(), {}), Run, lambda _: (path, {}), jobs=jobs)
         wall, processor = time.perf_counter() - start, _processor() - before
         done = len(path.read_text(encoding="utf-8").splitlines()) - 1
-    note = f"{done} runs of 50 steps by {jobs} processes"
+    note = f"{done} runs of 50 steps by {jobs} processes; load average {os.getloadavg()[0]:.0f} in the end"
     return [
         at_most(
             "50 data sets, three procedures: processor time a core", processor / jobs / 60, MINUTES, "min", note=note

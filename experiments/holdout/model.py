@@ -10,7 +10,7 @@ from experiments.campaign.provenance import Provenance
 from experiments.holdout.blog import TOLERANCE, BlogCost, blog_cost, questions
 from experiments.holdout.claims import Claim, bias, claims_of, peak_at
 from experiments.holdout.draws import BLOG, SETTINGS, VARIABLES
-from experiments.holdout.runs import FREE, NO_EPSILON, THRESHOLDOUT, Run
+from experiments.holdout.runs import NO_EPSILON, PROCEDURES, THRESHOLDOUT, Run
 from experiments.sites.model import Mean
 
 SPREAD = (0.1, 0.9)
@@ -162,10 +162,9 @@ def found_of(runs: Sequence[Run]) -> Found:
         grouped.setdefault((run.setting, run.procedure, run.epsilon), []).append(run)
     settings = list(SETTINGS)
 
-    def order(key: tuple[str, str, str]) -> tuple[int, int, str, Fraction]:
+    def order(key: tuple[str, str, str]) -> tuple[int, int, Fraction]:
         setting, procedure, epsilon = key
-        place = FREE.index(procedure) if procedure in FREE else len(FREE)
-        return settings.index(setting), place, procedure, Fraction(0 if epsilon == NO_EPSILON else epsilon)
+        return settings.index(setting), PROCEDURES.index(procedure), Fraction(0 if epsilon == NO_EPSILON else epsilon)
 
     held = [run for run in runs if run.procedure == THRESHOLDOUT and run.setting == BLOG]
     return Found(

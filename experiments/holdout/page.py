@@ -9,9 +9,10 @@ from simulations.report.svg import Figure, Key
 from simulations.report.templates import page_template
 
 PACKAGE, DRAWING = "experiments.holdout", "experiments.holdout.drawing"
-ACROSS, WIDTH, GAP, HEAD, LEGEND = 3, 380, 36, 26, 30
+ACROSS, WIDTH, GAP, HEAD, LEGEND, LEGEND_WIDTH = 3, 380, 36, 26, 30, 270
 """Of the panels of a figure that stands alone: how many are side by side; their width, the space between them, that
-above each for its name, and that of the legend, in pixels."""
+above each for its name, and height and width of an entry of the legend, in pixels."""
+CURVE_KEYS = (plots.TRAIN_KEY, plots.TEST_KEY, plots.BELIEVED_KEY, plots.FRESH_KEY)
 
 
 def build_page(found: Found) -> str:
@@ -35,9 +36,6 @@ def build_page(found: Found) -> str:
         cost=tables.cost(found),
         others=tables.settings(found),
     )
-
-
-CURVE_KEYS = (plots.TRAIN_KEY, plots.TEST_KEY, plots.BELIEVED_KEY, plots.FRESH_KEY)
 
 
 def build_curves(found: Found) -> str:
@@ -70,6 +68,3 @@ def _drawing(title: str, figures: Sequence[Figure], keys: Sequence[Key], unit: s
         ],
         head=HEAD,
     )
-
-
-LEGEND_WIDTH = 270

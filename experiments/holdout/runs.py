@@ -19,6 +19,8 @@ EACH_STEP, EACH_CANDIDATE = "holdout, each step", "holdout, each candidate"
 NO_EPSILON = "inf"
 FREE = (NAIVE, THRESHOLDOUT, LARGE, SOURCE)
 """Procedures that no curator answers; what the test records lose is not accounted."""
+PROCEDURES = (*FREE, EACH_STEP, EACH_CANDIDATE)
+"""All, in the order in which they are shown."""
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

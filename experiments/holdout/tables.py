@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from experiments.holdout.claims import Claim, Verdict
-from experiments.holdout.draws import BLOG, SETTINGS
+from experiments.holdout.draws import SETTINGS
 from experiments.holdout.model import Cost, Found, Shown
 from experiments.holdout.runs import LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
 from experiments.publish.numbers import decimal, signed, with_error
@@ -149,5 +149,4 @@ def settings(found: Found) -> Table[Shown]:
 
 def _setting(name: str) -> str:
     setting = SETTINGS[name]
-    told = f"{setting.title}; the best rule is right for {decimal(setting.ceiling)} %"
-    return f"the blog's: {told}" if name == BLOG and len(SETTINGS) > 1 else told
+    return f"{setting.title}; the best rule is right for {decimal(setting.ceiling)} %"
