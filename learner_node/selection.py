@@ -5,7 +5,6 @@ of its holdout for two noisy counts. So a learner whose own estimates are right 
 price of one instance; one whose estimates are wrong learns the truth of as many as it paid instances for.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from learner_node.holdout_plan import RESOLUTION, plan_holdout
 from learner_node.learn import MOST_PURPOSE, admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.readers.holdout import HoldoutAnswer
@@ -26,18 +26,12 @@ from protocol.kinds import Turn
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout
-from protocol.rationals import Rational, parse_rational
+from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.schema import Schema
 
-RESOLUTION = 1000
 ANSWERS = 2
 """Instances, unless told."""
-THRESHOLD_SHARE, COMPARISON_SHARE = Fraction(3, 10), Fraction(9, 20)
-"""Of an instance's epsilon, about as 1 to 2^(2/3), which makes comparisons most accurate (Lyu, Su and Li 2017, section
-4.2); what is left, a quarter, is for the counts."""
-FALSE_END = 0.1
-"""Chance, about, that noise alone ends an instance where all stated accuracies are right; of the default threshold."""
 
 
 @dataclass(frozen=True)
@@ -46,28 +40,30 @@ class Checked:
 
     Attributes:
         name: of the candidate.
-        expected: the accuracy that was stated.
-        close: curators that found it close.
+        expected: the accuracy that was expected, before what counts of earlier candidates told of a site.
+        close: curator that found it close -> the accuracy that was stated there.
         told: curator -> its noisy counts.
-        accuracy: expected where all found it close; else the mean over curators by records: of counts where they were
-            told, of what was expected where it was close.
+        accuracy: the mean over curators by records: of counts where they were told, of what was stated where it was
+            close.
         agreement: how far the network that was asked about agrees with the candidate; None where it is the candidate.
     """
 
     name: str
     expected: float
-    close: tuple[str, ...]
+    close: Mapping[str, float]
     told: Mapping[str, HoldoutAnswer]
     accuracy: float
     agreement: Agreement | None
 
     def __str__(self) -> str:
         """For people."""
-        parts = [f"close at {', '.join(self.close)}"] if self.close else []
+        parts = [f"close to {stated:.3f} at {name}" for name, stated in self.close.items()]
         for name, answer in self.told.items():
             share = answer.accuracy
             value = "too few records to tell" if share is None else f"{share:.3f}"
             parts.append(f"{value} at {name} ({answer.correct} of about {answer.records} records)")
+        if self.agreement is not None:
+            parts.append(f"asked of a network that agrees with it on {self.agreement.same_class:.1%} of the source")
         return f"{self.name}: expected {self.expected:.3f}, taken as {self.accuracy:.3f}; {'; '.join(parts)}"
 
 
@@ -115,6 +111,9 @@ class Selection:
         found = []
         if self.unchecked:
             found.append(f"Nothing was asked of {', '.join(self.unchecked)}.")
+        asked = max(len(one.close) + len(one.told) for one in self.checked)
+        if fewer := [one.name for one in self.checked if len(one.close) + len(one.told) < asked]:
+            found.append(f"{', '.join(fewer)}: not every curator was asked, so these figures are of other records.")
         if close := [one.name for one in self.checked if one.close]:
             found.append(
                 f"Of {', '.join(close)} no number was released where it was close: there the expected number of "
@@ -199,7 +198,7 @@ def select(  # noqa: PLR0913 - each is stated alone
     most = max((card.most_records_per_unit for card in cards.values()), default=1)
     planned = plan_holdout(exact, len(asked), answers, most, resolution=resolution, threshold=threshold)
     plan = Plan.of([planned])
-    bodies = {name: HoldoutBody(asked[name][0], round(share * resolution)) for name, share in stated.items()}
+    bodies = {name: HoldoutBody(hypothesis, resolution) for name, (hypothesis, _) in asked.items()}
     left_out |= _objections(study, plan, list(bodies.values()), cards)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
@@ -207,11 +206,11 @@ def select(  # noqa: PLR0913 - each is stated alone
     if not names:
         raise study.nobody("no curator can be asked")
     order = list(bodies) if patience is not None else sorted(bodies, key=lambda name: -stated[name])
-    inquiry = _Inquiry(study, {name: card.round_size for name, card in cards.items()})
+    inquiry = _Inquiry(study, resolution, {name: card.round_size for name, card in cards.items()})
     with study.closing():
         study.propose(plan, purpose, names)
         for name in order:
-            if not inquiry.ask(name, bodies[name], stated[name], asked[name][1]) or inquiry.stale(patience):
+            if not inquiry.ask(name, stated[name], *asked[name]) or inquiry.stale(patience):
                 break
     if not inquiry.checked:
         raise study.nobody("no curator answered a question")
@@ -232,60 +231,6 @@ def select(  # noqa: PLR0913 - each is stated alone
     )
 
 
-def plan_holdout(
-    epsilon: Fraction,
-    turns: int,
-    answers: int,
-    most_records_per_unit: int,
-    *,
-    resolution: int = RESOLUTION,
-    threshold: int | None = None,
-) -> PlannedHoldout:
-    """The holdout of so many questions and instances at a cost of at most `epsilon`, an equal part of it for each.
-
-    Args:
-        epsilon: at a curator whose units have so many records.
-        turns: most questions.
-        answers: most instances.
-        most_records_per_unit: c.
-        resolution: r.
-        threshold: T, in records; None takes the least that right expectations pass with a chance of about `FALSE_END`
-            in an instance of all questions.
-
-    Raises:
-        ConfigurationError: a scale that needs more than 32 bits, or a threshold out of range.
-    """
-    one, moved = epsilon / answers, resolution * most_records_per_unit
-    counts = 1 - THRESHOLD_SHARE - COMPARISON_SHARE
-    scales = (
-        moved / (one * THRESHOLD_SHARE),
-        2 * moved / (one * COMPARISON_SHARE),
-        most_records_per_unit / (one * counts),
-    )
-    if threshold is None:
-        # Tails of a continuous Laplace law: exp(-t / scale) / 2 on one side.
-        alarm = float(scales[0]) * math.log(1 / FALSE_END) + float(scales[1]) * math.log(turns / FALSE_END)
-        threshold = math.ceil(alarm / resolution)
-    try:
-        first, second, third = (Rational.of(scale) for scale in scales)
-        planned = PlannedHoldout(
-            turns=turns,
-            answers=answers,
-            resolution=resolution,
-            threshold=threshold,
-            threshold_scale=first,
-            comparison_scale=second,
-            count_scale=third,
-        )
-    except ValueError:
-        raise ConfigurationError(
-            "epsilon, answers and resolution make scales of more than 32 bits; simplify them"
-        ) from None
-    if not isinstance(threshold, int) or not 0 <= threshold < 2**32:
-        raise ConfigurationError(f"threshold is {threshold!r}; it must be a whole number of records, at least 0")
-    return planned
-
-
 class _Inquiry:
     """The questions so far, and whom the next one can be asked.
 
@@ -295,21 +240,29 @@ class _Inquiry:
         used_up: curators whose last instance has ended; they are asked nothing more.
     """
 
-    def __init__(self, study: Study, sizes: Mapping[str, int | None]) -> None:
+    def __init__(self, study: Study, resolution: int, sizes: Mapping[str, int | None]) -> None:
         self.checked: list[Checked] = []
         self.ended: dict[str, int] = {}
         self.used_up: set[str] = set()
         self._study = study
+        self._resolution = resolution
         self._sizes = dict(sizes)
+        self._off: dict[str, float] = {}
         self._alive: list[str] | None = None
 
-    def ask(self, name: str, body: HoldoutBody, expected: float, agreement: Agreement | None) -> bool:
-        """Ask about one candidate; False where nobody is left to ask, or nobody answered."""
+    def ask(self, name: str, expected: float, hypothesis: Hypothesis, agreement: Agreement | None) -> bool:
+        """Ask about one candidate; False where nobody is left to ask, or nobody answered.
+
+        Where a curator's counts put an expectation right, the next ones are put right there by as much: sites differ,
+        and what differs from site to site is mostly common to all candidates.
+        """
         alive = self._study.survivors if self._alive is None else self._alive
         if not alive:
             return False
+        shares = {who: min(max(expected + self._off.get(who, 0.0), 0.0), 1.0) for who in alive}
+        bodies = {who: HoldoutBody(hypothesis, round(share * self._resolution)) for who, share in shares.items()}
         try:
-            answers = self._study.ask(dict.fromkeys(alive, body)).answers
+            answers = self._study.ask(bodies).answers
         except NoCuratorError:
             answers = dict(self._study.rounds[-1].answers) if self._study.rounds else {}
         if not answers:
@@ -318,11 +271,12 @@ class _Inquiry:
         for who, answer in told.items():
             self.ended[who] = self.ended.get(who, 0) + 1
             self._sizes[who] = max(answer.records, 1)
+            self._off[who] = 0.0 if answer.accuracy is None else answer.accuracy - expected
         self.used_up |= {who for who, answer in told.items() if answer.last}
         self._alive = [who for who in answers if who not in self.used_up]
-        shares = {who: expected if (found := answer.accuracy) is None else found for who, answer in answers.items()}
-        accuracy = float(np.average(list(shares.values()), weights=[self._size(who) for who in shares]))
-        close = tuple(who for who in answers if who not in told)
+        found = [float(answer.estimate) if answer.accuracy is None else answer.accuracy for answer in answers.values()]
+        accuracy = float(np.average(found, weights=[self._size(who) for who in answers]))
+        close = {who: float(answer.estimate) for who, answer in answers.items() if answer.close}
         self.checked.append(Checked(name, expected, close, told, accuracy, agreement))
         return True
 

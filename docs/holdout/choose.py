@@ -42,6 +42,8 @@ def main() -> None:
         sites[name] = temporary_site(part["private"], steward, policy)
     federation = direct_federation(sites, learner)
     source, test = (pl.concat(part[which] for part in parts.values()) for which in ("source", "test"))
+    # Curators count one encounter of a patient.
+    test = test.sample(fraction=1, shuffle=True, seed=SEED).unique(dataset.unit, keep="first", maintain_order=True)
     fitted = {
         name: ExPriLClassifier(federation, strategy=strategy, options=options, epsilon="1/4", random_state=SEED).fit(
             source.drop(dataset.label)

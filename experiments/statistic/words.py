@@ -23,7 +23,11 @@ def headline(found: Found) -> str:
         return "Private quantiles, method by method"
     wins = Counter(point.best() for point in found.points)
     name, count = wins.most_common(1)[0]
-    return f"{METHODS[name][0].capitalize()} errs least in {count} of {len(found.points)} cases"
+    return f"{_begun(METHODS[name][0])} errs least in {count} of {len(found.points)} cases"
+
+
+def _begun(title: str) -> str:
+    return title[:1].upper() + title[1:]
 
 
 def summary(found: Found) -> Sequence[str]:
@@ -34,7 +38,7 @@ def summary(found: Found) -> Sequence[str]:
         within = sum(point.errors[name] <= 2 * point.errors["none"] for point in found.points)
         if name != "none":
             said.append(
-                f"{title.capitalize()}: least in {wins[name]}, and within twice the error of no noise in {within}, of "
+                f"{_begun(title)}: least in {wins[name]}, and within twice the error of no noise in {within}, of "
                 f"{len(found.points)} cases."
             )
     return said

@@ -41,7 +41,7 @@ NUMBER = "<u2"
 
 RECORD_COST = 1_500
 RECORD_AXIS_COST = 800
-"""Finding a record's cell on an axis, and choosing among the records: 0.1 microseconds and less."""
+"""Finding a record's cell on an axis, and choosing among the records: 0.15 microseconds and less."""
 TRIED_ONCE = 8_000
 TRIED_AXIS_ONCE = 2_000
 """Drawing a record from the base law, and the coin that keeps it."""

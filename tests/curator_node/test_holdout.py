@@ -1,6 +1,5 @@
 """`holdout` at a curator: exact sums, its law by enumeration, charges, what is kept between turns, and bad input."""
 
-import itertools
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,85 +8,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from above_threshold import transcripts, worst_loss
 from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, message_of, policy
-from curator_node.answerers import ANSWERERS
-from curator_node.answerers.holdout import COMPARISON, COUNTS, THRESHOLD, Running
+from curator_node.answerers.holdout import Running
 from curator_node.answering import Question
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
-from curator_node.mechanisms import Stamp
 from curator_node.site import assemble_site
 from generators import hypotheses_of, records_of, schemas
 from generators_holdout import holdout_bodies_of, planned_holdouts
+from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from learner_node.session import Session
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.feature_map import FeatureMap, NumericFeature
-from protocol.hypotheses import Constant, Mlp
+from protocol.hypotheses import Constant
 from protocol.kinds import Past, Turn
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS, holdout
-from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
-from protocol.rationals import Rational
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.seeded_noise import SeededNoise
 
-HOLDOUT = ANSWERERS["holdout"]
-STAMP = Stamp("ann", 0, 1)
-YES, NO = Constant(1), Constant(0)
-ROWS = tuple((f"p{n}", 20.0 + n, 0.0, "f", "yes" if n < 12 else "no") for n in range(40))
-"""12 of 40 are "yes"."""
 ALL = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
-
-
-def planned(*, turns=6, answers=2, resolution=10, threshold=3, scales=(40, 40, 4)):
-    """Each instance costs 1/4 + 1/2 + 1/4 for units of one record."""
-    one, two, three = (Rational.of(Fraction(scale)) for scale in scales)
-    return PlannedHoldout(
-        turns=turns,
-        answers=answers,
-        resolution=resolution,
-        threshold=threshold,
-        threshold_scale=one,
-        comparison_scale=two,
-        count_scale=three,
-    )
-
-
-def body(hypothesis, estimate):
-    return encode(HoldoutBody(hypothesis, estimate))
-
-
-class Scripted:
-    """Adds what it is told to each part of an answer, 0 unless told; remembers what it was asked."""
-
-    seeded = False
-
-    def __init__(self, **added):
-        self.added, self.asked = added, []
-
-    def discrete_laplace(self, exact, l1, law, stamp):
-        name = {THRESHOLD: "threshold", COMPARISON: "comparison", COUNTS: "counts"}[stamp.part]
-        self.asked.append((name, exact.tolist(), l1, law.scale))
-        return exact + self.added.get(name, 0)
-
-
-def asked(plan, questions, data, noise):
-    """Releases of an instance's questions, by the answerer alone."""
-    past, state, told = [], b"", []
-    for number, question in enumerate(questions):
-        turn = Turn(plan, 0, number)
-        one = Question(question, turn, tuple(past), state, STAMP, None, data.schema)
-        HOLDOUT.check(one)
-        answered = HOLDOUT.answer(one, data, noise)
-        past.append(Past(turn, answered.release))
-        state = state if answered.state is None else answered.state
-        told.append(decode(answered.release, HoldoutRelease))
-    return told
 
 
 # what is compared, and with what noise
@@ -167,91 +111,6 @@ def test_the_sensitivity_is_attained_at_both_ends():
             asked(planned(), [HoldoutBody(hypothesis, estimate)], data, noise)
             seen.append(noise.asked[1][1][0])
         assert seen[0] - seen[1] == 10
-
-
-# its law, by enumeration
-
-
-def levels_of(plan, questions, data):
-    """What is compared, question by question, where no instance ends."""
-    noise = Scripted(threshold=2**40)
-    asked(plan, questions, data, noise)
-    return [exact[0] for name, exact, *_ in noise.asked if name == "comparison"]
-
-
-SCALES = (
-    (Fraction(20), Fraction(20), Fraction(4)),
-    (Fraction(60), Fraction(15), Fraction(4)),
-    (Fraction(10), Fraction(100), Fraction(1)),
-)
-QUESTIONS = [HoldoutBody(YES, p) for p in (0, 3, 10)] + [HoldoutBody(NO, p) for p in (0, 7, 10)]
-
-
-@pytest.mark.parametrize("scales", SCALES)
-@pytest.mark.parametrize("threshold", [0, 3, 12])
-def test_no_instance_loses_more_than_it_costs(scales, threshold):
-    """All pairs of questions, and many of three and four, on sets of records that differ by one of either class."""
-    plan = planned(turns=4, answers=1, threshold=threshold, scales=scales)
-    claim = float(holdout.instance_cost(plan, 1))
-    small = ROWS[:3] + ROWS[20:26]
-    sets = [dataset(small), dataset(small[1:]), dataset(small[:-1])]
-    rng = np.random.default_rng(1)
-    walks = [list(pair) for pair in itertools.product(QUESTIONS, repeat=2)]
-    walks += [[QUESTIONS[i] for i in rng.integers(len(QUESTIONS), size=size)] for size in (3, 4) for _ in range(12)]
-    worst = 0.0
-    for walk in walks:
-        levels = [levels_of(plan, walk, data) for data in sets]
-        for other in levels[1:]:
-            loss, one, two = worst_loss(levels[0], other, 10 * threshold, *scales[:2], float(1 / scales[2]))
-            assert one.sum() == pytest.approx(1, abs=1e-9)
-            assert two.sum() == pytest.approx(1, abs=1e-9)
-            worst = max(worst, loss)
-    assert worst <= claim * (1 + 1e-9)
-    assert worst > claim / 3
-
-
-def test_four_questions_lose_nearly_what_an_instance_costs():
-    """Three that a record moves up by 100, and one that it moves down by 99: the claim is no guess.
-
-    They lie far above the threshold: "below", three times, is rare, and so it tells of the threshold.
-    """
-    scales = Fraction(800), Fraction(800, 3)
-    plan = planned(turns=4, answers=1, resolution=100, threshold=0, scales=(*scales, 4))
-    old = Mlp.of(FeatureMap((NumericFeature("age", 35.0, 0.125, 0.0),)), [(np.array([[1.0]]), np.array([0.0]))])
-    young = [("p", 20.0, 0.0, "f", "yes")] * 99
-    small, large = (dataset(rows) for rows in (young, [*young, ("p", 50.0, 0.0, "f", "yes")]))
-    questions = [HoldoutBody(YES, 0)] * 3 + [HoldoutBody(old, 1)]
-    first, second = (levels_of(plan, questions, data) for data in (small, large))
-    assert (first, second) == ([9900] * 3 + [99], [10_000] * 3 + [0])
-    claim = float(holdout.instance_cost(plan, 1))
-    loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
-    assert 0.99 * claim < loss <= claim * (1 + 1e-9)
-
-
-def test_the_enumeration_has_the_answerer_s_law():
-    """Power of the tests above: 2,000 real instances fall into transcripts as enumerated (each bound fails at 1e-9)."""
-    plan = planned(turns=3, answers=1, threshold=2, scales=(20, 30, 2))
-    questions = [HoldoutBody(YES, 3), HoldoutBody(YES, 2), HoldoutBody(NO, 7)]
-    data = dataset(ROWS)
-    chances = transcripts(levels_of(plan, questions, data), 20, Fraction(20), Fraction(30))
-    rng, draws = np.random.default_rng(5), 2000
-
-    class Drawn:
-        seeded = False
-
-        def discrete_laplace(self, exact, l1, law, stamp):
-            return exact + law.simulate(rng, exact.shape)
-
-    found = np.zeros(4)
-    for _ in range(draws):
-        try:
-            told = asked(plan, questions, data, Drawn())
-        except RemoteProtocolError:  # an instance that ended before the last question
-            continue
-        found[2 if not told[-1].close else 3] += 1
-    expected = chances * draws
-    for place in (2, 3):
-        assert abs(found[place] - expected[place]) < 6.5 * np.sqrt(expected[place])
 
 
 # through a curator: charges, chain, restarts

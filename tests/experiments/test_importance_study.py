@@ -1,15 +1,23 @@
 """The comparison of importance weights with Eq. 2: its measures, the published mechanism, and what the page says."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from experiments.importance import (
+    RESULTS,
+    RUNS,
     Plane,
     discriminator,
     distance,
     effective,
     published_weights,
+    tables,
 )
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "importance-weights.md"
 
 
 def test_the_distance_is_the_share_that_must_move():
@@ -50,3 +58,9 @@ def test_published_weights_see_a_shift_where_the_noise_is_small():
     plane = Plane.of(public)
     truth = plane.shares(private)
     assert distance(plane.shares(public, weights), truth) < 0.5 * distance(plane.shares(public), truth)
+
+
+def test_the_page_holds_the_tables_of_the_kept_results():
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    assert {name: len(runs) for name, runs in kept["runs"].items()} == RUNS
+    assert tables(kept["runs"]) in PAGE.read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 """The statistic query as both sides read it: costs, refusals before any charge, grids, releases."""
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +38,8 @@ from protocol.statistics.methods import (
 from protocol.statistics.tails import POLYNOMIALS, distribution
 
 pytestmark = pytest.mark.numerical
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "statistic.json").read_text(encoding="utf-8"))
 
 ONE, HALF = Rational(1, 1), Rational(1, 2)
 CLASSES = Schema((NumericAttribute("x", -2, 3), CategoricalAttribute("c", ("a", "b"))), "y", ("no", "yes"))
@@ -203,3 +207,15 @@ def test_the_heavy_tailed_law_is_students(degrees):
     student = pytest.importorskip("scipy.stats").t(degrees)
     for z in (-30.0, -1.0, -0.1, 0.0, 0.5, 3.0, 1000.0):
         assert distribution(degrees, z) == pytest.approx(float(student.cdf(z * degrees**0.5)), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bytes_on_the_wire_never_drift(name):
+    vector = VECTORS[name]
+    planned_data, body_data, release = (bytes.fromhex(vector[what]) for what in ("planned", "body", "release"))
+    schema = Schema((NumericAttribute("age", 0, 120), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes"))
+    planned = decode(planned_data, PlannedStatistic)
+    body = STATISTIC.read_body(body_data, Turn(planned), schema, StatisticLimits(methods=(name,)))
+    assert (encode(planned), encode(body)) == (planned_data, body_data)
+    assert STATISTIC.numbers(release, body, Turn(planned), schema).tolist() == vector["numbers"]
+    assert str(QUERY_KINDS.cost(planned, 1)) == vector["cost"]

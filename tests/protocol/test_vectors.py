@@ -25,7 +25,9 @@ from protocol.kinds import Turn
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
+from protocol.queries.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease, cells_of
 from protocol.queries.secure_counts import BODIES, RELEASES, PlannedSecureCounts, question_digest
 from protocol.rationals import Rational
@@ -39,6 +41,7 @@ FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))
 IDENTITY = json.loads((FOLDER / "identity.json").read_text(encoding="utf-8"))
+HOLDOUT = json.loads((FOLDER / "holdout.json").read_text(encoding="utf-8"))
 SAMPLE = json.loads((FOLDER / "sample.json").read_text(encoding="utf-8"))
 SECURE = json.loads((FOLDER / "secure_sum.json").read_text(encoding="utf-8"))
 CURATOR = SigningKey.from_seed(bytes.fromhex(GOOD["curator"]["seed"]))
@@ -137,6 +140,24 @@ def test_a_sample_is_read_and_written_again_byte_for_byte():
     cells = cells_of(told["release"], read["body"], Turn(read["planned"]), schema)
     assert cells.tolist() == [[299, 1, 1, 0], [0, 0, 0, 0]]
     assert QUERY_KINDS.cost(read["planned"], 1) == QUERY_KINDS.cost(read["planned"], 7) == Fraction(1, 10)
+
+
+def test_a_holdout_is_read_and_written_again_byte_for_byte():
+    told = {name: bytes.fromhex(data) for name, data in HOLDOUT.items()}
+    kinds = {
+        "planned": PlannedHoldout,
+        "body": HoldoutBody,
+        "close": HoldoutRelease,
+        "counts": HoldoutRelease,
+        "blog_planned": PlannedBlogHoldout,
+        "blog_body": BlogHoldoutBody,
+        "blog_release": BlogHoldoutRelease,
+    }
+    read = {name: decode(told[name], kind) for name, kind in kinds.items()}
+    assert {name: encode(value) for name, value in read.items()} == told
+    assert QUERY_KINDS.cost(read["planned"], 1) == Fraction(3, 2)
+    assert QUERY_KINDS.cost(read["blog_planned"], 1) == Fraction(1, 20)
+    assert (read["close"].close, read["counts"].counts) == (True, (-7, 2**40))
 
 
 def test_a_secure_sum_is_opened_from_what_was_released():

@@ -26,6 +26,7 @@ from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsLimits
+from protocol.queries.model import ModelLimits
 from protocol.queries.secure_counts import SecureCountsLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
@@ -66,6 +67,7 @@ STRUCTS = [
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
     (POLICY, "Limits of secure sums", SecureCountsLimits),
+    (POLICY, "Limits of models that the curator fits", ModelLimits),
     (LEARNER, "Keys of the study", StudyFile),
     (LEARNER, "`[superlink]`", Link),
 ]
@@ -230,4 +232,8 @@ def test_the_stewards_whole_files_load():
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
     sums = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of secure sums"))[0])
     assert len(QUERY_KINDS.limits(sums.limits, "secure_counts").members) == 3
-    assert len(blocks(POLICY)) == 4
+    fits = read_policy(
+        "name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of models that the curator fits"))[0]
+    )
+    assert QUERY_KINDS.limits(fits.limits, "model").methods == ("naive_bayes", "forest")
+    assert len(blocks(POLICY)) == 5

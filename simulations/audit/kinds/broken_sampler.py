@@ -14,7 +14,7 @@ from curator_node.mollifier.learning import Density
 from protocol.codec import encode
 from protocol.queries.sample import NUMBER, SampleRelease
 from simulations.audit.kinds.broken import QuickNoise
-from simulations.audit.kinds.invented import Neighbours, held
+from simulations.audit.kinds.invented import Neighbours, Record, held
 from simulations.audit.kinds.path import Path
 
 STEPS = 10
@@ -30,7 +30,8 @@ def path() -> Path:
 
 def pair() -> Neighbours:
     """A record at one end of the axis, and the same with one at the other end."""
-    first, last = ({"x": x, "s": "a", "outcome": "no"} for x in (-2.0, 2.0))
+    first: Record = {"x": -2.0, "s": "a", "outcome": "no"}
+    last: Record = {**first, "x": 2.0}
     return Neighbours(((first,),), (last,))
 
 

@@ -51,7 +51,9 @@ from protocol.models.random_trees import random_trees
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
+from protocol.queries.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.queries.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease, PlannedHoldout
 from protocol.queries.model import ModelBody, ModelRelease, length, sensitivity
 from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease
 from protocol.queries.secure_counts import (
@@ -67,11 +69,21 @@ from protocol.queries.secure_counts import (
     SealedShares,
     question_digest,
 )
+from protocol.queries.statistic import PlannedStatistic, StatisticBody, StatisticRelease
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from protocol.secure_sum import participant
 from protocol.secure_sum.aggregator import Aggregator, as_words
+from protocol.statistics.asked import Estimate, Grid, Quantile, Selection
+from protocol.statistics.methods import (
+    AggregateMean,
+    AggregateMedian,
+    Exponential,
+    Features,
+    Smooth,
+    SmoothLaplace,
+)
 from protocol.transcript import Transcript
 
 HERE = Path(__file__).parent
@@ -413,6 +425,33 @@ def vectors():
         "secure_sum.json": secure_sum(),
         "model.json": models(),
         "sample.json": sample(),
+        "holdout.json": holdout(),
+        "statistic.json": statistic(),
+    }
+
+
+def statistic():
+    """A plan, a question and a release of each method."""
+    half, grid = Rational(1, 2), Grid(0.0, 120.0, 120)
+    median, mean = Quantile("age", half, grid), Estimate("mean", ("age",), grid)
+    chosen = Selection((FeatureBins("age", (60.5,)), FeatureBins("sex", ())), (1, 3))
+    cases = {
+        "exponential": (Exponential(Rational(2, 1), 1), median, (48,)),
+        "smooth": (Smooth(Rational(5, 1), Rational(1, 8)), median, (51,)),
+        "smooth_laplace": (SmoothLaplace(Rational(2, 1), Rational(1, 30)), median, (0,)),
+        "aggregate_mean": (AggregateMean(50, 120, Rational(120, 1)), mean, (-7,)),
+        "aggregate_median": (AggregateMedian(50, Rational(2, 1)), mean, (47,)),
+        "features": (Features(2, 3, Rational(6, 1)), chosen, (1, 0)),
+    }
+    return {
+        name: {
+            "planned": encode(PlannedStatistic(method=method)).hex(),
+            "body": encode(StatisticBody((item,))).hex(),
+            "release": encode(StatisticRelease(np.array(numbers, "<i8").tobytes())).hex(),
+            "numbers": list(numbers),
+            "cost": str(QUERY_KINDS.cost(PlannedStatistic(method=method), 1)),
+        }
+        for name, (method, item, numbers) in cases.items()
     }
 
 
@@ -534,6 +573,29 @@ def sample():
     return {
         name: encode(one).hex() for name, one in (("planned", planned), ("body", SampleBody()), ("release", release))
     }
+
+
+def holdout():
+    """A planned holdout, a question, both answers; and what a simulation's `blog_holdout` asks and answers."""
+    planned = PlannedHoldout(
+        turns=500,
+        answers=3,
+        resolution=1000,
+        threshold=60,
+        threshold_scale=Rational(20_000, 3),
+        comparison_scale=Rational(80_000, 9),
+        count_scale=Rational(8, 1),
+    )
+    told = {
+        "planned": planned,
+        "body": HoldoutBody(Constant(1), 745),
+        "close": HoldoutRelease(2, None),
+        "counts": HoldoutRelease(3, (-7, 2**40)),
+        "blog_planned": PlannedBlogHoldout(turns=2, tolerance=Rational(1, 25), records=1000),
+        "blog_body": BlogHoldoutBody(Constant(1), None, 0.5),
+        "blog_release": BlogHoldoutRelease(0.25),
+    }
+    return {name: encode(one).hex() for name, one in told.items()}
 
 
 def identity():
