@@ -100,6 +100,8 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """See `Method`."""
         if self.regulariser.fraction < 1:
             return "a regulariser of at least 1"
+        if self.length_above > root_above(2 * self.unit**2):  # errors of floats grow with the length
+            return "a constant of at most the radius"
         return "" if self.coordinates <= MOST_COORDINATES else f"at most {MOST_COORDINATES} coordinates"
 
     def label_complaint(self, schema: Schema) -> str:

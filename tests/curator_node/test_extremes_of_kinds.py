@@ -10,7 +10,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.grids import LEAST_RANGE, BaseLaw, NumberAxis
 from protocol.kinds import Turn
-from protocol.models import Centres, KMeans, Points
+from protocol.models import Centres, KernelSvm, KMeans, LinearSvm, Points
 from protocol.queries.model import ModelBody, PlannedModel
 from protocol.queries.model import work as work_of_model
 from protocol.queries.sample import PlannedSample
@@ -80,3 +80,15 @@ def test_small_blocks_of_a_regression_are_work():
     asked = StatisticBody((Estimate("logistic_coefficient", ("x",), grid),))
     turn = Turn(PlannedStatistic(method=AggregateMean(10_000, 100, ONE)))
     assert work_of_statistic(asked, turn, SCHEMA, 30_000) > 8e10
+
+
+@pytest.mark.parametrize("radius", [1, 3, 1000, 4096])
+def test_a_linear_classifier_has_a_constant_of_at_most_its_radius(radius):
+    """What is left to errors of floats is proven for vectors of at most about sqrt(2) units, not of thousands."""
+    for constant in (0, 1, radius, min(radius + 2, 4096), 4096):
+        points = Points(width=2, radius=radius, constant=constant)
+        for method in (
+            LinearSvm(points=points, regulariser=ONE, steps=64),
+            KernelSvm(width=2, frequencies=2, seed=0, radius=radius, constant=constant, regulariser=ONE, steps=64),
+        ):
+            assert bool(method.complaint()) is (constant > radius)

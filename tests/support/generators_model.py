@@ -30,10 +30,12 @@ SEEDS = st.sampled_from([0, 1, 2**32 - 1])
 
 
 @st.composite
-def points_of(draw, width, *, least_constant=0):
-    """Vectors of that width."""
-    constant = draw(st.sampled_from([value for value in (0, 1, 100) if value >= least_constant]))
-    return Points(width=width, radius=draw(st.sampled_from([1, 3, 256])), constant=constant)
+def points_of(draw, width, *, least_constant=0, linear=False):
+    """Vectors of that width; those of a linear classifier have a constant of at most their radius."""
+    radius = draw(st.sampled_from([1, 3, 256]))
+    most = radius if linear else 100
+    constant = draw(st.sampled_from([value for value in (0, 1, 100) if least_constant <= value <= most]))
+    return Points(width=width, radius=radius, constant=constant)
 
 
 @st.composite
@@ -74,7 +76,7 @@ def methods_of(draw, name, schema, features, bins):
     if name == "kernel_svm":
         sizes = {"frequencies": draw(st.integers(1, 3)), "radius": draw(st.sampled_from([10, 4096]))}
         return KernelSvm(width=width, seed=draw(SEEDS), **sizes, **_linear(draw)), body
-    points = draw(points_of(width))
+    points = draw(points_of(width, linear=name in ("logistic_regression", "linear_svm")))
     if name == "linear_regression":
         return LinearRegression(points=points, label_steps=draw(st.sampled_from([1, 7, 256]))), body
     if name == "principal_components":
