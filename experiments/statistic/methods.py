@@ -14,10 +14,11 @@ from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
 from protocol.statistics.asked import Grid
 from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponential, Smooth, SmoothLaplace
+from protocol.statistics.tails import Degrees
 
 ESTIMANDS: dict[str, tuple[int, int]] = {"median": (1, 1), "upper_quartile": (3, 1)}
 """Estimator -> (a, b) of the quantile a / (a + b)."""
-DEGREES = 4
+DEGREES: Degrees = 4
 STRETCH_SHARE = Fraction(1, 2)
 """Of epsilon, for the stretch of heavy-tailed noise; the rest is for its shift."""
 DELTA = 1e-6
@@ -98,7 +99,8 @@ def aggregate_mean(sample: Sample) -> Drawn:
     values, steps = sample.blocks(), sample.grid.steps
     method = AggregateMean(len(values), steps, Rational.of(steps / sample.epsilon))
     noise = method.law.simulate(sample.rng, (DRAWS,))
-    return np.clip((values.sum() + noise) / len(values), 0, steps)
+    means: Drawn = np.clip((values.sum() + noise) / len(values), 0, steps)
+    return means
 
 
 def aggregate_median(sample: Sample) -> Drawn:

@@ -33,7 +33,7 @@ def _errors(found: Found, estimand: str, epsilon: str) -> Table[Point]:
     groups = [
         Group(points, f"{name}: {POPULATIONS[name].title}") for name, points in found.of(estimand, epsilon).items()
     ]
-    columns = [Column("records", lambda point: f"{point.records:,}", number=True, names=True)]
+    columns: list[Column[Point]] = [Column("records", lambda point: f"{point.records:,}", number=True, names=True)]
     columns += [Column(SHORT[name], _shown(name), number=True, title=METHODS[name][0]) for name in METHODS]
     return Table(title_of(estimand, epsilon), columns, groups)
 

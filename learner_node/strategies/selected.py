@@ -55,7 +55,7 @@ class SelectedCellsStrategy:
         self._share = part_of_epsilon("share", share)
         if not self._share:
             raise ValueError("share must be above 0: choosing attributes costs epsilon")
-        if isinstance(weights, str) or len(weights) != 2:
+        if len(weights) != 2:
             raise ValueError("weights must be two whole numbers, one a class")
         self._weights = tuple(whole("each of weights", weight, most=1000) for weight in weights)
         self._cells = CellsStrategy(cells=cells, networks=networks)
