@@ -54,7 +54,7 @@ BLOCK_ONCE = 100 * CALL_ONCE
 """What an estimator does once in a block."""
 COLUMN_COST = 300
 """A record's value, put on a grid and counted."""
-BLOCK_COST = 45_000
+BLOCK_COST = 75_000
 """The keyed hash of a record, which says its block."""
 CELL_COST = 350
 """Counting a record in the cells of a candidate, by class."""
