@@ -19,6 +19,7 @@ from learner_node.pooling import SECURE, Pooling
 from learner_node.source import paper_bin_count
 from learner_node.strategies import DEFAULT_STRATEGY
 from protocol.queries.model import MODEL
+from protocol.queries.statistic import STATISTIC
 
 Group = Literal["ours", "peer", "ceiling"]
 LACE_OR_HOSPITAL = (
@@ -193,6 +194,8 @@ OTHER_RUNS = 10
 """Runs of each perspective that was not chosen; enough to see that none is far ahead."""
 IN_SITE: Mapping[str, Mapping[str, Any]] = MappingProxyType({MODEL.name: {}})
 """What curators answer beside counts, where a model is fitted in site."""
+SELECTING: Mapping[str, Mapping[str, Any]] = MappingProxyType({STATISTIC.name: {}})
+"""The same where attributes are chosen before cells."""
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
     for contestant in (
@@ -250,6 +253,13 @@ CONTESTANTS: dict[str, Contestant] = {
                 ("informative", "bins, then products of the most informative attributes"),
                 ("new-features", "cells, then bins of projections along which the label changes"),
             )
+        ),
+        ours(
+            "selected-cells",
+            "five attributes chosen with a tenth of epsilon, then cells on those",
+            kinds=SELECTING,
+            most_runs=OTHER_RUNS,
+            big_runs=ONE_RUN,
         ),
         *(
             ours(name, f"{title}, fitted in site", kinds=IN_SITE, most_runs=OTHER_RUNS, big_runs=0)

@@ -9,7 +9,7 @@
 * `charges`: the attack on charges that depend on what was released
 * `attack`: all of that for one kind
 * `checks`: whether a curator's `handle` releases what was attacked
-* `controls`, `broken`, `known_keys`: curators that are broken on purpose
+* `controls`, `broken`, `broken_sampler`, `broken_statistics`, `holdouts`, `known_keys`: curators broken on purpose
 """
 
 from simulations.audit.kinds.attack import audit_kind, chosen_kinds, kinds_to_audit

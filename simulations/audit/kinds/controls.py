@@ -20,7 +20,7 @@ from protocol.rationals import Rational
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 from simulations.audit.game import breaks, play
-from simulations.audit.kinds import broken_sampler, holdouts, known_keys
+from simulations.audit.kinds import broken_sampler, broken_statistics, holdouts, known_keys
 from simulations.audit.kinds.attack import ERROR_RATE, attack_pair
 from simulations.audit.kinds.broken import (
     QuickNoise,
@@ -258,6 +258,28 @@ def _walk() -> PathControl:
     )
 
 
+def _local_sensitivity() -> PathControl:
+    def attack(draws: int, error_rate: float) -> Attack:
+        path, pair = broken_statistics.local_path(), broken_statistics.local_pair()
+        return attack_pair(path, pair, draws=min(draws, broken_statistics.FEW_DRAWS), error_rate=error_rate)
+
+    return PathControl(
+        fault="Noise in a median is scaled by its local sensitivity on these records, which may be 0.",
+        truth="infinite",
+        attack=attack,
+    )
+
+
+def _blocks_by_row() -> PathControl:
+    return PathControl(
+        fault="Records are split into blocks by the number of their row: one more moves others to another block.",
+        truth=str(broken_statistics.rows_truth()),
+        attack=lambda draws, error_rate: attack_pair(
+            broken_statistics.rows_path(), broken_statistics.rows_pair(), draws=draws, error_rate=error_rate
+        ),
+    )
+
+
 def _known_keys() -> PathControl:
     def attack(draws: int, error_rate: float) -> Attack:
         pair = _pair((_plain(1.0), _plain(1.0)), _plain(1.0))
@@ -320,5 +342,7 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     "blog_holdout": _blog_holdout(),
     "exact_comparisons": _exact_comparisons(),
     "metropolis_hastings": _walk(),
+    "local_sensitivity": _local_sensitivity(),
+    "blocks_by_row": _blocks_by_row(),
 }
 """Each claims what its query costs."""
