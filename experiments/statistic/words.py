@@ -36,10 +36,8 @@ def _begun(title: str) -> str:
 def summary(found: Found) -> Sequence[str]:
     """Sentences below the headline."""
     wins, cases = Counter(point.best() for point in found.points), len(found.points)
-    said = [
-        f"Two counts of {cases} cases for each method: where it errs least, and where it stays within twice the error "
-        "without noise."
-    ]
+    counts = "where it errs least, and where it stays within twice the error without noise"
+    said = [f"Two counts of {cases} cases for each method: {counts}."]
     for name, (title, _) in METHODS.items():
         within = sum(point.errors[name] <= 2 * point.errors["none"] for point in found.points)
         if name != "none":
