@@ -17,6 +17,16 @@ BUILT_IN = {
 }
 """Name -> its function, as "module:function"; `run_built_in` says what it is called with."""
 
+TOLD = {
+    "holdout": "A blog's experiment on a reusable holdout, on 50 data sets, and what its variant of Thresholdout costs "
+    "(docs/reproduction/holdout).",
+    "insite": "Every model that a curator can fit, beside cells and no privacy (docs/in-site-learning.md).",
+    "sample": "The figures of the MBDE paper on integrally private sampling (docs/reproduction/mbde).",
+    "sites": "Accuracy, noise and bytes with 1 to 100 sites (docs/sites.md).",
+    "statistic": "Private quantiles by every method, against the number of records (docs/statistics.md).",
+}
+"""Name -> what it is, and where it is told."""
+
 
 def run_built_in(
     name: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.markup import escape
 
-from expril.built_in import BUILT_IN, run_built_in
+from expril.built_in import BUILT_IN, TOLD, run_built_in
 from expril.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
 from expril.terminal import (
     MOST_REPEATS,
@@ -25,6 +25,7 @@ from expril.terminal import (
     wide_console,
     work_bar,
 )
+from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from simulations.report.model import RunReport
@@ -41,10 +42,12 @@ KEPT = "finished cells are kept in {}; the same command goes on"
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
-    scenario: Annotated[str, typer.Argument(help="A built-in scenario (expril scenarios) or a TOML file.")] = "wdbc",
+    scenario: Annotated[
+        str, typer.Argument(help="A built-in scenario or study (expril scenarios), or a TOML file.")
+    ] = "wdbc",
     out: Annotated[Path, typer.Option(help="Folder under which the run's folder is made.")] = RUNS,
     repeats: Annotated[
-        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario says.")
+        int | None, typer.Option(min=1, max=MOST_REPEATS, help="Repeats, instead of what the scenario or study says.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of splits and learners, never of noise.")
@@ -68,7 +71,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     """Run a scenario: curators, learners, signed rounds, real noise; print a table and leave a report.
 
     Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
-    of a run is a scenario, too: it is run again from there. `sites` is a study of 1 to 100 sites (docs/sites.md).
+    of a run is a scenario, too: it is run again from there.
+
+    Studies that are no scenarios: `holdout`, `insite`, `sample`, `sites`, `statistic`. They take --out, --repeats,
+    --seed, --epsilon, --large-epsilon and --json alone.
     """
     if scenario in BUILT_IN:
         from simulations.epsilons import read_epsilons
@@ -309,15 +315,18 @@ def compare_synthetic(
 def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this scenario's TOML, to start one's own from.")] = None,
 ) -> None:
-    """List the built-in scenarios, or print one."""
+    """List the built-in scenarios and studies, or print a scenario."""
     with plain_errors():
         from simulations.scenario import builtin_scenarios, read_scenario
-        from simulations.tables import scenario_table
+        from simulations.tables import scenario_table, study_table
 
+        if name in BUILT_IN:
+            raise ConfigurationError(f"{name} is a study and has no TOML file; run it: expril simulate {name}")
         if name is not None:
             sys.stdout.write(read_scenario(name)[1])
             return
         wide_console().print(scenario_table({name: read_scenario(name)[0] for name in builtin_scenarios()}))
+        wide_console().print(study_table(TOLD))
 
 
 def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:

@@ -20,6 +20,8 @@ MOST_POINTS = 4096
 MOST_AXES = 1000
 WEIGHT = 2**40
 """Weight of the most likely point; those of one axis add up to less than 2^53."""
+LEAST_RANGE = 1e-100
+"""Of an axis: with a smaller one, numbers in units of its range, and their squares, might have no float."""
 
 Cells = NDArray[np.int64]
 """(n, d): the place of each record on each axis, from 0."""
@@ -54,6 +56,8 @@ class NumberAxis(msgspec.Struct, frozen=True, tag="number", forbid_unknown_field
                 raise ValueError(f"{field} of axis {self.name!r} must be a number within +-{MOST_MAGNITUDE:g}")
         if self.lower >= self.upper:
             raise ValueError(f"axis {self.name!r} needs lower < upper")
+        if self.upper - self.lower < LEAST_RANGE:
+            raise ValueError(f"axis {self.name!r} needs a range of at least {LEAST_RANGE:g}")
         if (self.centre is None) != (self.deviation is None):
             raise ValueError(f"axis {self.name!r} needs both centre and deviation, or neither")
         if self.deviation is not None and self.deviation < (self.upper - self.lower) / WEIGHT:

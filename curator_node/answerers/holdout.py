@@ -30,12 +30,22 @@ class Running(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     Attributes:
         query: index of the planned query.
         instance: from 1.
-        threshold: noisy, in steps of 1 / r record.
+        noisy: the threshold, 8 bytes whatever it is: the ledger tells its readers how long a kept state is.
     """
 
     query: int
     instance: int
-    threshold: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    noisy: Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+
+    @classmethod
+    def of(cls, query: int, instance: int, threshold: int) -> "Running":
+        """With a noisy threshold of 64 bits, in steps of 1 / r record."""
+        return cls(query, instance, threshold.to_bytes(8, "little", signed=True))
+
+    @property
+    def threshold(self) -> int:
+        """Noisy, in steps of 1 / r record."""
+        return int.from_bytes(self.noisy, "little", signed=True)
 
 
 def check(question: Question) -> None:
@@ -69,7 +79,7 @@ def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> A
     if holdout.begins(turn, question.past):
         threshold = planned.resolution * planned.threshold
         (drawn,) = noisy([threshold], moved, planned.threshold_law, THRESHOLD)
-        running = Running(turn.query, holdout.ended(turn, question.past) + 1, drawn)
+        running = Running.of(turn.query, holdout.ended(turn, question.past) + 1, drawn)
     else:
         running = _running(question.state)
     correct = int(np.count_nonzero(body.hypothesis.predict(dataset.records) == dataset.labels))

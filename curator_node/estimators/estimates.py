@@ -53,7 +53,10 @@ def estimate(name: str, block: Block) -> float | None:
     """What an estimator says of a block, in the attributes' units; None where it says nothing."""
     if not len(block.steps):
         return None
-    found = _ESTIMATORS[name](block)
+    try:
+        found = _ESTIMATORS[name](block)
+    except ArithmeticError:  # a declared range so narrow that its steps have no float
+        return None
     return found if found is not None and math.isfinite(found) else None
 
 

@@ -62,9 +62,9 @@ def quantile(counts: NDArray[np.int64], above: int, below: int) -> int:
 @lru_cache(maxsize=64)
 def decay(beta: Fraction) -> NDArray[np.int64]:
     """Whole t_0 = 2^40, t_1, ... with exp(-beta) t_k <= t_{k+1} <= t_k, up to where they stay as they are."""
-    factor = decay_factor(beta)
+    top, bottom = decay_factor(beta).as_integer_ratio()
     found = [ONE]
-    while (following := -(-found[-1] * factor.numerator // factor.denominator)) < found[-1]:
+    while (following := -(-found[-1] * top // bottom)) < found[-1]:
         found.append(following)
     return np.array(found, np.int64)
 

@@ -71,7 +71,9 @@ def simulate_statistic(order: Order, progress: Progress) -> Found:
         DataUnavailableError: the stays' records are not to be had.
     """
     path, kept = order.out / CELLS, {"experiment": NAME, "methods": list(METHODS)}
-    with Campaign(NAME, order.out, order.seed, order.jobs, order.command).session() as finish:
+    with Campaign(
+        NAME, order.out, order.seed, order.jobs, order.command, noise="seeded generators of NumPy"
+    ).session() as finish:
         run_missing(
             order.tasks(), compute, Measured, lambda _: (path, kept), jobs=order.jobs, progress=progress, finish=finish
         )

@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 TOLERANCE = 1e-7
 """Largest accepted gradient of the dual, relative to the largest mass: far below noise and sampling."""
 _STEPS = 200
+_POLISHING = 5
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,14 @@ def solve_tilt(R: scipy.sparse.csr_matrix, p: ArrayLike, *, variances: ArrayLike
         method="trust-exact",
         options={"gtol": goal / float(spread.max()) / 10, "maxiter": _STEPS},
     )
-    residual = float(np.abs(gradient(found.x) * spread).max()) / goal * TOLERANCE
+    best = found.x
+    # Near the minimum the value's last bits stop the search first; full Newton steps look at the gradient alone.
+    for _ in range(_POLISHING):
+        nearer = best - np.linalg.solve(hessian(best), gradient(best))
+        if not np.abs(gradient(nearer) * spread).max() < np.abs(gradient(best) * spread).max():
+            break
+        best = nearer
+    residual = float(np.abs(gradient(best) * spread).max()) / goal * TOLERANCE
     if not residual <= TOLERANCE:
         raise NotConvergedError(residual, TOLERANCE)
-    return Tilt(weights(found.x), found.x / spread, residual)
+    return Tilt(weights(best), best / spread, residual)

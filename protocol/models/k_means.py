@@ -108,8 +108,13 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         """See `Method`."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, "body")
+        mapping, another = body.features.multiply_adds() + _ROW_COST * self.points.coordinates, self.work_of_another_run
+        once = body.features.multiply_adds_once() + BYTE_ONCE * len(body.centres)
+        return Work(self.iterations * mapping + another.per_record, once + another.once)
+
+    @property
+    def work_of_another_run(self) -> Work:
+        """Of a further run on points that are mapped: from the same centres, but by noise it soon has its own."""
         size = self.points.coordinates
         placing = self.clusters * (size + _CLUSTER_COST) + 40 * size + _ITERATION_COST
-        per_record = self.iterations * (body.features.multiply_adds() + _ROW_COST * size + placing)
-        once = body.features.multiply_adds_once() + self.iterations * _ONCE + BYTE_ONCE * len(body.centres)
-        return Work(per_record, once)
+        return Work(self.iterations * placing, self.iterations * _ONCE)

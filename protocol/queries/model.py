@@ -18,7 +18,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
-from protocol.models import METHODS, AnyMethod, Body
+from protocol.models import METHODS, AnyMethod, Body, KMeans
 from protocol.noise import DiscreteLaplace, Moved
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
@@ -78,7 +78,7 @@ class ModelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked: what each model is made of beside its plan.
 
-    Equal ones are fitted once, and each is released with noise of its own.
+    Equal ones are fitted once, but for k-means, and each is released with noise of its own.
     """
 
     models: Annotated[tuple[Body, ...], msgspec.Meta(min_length=1, max_length=MOST_MODELS)]
@@ -177,7 +177,10 @@ def lengths(body: ModelBody, turn: Turn, schema: Schema) -> tuple[int, ...]:
 def work(body: ModelBody, turn: Turn, schema: Schema, round_size: int | None) -> int:
     """Work of a query from its bytes to the stored reply, in the unit of `protocol.work`; see `counts.work`."""
     method: AnyMethod = turn.planned.method
-    parts = [method.work(model, schema) for model in set(body.models)]
+    different = set(body.models)
+    parts = [method.work(model, schema) for model in different]
+    if isinstance(method, KMeans):
+        parts += [method.work_of_another_run] * (len(body.models) - len(different))
     once = QUERY_ONCE + sum(part.once for part in parts) + NOISE_ONCE * length(body, turn, schema)
     per_record = sum(RECORD_COST + part.per_record for part in parts)
     return once + per_record * (round_size or ASSUMED_ROUND_SIZE)

@@ -36,6 +36,8 @@ from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 COPIES = 500
 """Models of one query, all alike: they are fitted once."""
 WIDE_COPIES = 20
+DRAWS = 30_000
+"""From either set: all eight methods in one audit take their time, and enumeration looks at most of them exactly."""
 
 _ATTRIBUTES = (
     NumericAttribute("x", -4.0, 4.0),
@@ -138,6 +140,7 @@ def _example(about: str, method: AnyMethod, body: Body, schema: Schema, *, copie
         most_records_per_unit=bound,
         values=values,
         limits={"methods": [str(method.__struct_config__.tag)]},
+        draws=DRAWS,
     )
 
 

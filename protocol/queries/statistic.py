@@ -46,7 +46,7 @@ QUERY_ONCE = 1_000 * CALL_ONCE
 STATISTIC_ONCE = 50 * CALL_ONCE
 CHOICE_ONCE = 40_000
 """A candidate of a choice: its score, and its exact exponential noise."""
-SMOOTH_STEP_ONCE = 1_000
+SMOOTH_STEP_ONCE = 8_000
 """A step of the decay of a smooth sensitivity."""
 NOISE_ONCE = 2_000_000
 """A number of heavy-tailed noise, or of discrete Laplace noise."""
@@ -198,8 +198,9 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
         smooth = SMOOTH_STEP_ONCE * decay_steps(method) if isinstance(method, Smooth | SmoothLaplace) else 0
         return once + smooth + item.grid.points * 100 + COLUMN_COST * records
     blocks = method.blocks if isinstance(method, AggregateMean | AggregateMedian) else 0
-    per_record = BLOCK_COST + COLUMN_COST * len(item.attributes) + ESTIMATORS[item.estimator].work(len(item.attributes))
-    return once + BLOCK_ONCE * blocks + per_record * records
+    width, estimator = len(item.attributes), ESTIMATORS[item.estimator]
+    per_record = BLOCK_COST + COLUMN_COST * width + estimator.work(width)
+    return once + (BLOCK_ONCE + estimator.work_once(width)) * blocks + per_record * records
 
 
 def decay_steps(method: Smooth | SmoothLaplace) -> int:

@@ -15,6 +15,7 @@ class Estimator(NamedTuple):
         of_classes: whether it needs a label of two classes.
         cost: of a record, in the unit of `protocol.work`, beyond taking its attributes.
         pair_cost: the same for each pair of attributes, itself and a constant among them.
+        pair_once: of a pair of attributes, whatever the number of records of a block.
     """
 
     about: str
@@ -23,10 +24,15 @@ class Estimator(NamedTuple):
     of_classes: bool = False
     cost: int = 300
     pair_cost: int = 0
+    pair_once: int = 0
 
     def work(self, attributes: int) -> int:
         """Of a record, for so many attributes."""
         return self.cost + self.pair_cost * (attributes + 1) ** 2
+
+    def work_once(self, attributes: int) -> int:
+        """Of a block, for so many attributes."""
+        return self.pair_once * (attributes + 1) ** 2
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -41,7 +47,11 @@ ESTIMATORS: dict[str, Estimator] = {
     "correlation": Estimator("Pearson's correlation of two attributes", 2, 2),
     "slope": Estimator("the slope of the second attribute on the first, by least squares", 2, 2),
     "linear_coefficient": Estimator(
-        "the coefficient of the first attribute, for the last one on all others by least squares", 2, 20, pair_cost=100
+        "the coefficient of the first attribute, for the last one on all others by least squares",
+        2,
+        20,
+        pair_cost=100,
+        pair_once=100_000,
     ),
     "logistic_coefficient": Estimator(
         "the log-odds of the second class per unit of the first attribute, given all others",
@@ -49,5 +59,6 @@ ESTIMATORS: dict[str, Estimator] = {
         20,
         True,
         pair_cost=4_000,
+        pair_once=2_000_000,
     ),
 }

@@ -208,7 +208,7 @@ def test_the_threshold_is_not_to_be_read_from_the_store():
     store = MemoryStore()
     asker = Asker(store, planned(), Scripted(threshold=123_456_789))
     asker.ask(YES, 3)
-    plain = encode(Running(0, 1, 30 + 123_456_789))
+    plain = encode(Running.of(0, 1, 30 + 123_456_789))
     kept = [bytes(value) for value in store._replies.values()]
     assert kept
     assert not any(plain in value or (30 + 123_456_789).to_bytes(4, "big") in value for value in kept)
@@ -231,14 +231,22 @@ def test_a_lost_threshold_is_refused_and_never_drawn_again():
     assert asker.charges() == [1]
 
 
+def test_what_is_kept_is_as_long_whatever_the_threshold():
+    """A ledger's entries state its length, and whoever reads them must learn nothing of the threshold by it."""
+    thresholds = (0, 30, 128, 70_000, 2**40, -1, -(2**63), 2**63 - 1)
+    kept = [encode(Running.of(0, 1, threshold)) for threshold in thresholds]
+    assert len(set(map(len, kept))) == 1
+    assert [decode(one, Running).threshold for one in kept] == list(thresholds)
+
+
 def test_a_state_of_another_instance_is_refused():
     turn = Turn(planned(), 0, 1)
     past = (Past(Turn(planned(), 0, 0), encode(HoldoutRelease(1, None))),)
     question = Question(HoldoutBody(YES, 3), turn, past, b"", STAMP, None, None)
-    for state in (b"", encode(Running(0, 2, 30)), encode(Running(1, 1, 30))):
+    for state in (b"", encode(Running.of(0, 2, 30)), encode(Running.of(1, 1, 30))):
         with pytest.raises(RemoteProtocolError, match="state_gone"):
             HOLDOUT.check(replace(question, state=state))
-    HOLDOUT.check(replace(question, state=encode(Running(0, 1, 30))))
+    HOLDOUT.check(replace(question, state=encode(Running.of(0, 1, 30))))
 
 
 def test_what_another_holdout_of_the_study_released_is_not_its_past():

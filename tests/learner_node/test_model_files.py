@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import expril
+from learner_node.in_site.forest import ForestModel
+from learner_node.in_site.linear import LinearInSite
+from learner_node.in_site.moments import RidgeModel
+from learner_node.in_site.naive_bayes import NaiveBayesModel
 from learner_node.label_model.additive import AdditiveFit
 from learner_node.label_model.cell_networks import CellNetworks
 from learner_node.label_model.mixture import Component, LabelModel
@@ -33,7 +37,9 @@ from learner_node.strategies.cells_number import NetworkNumberModel
 from learner_node.strategies.paper import NetworkModel
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Mlp
+from protocol.models import Forest, LogisticRegression, Moments, Points
 from protocol.partitions import FeatureBins, Partition
+from protocol.rationals import Rational
 from protocol.records import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.local import SimulatedExPriLClassifier
@@ -134,7 +140,38 @@ def additive(seed):
     return StudyModel(of, {"": AdditiveModel(partitions, fit, (shape,))}, {"": 7.0})
 
 
-MAKERS = (two_classes, by_site, three_classes, a_number, additive)
+def in_site(seed):
+    """A model a curator: naive Bayes of a binned attribute and of one by its moments, a forest, a linear classifier."""
+    rng, of = np.random.default_rng(seed), schema()
+    features = feature_map(of)
+    points = Points(width=features.width, radius=64, constant=16)
+    bayes = NaiveBayesModel(
+        (FeatureBins(attribute="colour", edges=()),),
+        (np.log(rng.dirichlet(np.ones(4), 2).T),),
+        (Moments("x", -3.0, 3.0),),
+        rng.uniform(size=(1, 2)),
+        rng.uniform(0.1, 1, size=(1, 2)),
+        np.log([0.25, 0.75]),
+    )
+    trees = Forest(width=features.width, trees=3, depth=2, span=4096, seed=7)
+    votes, trust = rng.uniform(size=(3, 4, 2)), rng.uniform(0.1, 9, size=(3, 4))
+    method = LogisticRegression(points=points, regulariser=Rational(8, 1), steps=1024)
+    models = {
+        "bayes": bayes,
+        "forest": ForestModel(features, trees, votes, trust, np.array([0.5, 0.5])),
+        "linear": LinearInSite(features, method, rng.normal(size=points.coordinates)),
+    }
+    return StudyModel(of, models, {"bayes": 3.0, "forest": 2.0, "linear": 1.0})
+
+
+def in_site_number(seed):
+    rng, of = np.random.default_rng(seed), schema(bounds=(-2.0, 5.0))
+    points = Points(width=feature_map(of).width, radius=64, constant=16)
+    model = RidgeModel(feature_map(of), points, rng.normal(size=points.coordinates) / 64, (-2.0, 5.0))
+    return StudyModel(of, {"": model}, {"": 2.0})
+
+
+MAKERS = (two_classes, by_site, three_classes, a_number, additive, in_site, in_site_number)
 
 
 def written(model, folder):

@@ -26,8 +26,11 @@ from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsLimits
+from protocol.queries.holdout import HoldoutLimits
 from protocol.queries.model import ModelLimits
+from protocol.queries.sample import SampleLimits
 from protocol.queries.secure_counts import SecureCountsLimits
+from protocol.queries.statistic import StatisticLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.strict_toml import convert
 from simulations.carriers import direct
@@ -68,6 +71,9 @@ STRUCTS = [
     (POLICY, "Limits of counts", CountsLimits),
     (POLICY, "Limits of secure sums", SecureCountsLimits),
     (POLICY, "Limits of models that the curator fits", ModelLimits),
+    (POLICY, "Limits of statistics", StatisticLimits),
+    (POLICY, "Limits of a reusable holdout", HoldoutLimits),
+    (POLICY, "Limits of synthetic records", SampleLimits),
     (LEARNER, "Keys of the study", StudyFile),
     (LEARNER, "`[superlink]`", Link),
 ]
@@ -232,8 +238,19 @@ def test_the_stewards_whole_files_load():
     assert read_steward_file(whole(POLICY, "label", "attributes")).unit == "patient"
     sums = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of secure sums"))[0])
     assert len(QUERY_KINDS.limits(sums.limits, "secure_counts").members) == 3
-    fits = read_policy(
-        "name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of models that the curator fits"))[0]
-    )
-    assert QUERY_KINDS.limits(fits.limits, "model").methods == ("naive_bayes", "forest")
-    assert len(blocks(POLICY)) == 5
+    assert len(blocks(POLICY)) == 8
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "key", "value"),
+    [
+        ("Limits of models that the curator fits", "model", "methods", ("naive_bayes", "forest")),
+        ("Limits of statistics", "statistic", "methods", ("exponential", "aggregate_median")),
+        ("Limits of a reusable holdout", "holdout", "turns", 1_000),
+        ("Limits of synthetic records", "sample", "records", 1_000),
+    ],
+)
+def test_the_table_of_a_kind_that_is_off_by_default_turns_it_on(title, kind, key, value):
+    policy = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, title))[0])
+    assert getattr(QUERY_KINDS.limits(policy.limits, kind), key) == value
+    assert QUERY_KINDS.private(policy.limits)
