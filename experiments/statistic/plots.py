@@ -4,13 +4,23 @@ import math
 
 from experiments.statistic.methods import METHODS
 from experiments.statistic.model import Found, Point
+from experiments.statistic.populations import POPULATIONS
 from experiments.statistic.tables import SHORT
 from simulations.report.svg import Axis, Figure, Key, Place, Stage, Tick, make_axis
 
 KEYS = {name: Key(index, name == "none", SHORT[name]) for index, name in enumerate(METHODS)}
-_LEFT, _RIGHT, _HEIGHT, _BELOW = 12.0, 96.0, 300, 18
-_LEAST = 0.01
+_LEFT, _RIGHT, _HEIGHT, _BELOW = 15.0, 93.0, 300, 18
+LEAST = 0.01
 """Errors below are drawn there, in percent of the interquartile range."""
+
+
+class PercentStage(Stage):
+    """One whose axis is of logarithms to base 10, and is labelled with what they stand for: -2 is 0.01 %."""
+
+    @property
+    def grid(self) -> tuple[tuple[str, float], ...]:
+        """See `Stage`."""
+        return tuple((f"{10.0 ** float(tick.label):,g} %", self.y(float(tick.label))) for tick in self.axis.ticks)
 
 
 def figures(found: Found, estimand: str, epsilon: str) -> tuple[Figure, ...]:
@@ -34,10 +44,10 @@ def _figure(name: str, points: tuple[Point, ...]) -> Figure:
         for method in METHODS
     }
     values = [place.value for line in lines.values() for place in line]
-    stage = Stage(make_axis(min(values), max(values), (1.0, 2.0)), _HEIGHT)
+    stage = PercentStage(make_axis(min(values), max(values), (1.0, 2.0)), _HEIGHT)
     return Figure(
         stage,
-        name,
+        f"{name}: {POPULATIONS[name].title}",
         tuple(Tick(f"{records:,}", f"{place:.2f}%") for records, place in places.items()),
         tuple(
             stage.line(KEYS[method].index, KEYS[method].hollow, KEYS[method].name, line, errors=False)
@@ -49,4 +59,4 @@ def _figure(name: str, points: tuple[Point, ...]) -> Figure:
 
 
 def _log(error: float) -> float:
-    return math.log10(max(error, _LEAST))
+    return math.log10(max(error, LEAST))

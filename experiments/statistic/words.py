@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from experiments.statistic.methods import DEGREES, DELTA, DRAWS, LEAST_BLOCKS, METHODS, MOST_BLOCKS
 from experiments.statistic.model import Found
+from experiments.statistic.plots import LEAST
 
 READING = (
     "Mean absolute distance between what is told and the population's own quantile, in percent of its interquartile "
@@ -15,6 +16,8 @@ READING = (
     f"{LEAST_BLOCKS} to {MOST_BLOCKS}. Scores, sensitivities and estimators are those of a curator, noise and blocks "
     "are numpy's."
 )
+
+FIGURES = f"Figures show errors below {LEAST} % at {LEAST} %."
 
 
 def headline(found: Found) -> str:
@@ -32,13 +35,11 @@ def _begun(title: str) -> str:
 
 def summary(found: Found) -> Sequence[str]:
     """Sentences below the headline."""
-    said = []
-    wins = Counter(point.best() for point in found.points)
+    wins, cases = Counter(point.best() for point in found.points), len(found.points)
+    counts = "where it errs least, and where it stays within twice the error without noise"
+    said = [f"Two counts of {cases} cases for each method: {counts}."]
     for name, (title, _) in METHODS.items():
         within = sum(point.errors[name] <= 2 * point.errors["none"] for point in found.points)
         if name != "none":
-            said.append(
-                f"{_begun(title)}: least in {wins[name]}, and within twice the error of no noise in {within}, of "
-                f"{len(found.points)} cases."
-            )
+            said.append(f"{_begun(title)}: {wins[name]} and {within}.")
     return said

@@ -2,7 +2,7 @@
 
 A label model of few attributes needs fewer records, but knows nothing of the others. What it costs is the share of
 epsilon with which the attributes are chosen (`features` of the query kind `statistic`). Each curator chooses for
-itself; most votes count. docs/statistics.md says where it helped.
+itself; most votes count. docs/statistics.md compares it with `cells`.
 """
 
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ def test_tables_figures_and_words_are_of_the_same_points():
     (figure,) = plots.figures(found, "median", "1")
     assert len(figure.lines) == len(METHODS)
     assert "errs least" in words.headline(found)
-    assert len(words.summary(found)) == len(METHODS) - 1
+    assert len(words.summary(found)) == len(METHODS)
     assert words.headline(found_of([]))
 
 
