@@ -26,6 +26,7 @@ from learner_node.study import Federation
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import COUNTS
 from protocol.rationals import parse_rational
 from protocol.records import Records
@@ -200,7 +201,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         share = max(1, round(source_size / self.source_fraction / self.n_curators))
         keys = [SigningKey.generate() for _ in range(self.n_curators)]
         members = tuple(key.public.hex() for key in keys) if self.pooling == SECURE else ()
-        limits = Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}}) if self._printed else Limits()
+        allowed: dict[str, dict[str, Any]] = {
+            name: {} for name, kind in QUERY_KINDS.items() if kind.private(kind.limits())
+        }
+        limits = Limits(kinds={COUNTS.name: {"release_kinds": list(RELEASE_KINDS)}} if self._printed else allowed)
         for key, rows in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
             name = f"curator {len(sites) + 1}"
             policy = Policy(

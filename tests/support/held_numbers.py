@@ -253,8 +253,10 @@ def scenarios():
 # --- numbers of learners ----------------------------------------------------------------------------------
 
 POINTS = pl.DataFrame({"x": [0.0, 1.0, -1.2, 1.6, -1.9, 0.2], "y": [0.0, 0.5, 0.3, 1.6, -0.4, 1.45]})
+OF_NUMBERS = {"site-linear"}
+"""Strategies that take no classes."""
 FITS = {
-    **{name: (name, {}) for name in STRATEGIES},
+    **{name: (name, {}) for name in STRATEGIES if name not in OF_NUMBERS},
     "cells, signed": ("cells", {"same_population": True}),
     "cells, no networks": ("cells", {"networks": False, "mass_share": "1/4"}),
     "varying-bins, cells": ("varying-bins", {"cells": True}),

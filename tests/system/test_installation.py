@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
 HEAVY = {
-    "torch": ("learner_node", "experiments/peers/opacus_models.py"),
+    "torch": ("learner_node", "experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"),
     "sklearn": ("learner_node", "simulations", "experiments"),
     "scipy": ("learner_node", "simulations", "experiments"),
     "jinja2": ("simulations/report/templates.py",),
@@ -32,8 +32,22 @@ HEAVY = {
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
 NEED_AN_EXTRA = {
-    *(f"expril/{name}.py" for name in ("__init__", "learner", "options", "researcher", "sites", "studies")),
-    *(f"expril/audit_{name}.py" for name in ("all", "game", "mechanism", "package", "studies")),
+    *(
+        f"expril/{name}.py"
+        for name in (
+            "__init__",
+            "holdout",
+            "insite",
+            "learner",
+            "options",
+            "researcher",
+            "sample",
+            "sites",
+            "statistic",
+            "studies",
+        )
+    ),
+    *(f"expril/audit_{name}.py" for name in ("all", "game", "mechanism", "package", "peers", "studies")),
 }
 """What these import inside their commands comes with an extra; what they import at once does not."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
