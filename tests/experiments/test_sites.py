@@ -337,7 +337,7 @@ def test_pooled_rows_are_run_where_there_are_several_sites():
 
 def test_a_pooled_row_asks_for_a_secure_sum(monkeypatch):
     asked = []
-    monkeypatch.setattr(contestants, "run_study", lambda *_, pooling: asked.append(pooling))
+    monkeypatch.setattr(contestants, "run_study", lambda *_, pooling, **_kinds: asked.append(pooling))
     for name in ("cells-secure", "cells"):
         CONTESTANTS[name].solve(tiny_split(0), Fraction(1))
     assert asked == ["secure", "sum"]
