@@ -23,7 +23,7 @@ export OMP_NUM_THREADS = 1
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
 
-# Two minutes on two cores; needs no data and no network.
+# Four minutes on two cores; needs no data and no network.
 audit: $(STAMP)
 	$(BIN)/expril audit all
 
