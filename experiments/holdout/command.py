@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from experiments.campaign.provenance import read_provenance
-from experiments.campaign.runner import Campaign, run_missing
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
 from experiments.holdout.asked import SOLVERS
@@ -86,19 +86,10 @@ def simulate_holdout(order: Order, progress: Progress) -> Found:
         ConfigurationError: runs of other settings, or another process works on them.
     """
     path = order.out / RUNS
-    kept = {"experiment": NAME, "sizes": asdict(order.sizes)}
     campaign = Campaign(NAME, order.out, order.seed, order.jobs, order.command, noise="OpenDP; the blog's is seeded")
     try:
-        with campaign.session() as finish:
-            run_missing(
-                order.tasks(),
-                partial(compute_run, order.sizes, SOLVERS),
-                Run,
-                lambda _: (path, kept),
-                jobs=order.jobs,
-                progress=progress,
-                finish=finish,
-            )
+        compute = partial(compute_run, order.sizes, SOLVERS)
+        campaign.run_file(path, order.tasks(), compute, Run, progress, sizes=asdict(order.sizes))
     finally:
         if path.exists():
             found = write_results(order.out)

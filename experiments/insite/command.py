@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from experiments.campaign.provenance import read_provenance
-from experiments.campaign.runner import Campaign, run_missing
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
 from experiments.insite.files import points_csv
@@ -71,18 +71,10 @@ def simulate_insite(order: Order, progress: Progress) -> Found:
     for problem in order.problems:
         load_split(problem, order.seed)  # records that are not to be had stop the command before any work
     cells = order.out / CELLS
-    kept = {"experiment": NAME, "seed": order.seed, "ways": {name: way.title for name, way in WAYS.items()}}
+    titles = {name: way.title for name, way in WAYS.items()}
+    campaign = Campaign(NAME, order.out, order.seed, order.jobs, order.command)
     try:
-        with Campaign(NAME, order.out, order.seed, order.jobs, order.command).session() as finish:
-            run_missing(
-                order.tasks(),
-                compute,
-                Fitted,
-                lambda _: (cells, kept),
-                jobs=order.jobs,
-                progress=progress,
-                finish=finish,
-            )
+        campaign.run_file(cells, order.tasks(), compute, Fitted, progress, seed=order.seed, ways=titles)
     finally:
         if cells.exists():
             found = write_results(order.out)

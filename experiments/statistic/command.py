@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from experiments.campaign.provenance import read_provenance
-from experiments.campaign.runner import Campaign, run_missing
+from experiments.campaign.runner import Campaign
 from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import Jobs, Progress
 from experiments.publish.files import as_object, csv_text, write_texts
@@ -70,13 +70,8 @@ def simulate_statistic(order: Order, progress: Progress) -> Found:
         ConfigurationError: cells of other settings, or another process works on them.
         DataUnavailableError: the stays' records are not to be had.
     """
-    path, kept = order.out / CELLS, {"experiment": NAME, "methods": list(METHODS)}
-    with Campaign(
-        NAME, order.out, order.seed, order.jobs, order.command, noise="seeded generators of NumPy"
-    ).session() as finish:
-        run_missing(
-            order.tasks(), compute, Measured, lambda _: (path, kept), jobs=order.jobs, progress=progress, finish=finish
-        )
+    campaign = Campaign(NAME, order.out, order.seed, order.jobs, order.command, noise="seeded generators of NumPy")
+    campaign.run_file(order.out / CELLS, order.tasks(), compute, Measured, progress, methods=list(METHODS))
     return write_results(order.out)
 
 
