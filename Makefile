@@ -13,12 +13,12 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 SCENARIO ?= wdbc
 
 export FLWR_TELEMETRY_ENABLED = 0
-export PYTHONDONTWRITEBYTECODE = 1
-# Several BLAS threads on small matrices, beside several test processes, cost more than they give.
-export OPENBLAS_NUM_THREADS = 1
-export OMP_NUM_THREADS = 1
+# Several BLAS threads on small matrices, beside several test processes, cost more than they give; who sets another number gets it.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-all test-kernels test-wheel check format bench vectors install peers clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held check format bench vectors install peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -32,13 +32,21 @@ deploy-demo: $(STAMP)
 	$(BIN)/python -m simulations.deploy_demo $(if $(JOIN),--join)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2
+	$(PYTEST)
 
-test-kernels: $(STAMP)
-	PYTHON=$(BIN)/python .ci/test-kernels
+# As other processors round, see docs/development.md; JITTER="--seeds 1 tests/learner_node" for less.
+test-jitter: $(STAMP)
+	$(BIN)/python tests/support/jitter $(JITTER)
+
+# What this tree's commands print and write, beside what those of the commit BASE do; see docs/development.md.
+held: $(STAMP)
+	$(BIN)/python tests/support/held $(if $(BASE),--base $(BASE))
 
 # Builds the wheel, installs it bare in an environment of its own, and uses it.
 test-wheel: $(STAMP)

@@ -1,10 +1,12 @@
-"""Settings that every test shares."""
+"""Settings that every test shares, and the gates of CI."""
 
 import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+import gates
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
@@ -15,6 +17,17 @@ if _BESIDE.is_dir():
 
 settings.register_profile("expril", deadline=None, derandomize=True)
 settings.load_profile("expril")
+
+
+def pytest_configure(config):
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        for gate in gates.chosen(os.environ):
+            config.pluginmanager.register(gate)
+
+
+def pytest_sessionstart(session):
+    if not hasattr(session.config, "workerinput"):
+        session.config.get_terminal_writer().line(gates.kernels())
 
 
 @pytest.fixture(scope="session")
