@@ -100,8 +100,8 @@ class Budget:
             unit = max(self.unit, *(reference() for _ in range(3)))
             if taken > MOST * unit / REFERENCE:
                 pytest.fail(
-                    f"took {taken / unit * REFERENCE:.2f} s of processor, in a reference machine's seconds; an unmarked "
-                    f"test may take {MOST}: shorten it, or mark it slow"
+                    f"took {taken / unit * REFERENCE:.2f} s of processor, as on the reference machine; "
+                    f"an unmarked test may take {MOST}: shorten it, or mark it slow"
                 )
         return result
 

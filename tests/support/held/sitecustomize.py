@@ -1,0 +1,66 @@
+"""Randomness and a clock that repeat themselves, in every process that finds this folder on PYTHONPATH.
+
+Python imports a module of this name as it starts. Nothing of the project is imported, so any commit of it runs so.
+"""
+
+import hashlib
+import itertools
+import os
+import sys
+import time
+
+NOW = 1_767_225_600
+"""Seconds since 1970: the start of 2026."""
+KEYS = {"cryptography.hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey",
+        "cryptography.hazmat.primitives.asymmetric.x25519": "X25519PrivateKey"}  # fmt: skip
+_numbers = itertools.count()
+
+
+def drawn(size):
+    """The next bytes of a stream that each process begins anew."""
+    stream = hashlib.shake_256(b"held" + next(_numbers).to_bytes(8, "big"))
+    return stream.digest(size)
+
+
+class AfterKeys:
+    """Keys, too, are made of `drawn`: their library draws by itself."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in KEYS:
+            return None
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(name, path)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            kind = getattr(module, KEYS[name])
+            kind.generate = classmethod(lambda cls: kind.from_private_bytes(drawn(32)))
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def in_turn():
+    """A pool that does at once what it is given: threads would draw in another order each time."""
+    from concurrent import futures
+    from concurrent.futures import thread
+
+    class InTurn(thread.ThreadPoolExecutor):
+        def submit(self, fn, /, *args, **kwargs):
+            future = futures.Future()
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - a future holds whatever was raised
+                future.set_exception(error)
+            return future
+
+    futures.ThreadPoolExecutor = thread.ThreadPoolExecutor = InTurn
+
+
+if os.environ.get("EXPRIL_HELD"):
+    os.urandom = drawn
+    time.time, time.time_ns = (lambda: float(NOW)), (lambda: NOW * 10**9)
+    sys.meta_path.insert(0, AfterKeys())
+    in_turn()
