@@ -62,11 +62,11 @@ def in_turn():
 def standing_still():
     """Clocks that say `NOW`; `datetime` is written in C, so what it looks up is changed where C keeps it."""
     import ctypes
-    import datetime
+    import datetime as dt
     import gc
 
     time.time, time.time_ns = (lambda: float(NOW)), (lambda: NOW * 10**9)
-    kind = datetime.datetime
+    kind = dt.datetime
     gc.get_referents(kind.__dict__)[0]["now"] = classmethod(lambda cls, tz=None: cls.fromtimestamp(NOW, tz))
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
