@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from absent import OF_EXTRAS
+from absent import OF_ANY_PART, in_one_process
+from every_command import calls, hold
 from run_forger import make_run
 
 pytestmark = pytest.mark.slow
@@ -73,7 +74,9 @@ def test_the_wheel_holds_every_file_of_its_packages(wheel):
 
 
 def test_a_bare_installation_brings_nothing_of_the_extras(bare):
-    looked_up = f"from importlib.util import find_spec; print([name for name in {OF_EXTRAS!r} if find_spec(name)])"
+    looked_up = (
+        f"from importlib.util import find_spec; print([name for name in {sorted(OF_ANY_PART)!r} if find_spec(name)])"
+    )
     assert run(bare / "python", "-I", "-c", looked_up).stdout.strip() == "[]"
     run(bare / "python", "-m", "pip", "check")
 
@@ -88,7 +91,7 @@ def test_a_steward_opens_a_curator_and_it_answers(bare, tmp_path):
     for name in ("schema.toml", "records.csv"):
         shutil.copyfile(ROOT / "docs" / "tour" / name, tmp_path / name)
     told = json.loads(run(bare / "python", "-I", ROOT / "tests" / "support" / "bare_study.py", tmp_path).stdout)
-    assert not set(told["loaded"]) & set(OF_EXTRAS)
+    assert not set(told["loaded"]) & OF_ANY_PART
     ages = pl.read_csv(tmp_path / "records.csv")["age"]
     true = [ages.is_between(low, high, closed="left").sum() for low, high in ((0, 40), (40, 60), (60, 121))]
     # The last cell is of missing ages. A count is off by more than 40 with probability below 2 exp(-40) < 1e-16.
@@ -104,11 +107,14 @@ def test_an_auditor_verifies_a_run_with_it(bare, tmp_path):
     assert "signed by" in run(bare / "expril", "ledger", "verify", folder / "ledgers" / "north.ledger").stdout
 
 
-def test_the_command_says_what_there_is_and_what_is_missing(bare):
+def test_the_command_says_what_there_is(bare):
     assert "compare-synthetic" in run(bare / "expril", "--help").stdout
     assert run(bare / "python", "-m", "expril", "--help").stdout == run(bare / "expril", "--help").stdout
     assert "wdbc" in run(bare / "expril", "scenarios").stdout
-    for command, part in (("simulate", "simulations"), ("quote", "learner"), ("compare", "experiments")):
-        told = run(bare / "expril", command, code=2).stderr
-        assert f'pip install "expril[{part}]"' in told
-        assert len(told.splitlines()) == 1
+
+
+def test_every_command_works_or_names_the_part_that_it_lacks(bare, tmp_path):
+    given = calls(tmp_path)
+    told, loaded = in_one_process(*given, python=(str(bare / "python"), "-I"), cwd=tmp_path)
+    hold(told, given)
+    assert not set(loaded) & OF_ANY_PART
