@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held check format bench vectors install peers clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held check format bench vectors install curator-lock peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -68,6 +68,13 @@ vectors: $(STAMP)
 	$(BIN)/python tests/protocol/vectors/generate.py
 
 install: $(STAMP)
+
+# What a curator's machine installs, with the hash of every file of it, and with what builds ExPriL itself.
+curator-lock: $(STAMP)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+		$(BIN)/python -m uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--constraint requirements.lock --extra postgresql --custom-compile-command "make curator-lock" \
+		--output-file deploy/curator.lock pyproject.toml - >/dev/null
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "ExPriL needs Python 3.11 to 3.13 with venv; say which: make PYTHON=/path/to/python3.12"; exit 1; }

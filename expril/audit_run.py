@@ -44,7 +44,7 @@ def audit_run(
     Exit status: 0 all proven, but for what is said to be unproven; 1 something is not proven; 2 nothing could be read
     (no run, no ledger, one of ExPriL 0.1, or a wrong file in an option).
     """
-    with plain_errors(part="simulations"):
+    with plain_errors():
         from simulations.audit.recompute import read_pins, read_witnesses, recompute
         from simulations.audit.recompute.tables import TABLE_WIDTH, proof_tables, sum_table, verdict
 

@@ -74,7 +74,7 @@ def audit_witness(
 
     Exit status: 0 co-signed; 1 refused, since something does not fit; 2 a file, a key or an option is wrong.
     """
-    with plain_errors(part="simulations"):
+    with plain_errors():
         import time
 
         from curator_node.key_files import read_key

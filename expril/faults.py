@@ -1,6 +1,7 @@
 """What a command says when it cannot do what was asked: one sentence, a kind for machines, and an exit status."""
 
 import errno
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from protocol.errors import ExprilError
@@ -16,6 +17,8 @@ PARTS = {
     "experiments": frozenset[str](),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
+FASTER = frozenset({"uvloop"})
+"""Of these, what no command needs, and what is not to be had everywhere."""
 APART = {"ray": "ray", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
 """Module -> an extra beside these."""
 _FULL = {
@@ -60,6 +63,16 @@ def fault_of(error: Exception, *, part: str = "") -> Fault | None:
     if isinstance(error, ModuleNotFoundError):
         return _missing_part(error, part)
     return None
+
+
+def require(part: str) -> None:
+    """Raise ModuleNotFoundError where a module of an extra is missing: at once, and not after the work of an hour."""
+    for name, modules in PARTS.items():
+        for module in sorted(modules - FASTER):
+            if find_spec(module) is None:
+                raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+        if name == part:
+            return
 
 
 def _of_the_system(error: OSError) -> Fault | None:

@@ -77,10 +77,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     --seed, --epsilon, --large-epsilon and --json alone.
     """
     if scenario in BUILT_IN:
-        from simulations.epsilons import read_epsilons
-
         typed_here = _typed({"repeats": repeats, "seed": seed, "epsilon": epsilon})
-        with plain_errors():
+        with plain_errors(part="experiments"):
+            from simulations.epsilons import read_epsilons
+
             several = read_epsilons(epsilon) if epsilon else ()
             _require_confirmed(several, large_epsilon)
             run_built_in(

@@ -28,7 +28,7 @@ FOREVER = 10 * 366 * 86_400.0
 @learner_app.command("init")
 def learner_init(folder: Annotated[Path, typer.Argument(help="Where to make it.")]) -> None:
     """Make a learner's folder: a signing key and a STUDY.toml to fill in. Never overwrites anything."""
-    with plain_errors(kept="what was made so far is kept; remove it before you try again"):
+    with plain_errors(part="learner", kept="what was made so far is kept; remove it before you try again"):
         from curator_node.key_files import write_key
         from curator_node.new_files import write_new
         from learner_node.study_file import TEMPLATE

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from expril.faults import INTERRUPTED, LATER, NOBODY_READS, UNFINISHED, WRONG, Fault, fault_of
+from expril.faults import INTERRUPTED, LATER, NOBODY_READS, UNFINISHED, WRONG, Fault, fault_of, require
 
 LEAST_WIDTH = 120
 """Columns that a table gets, whatever the terminal's width: enough for every run's."""
@@ -40,11 +40,14 @@ def plain_errors(
     With `--json`, standard output gets {"error": the sentence, "kind": one word} instead of a result.
 
     Args:
-        part: the extra that the command needs, a key of `PARTS`; "" for a command of every installation.
+        part: the extra that the command needs, a key of `PARTS`, looked for first; "" for a command of every
+            installation.
         kept: what is said where the command is interrupted; a function is asked in the end, and after an error, too,
             where it says anything.
     """
     try:
+        if part:
+            require(part)
         yield
     except BrokenPipeError:
         ignore_output()

@@ -1,8 +1,9 @@
 """A deployment on this machine, shown from end to end: `make deploy-demo`.
 
-A SuperLink with TLS and node authentication, three hospitals of the `heart` records with a daemon each, and two
-learners who run their studies at the same time. All of them are separate processes, and every step is the command that
-a person would type. In the end this harness, which owns all records, says how good the learners' models are.
+A SuperLink with TLS and node authentication, three hospitals with a daemon each, and two learners who run their studies
+at the same time. All of them are separate processes, and every step is the command that a person would type. In the end
+this harness, which owns all records, says how good the learners' models are. The records come with scikit-learn, so no
+data file and no network is needed.
 """
 
 import argparse
@@ -37,14 +38,15 @@ from simulations.scenario import load_scenario
 from simulations.scoring import Answers, labelled, references, score
 from simulations.superlink import SuperLink
 
-SCENARIO, HOSPITALS, NEWCOMER = "heart", ("cleveland", "hungary", "long-beach"), "switzerland"
+SCENARIO, HOSPITALS, NEWCOMER = "wdbc-faults", ("north", "east", "south"), "west"
+"""Only who holds which records is taken from the scenario."""
 CAP, TEMPLATE_CAP = "cap = 2\n", "cap = 1\n"
 STUDY_SECONDS = 900.0
 """Both studies take a minute; a machine that is busy longer."""
 JOINING = "joining"
 JOIN_SECONDS = 6 * 3600.0
 """How long a fourth hospital may take to join."""
-PURPOSE = "Predict coronary disease from an examination without angiography."
+PURPOSE = "Tell malignant from benign aspirates."
 
 
 @dataclass(frozen=True)

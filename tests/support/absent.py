@@ -5,11 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from expril.faults import APART, PARTS
+
 ROOT = Path(__file__).resolve().parents[2]
 OF_EXTRAS = ("torch", "sklearn", "scipy", "jinja2", "fastexcel", "pooch")
 """Libraries that a bare installation is without."""
+OF_ANY_PART = frozenset({*OF_EXTRAS, *APART, "psycopg"}).union(*PARTS.values())
+"""And all that any extra brings."""
 WITHOUT = """
 import json, sys
+from traceback import format_exception
 from typer.testing import CliRunner
 
 class Blocked:
@@ -23,17 +28,18 @@ from expril.command import app
 told = []
 for arguments in calls:
     done = CliRunner().invoke(app, arguments)
-    told.append((done.exit_code, done.stdout, done.stderr))
+    crash = [] if isinstance(done.exception, SystemExit | None) else format_exception(done.exception)
+    told.append((done.exit_code, done.stdout, done.stderr + "".join(crash)))
 print(json.dumps([told, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
 
 
-def in_one_process(*calls, blocked=(), before=()):
+def in_one_process(*calls, blocked=(), before=(), python=(sys.executable,), cwd=ROOT):
     """Give commands to a new process in which some libraries are absent, itself begun by the command `before`; exit
-    status and output of each, and what was loaded in the end."""
+    status and output of each, with the traceback where it is one, and what was loaded in the end."""
     given = json.dumps([sorted(blocked), [[str(argument) for argument in call] for call in calls]])
     done = subprocess.run(
-        [*before, sys.executable, "-c", WITHOUT], input=given, capture_output=True, text=True, check=False, cwd=ROOT
+        [*before, *python, "-c", WITHOUT], input=given, capture_output=True, text=True, check=False, cwd=cwd
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from absent import OF_EXTRAS, in_one_process
+from absent import OF_ANY_PART, OF_EXTRAS, in_one_process
+from every_command import calls, commands, complaint_in, documented, hold, part_of
+from expril.command import app
 from expril.faults import PARTS
 from expril.terminal import plain_errors
 from learner_node.strategies import STRATEGIES, make_strategy
@@ -50,6 +53,8 @@ NEED_AN_EXTRA = {
     *(f"expril/audit_{name}.py" for name in ("all", "game", "mechanism", "package", "peers", "studies")),
 }
 """What these import inside their commands comes with an extra; what they import at once does not."""
+DONE_WITHOUT = {"dp_accounting"}
+"""What commands of every installation use where it is there, and else say so."""
 BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
 
@@ -78,8 +83,12 @@ def import_nodes(node, inside):
 def imported(path):
     """Full names of all that a file imports, its own packages' modules as well as outside libraries."""
     inside = str(path.relative_to(ROOT)) not in NEED_AN_EXTRA
+    return names_of(import_nodes(ast.parse(path.read_text(encoding="utf-8")), inside))
+
+
+def names_of(nodes):
     names = set()
-    for node in import_nodes(ast.parse(path.read_text(encoding="utf-8")), inside):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         else:
@@ -196,20 +205,55 @@ def test_what_needs_no_data_loads_nothing_slow(tmp_path):
     assert not set(loaded) & SLOW_TO_LOAD
 
 
-def test_a_command_that_lacks_its_extra_names_it_in_one_line():
-    needed = {
-        ("quote",): "learner",
-        ("simulate",): "simulations",
-        ("report", "anywhere"): "simulations",
-        ("reproduce", "table2"): "experiments",
-        ("compare",): "experiments",
-        ("compare-synthetic",): "experiments",
-    }
-    told, _ = in_one_process(*needed, blocked=OF_EXTRAS)
-    for (code, _, text), part in zip(told, needed.values(), strict=True):
-        line = rf'error this command needs a part that is not installed \((\w+)\): pip install "expril\[{part}\]"\n'
-        assert re.fullmatch(line, text)[1] in OF_EXTRAS
-        assert code == 2
+def test_a_command_that_asks_for_no_part_reaches_nothing_of_any():
+    """The functions of those that a bare installation has, and the functions beside them that they call."""
+    bare, used = 0, set()
+    for path in (ROOT / "expril").glob("*.py"):
+        functions = {node.name: node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+        told = {name: ast.unparse(function) for name, function in functions.items()}
+        waiting = [name for name in told if "plain_errors(" in told[name] and "plain_errors(part=" not in told[name]]
+        bare += len(waiting)
+        while waiting:
+            if function := functions.pop(waiting.pop(), None):
+                used |= names_of(import_nodes(function, inside=True))
+                waiting += [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
+    ways = reached(used)
+    assert {name: ways[name] for name in OF_ANY_PART if name in ways}.keys() <= DONE_WITHOUT
+    assert bare > 25
+
+
+def test_every_command_says_at_once_which_part_it_lacks_and_the_readme_says_the_same(monkeypatch):
+    """A fake of the search for modules; the slow tests really take them away."""
+    table, asked = documented(), {}
+    monkeypatch.setattr("expril.faults.find_spec", lambda name: None)
+    for call in calls(Path("nowhere")):
+        if part_of(call, table):
+            done = CliRunner().invoke(app, list(map(str, call)))
+            asked[call] = complaint_in(done.exit_code, done.stdout, done.stderr)
+    assert {call: part_of(call, table) for call, named in asked.items() if not named <= part_of(call, table)} == {}
+    assert len(asked) > 15
+
+
+def test_every_command_is_called_by_these_tests(tmp_path):
+    lines = [" ".join(map(str, call)) for call in calls(tmp_path)]
+    assert {name for name in commands() if not any(f"{line} ".startswith(f"{name} ") for line in lines)} == set()
+
+
+@pytest.mark.slow
+def test_a_bare_installation_has_no_command_that_ends_in_a_traceback(tmp_path):
+    given = calls(tmp_path)
+    told, loaded = in_one_process(*given, blocked=OF_ANY_PART)
+    hold(told, given)
+    assert not set(loaded) & OF_ANY_PART
+    assert any("install expril[postgresql]" in err for _, _, err in told)
+
+
+@pytest.mark.slow
+def test_a_learners_installation_has_none_either(tmp_path):
+    given = calls(tmp_path)
+    told, _ = in_one_process(*given, blocked=OF_ANY_PART - PARTS["learner"])
+    hold(told, given, there={"learner"})
+    assert told[[call[0] for call in given].index("quote")][0] == 0
 
 
 def complaint(capsys, part, missing):

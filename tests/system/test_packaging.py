@@ -4,17 +4,23 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import click
 import pytest
 import typer.main
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from expril.command import app
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "expril-curator@.service"
 CONTAINERFILE = ROOT / "deploy" / "Containerfile"
+LOCK = ROOT / "deploy" / "curator.lock"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ANALYZE = shutil.which("systemd-analyze")
 MOST_EXPOSURE = 1.5
 """Of 10, as systemd-analyze counts; 9.6 is a unit that says nothing."""
@@ -97,3 +103,67 @@ def test_the_image_is_made_of_files_that_there_are_and_runs_a_command_that_there
     (health,) = re.findall(r"HEALTHCHECK .*CMD \[(.*)\]", text)
     assert parsed([word.strip(' "') for word in health.split(",")][1:]).endswith("curator status")
     assert "USER 10001" in text
+    assert re.search(r"--require-hashes --requirement deploy/curator\.lock", text)
+    assert all(option in text for option in ("--no-deps --no-build-isolation .", "--only-binary :all:"))
+
+
+def locked(path):
+    """Name -> (version, lines of hashes) of a file that pip reads; nothing else may be in it."""
+    found = {}
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    for entry in "\n".join(lines).replace("\\\n", " ").splitlines():
+        pinned, *hashes = re.split(r"\s+--hash=", entry.strip())
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), entry
+        name, version = re.fullmatch(r"([\w.-]+)==([\w.]+)(?: ; .*)?", pinned).groups()
+        assert found.setdefault(canonicalize_name(name), (version, hashes))[1] is hashes, f"{name} is there twice"
+    return found
+
+
+def needed(requirements):
+    """Names -> what is asked of their versions, by these requirements and, as far as it is installed, by theirs."""
+    found, waiting = {}, [(Requirement(each), "") for each in requirements]
+    while waiting:
+        one, wanted = waiting.pop()
+        name = canonicalize_name(one.name)
+        if (one.marker and not one.marker.evaluate({"extra": wanted})) or one in found.get(name, ()):
+            continue
+        found.setdefault(name, []).append(one)
+        try:
+            inner = requires(name) or []
+        except PackageNotFoundError:  # what builds ExPriL lies in an environment of its own
+            inner = []
+        waiting += [(Requirement(each), wanted) for each in inner for wanted in ("", *one.extras)]
+    return found
+
+
+def test_a_curators_lock_holds_all_that_it_installs_in_the_tested_versions_and_by_hash():
+    project, lock = PYPROJECT["project"], locked(LOCK)
+    assert all(hashes for _, hashes in lock.values())
+    asked = (
+        project["dependencies"] + project["optional-dependencies"]["postgresql"] + PYPROJECT["build-system"]["requires"]
+    )
+    for name, requirements in needed(asked).items():
+        assert name in lock, name
+        for each in requirements:
+            assert each.specifier.contains(lock[name][0]), (each, lock[name][0])
+    tested = locked(ROOT / "requirements.lock")
+    assert {name: version for name, (version, _) in lock.items() if name in tested} == {
+        name: version for name, (version, _) in tested.items() if name in lock
+    }
+
+
+def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():
+    for page in ("README.md", "docs/administration.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert "--require-hashes --requirement deploy/curator.lock" in text, page
+        assert "--no-deps --no-build-isolation ." in text, page
+
+
+def test_the_image_keeps_its_health_check_and_is_run_as_podman_allows():
+    """Only the format docker has health checks; keep-id is refused to root, whose user is the folder's."""
+    page = (ROOT / "docs" / "administration.md").read_text(encoding="utf-8")
+    commands = [line for line in page.replace("\\\n", " ").splitlines() if line.startswith("podman ")]
+    commands += re.findall(r"^# (podman .*)", CONTAINERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    builds, runs = ([one for one in commands if one.startswith(f"podman {verb} ")] for verb in ("build", "run"))
+    assert ["--format docker" in one for one in builds] == [True, True]
+    assert [("$(id -u expril)" in one, "--userns keep-id" in one) for one in runs] == [(True, False), (False, True)]
