@@ -14,7 +14,11 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
+
+from protocol.errors import RemoteProtocolError
+from protocol.refusals import RefusalCode
 
 Arrays = dict[str, NDArray[Any]]
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -79,6 +83,38 @@ def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
     if kind in _PLAIN:
         return _of(plain, kind)
     raise TypeError(f"{kind} is no type that is kept in a file")
+
+
+class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON text of a value, and its arrays in a safetensors file."""
+
+    plain: bytes
+    arrays: bytes
+
+
+def pack(value: Any, kind: Any) -> bytes:
+    """A value of a type as bytes: MessagePack around JSON and safetensors; equal values give equal bytes.
+
+    Raises:
+        TypeError: as `take_apart`.
+    """
+    arrays: Arrays = {}
+    plain = msgspec.json.encode(take_apart(value, kind, arrays))
+    return msgspec.msgpack.encode(_Packed(plain, safetensors.numpy.save(arrays)))
+
+
+def unpack(data: bytes, kind: Any) -> Any:
+    """The value of a type that `pack` wrote.
+
+    Raises:
+        RemoteProtocolError: the bytes are none of that type.
+    """
+    try:
+        packed = msgspec.msgpack.decode(data, type=_Packed)
+        arrays = {name: np.array(one) for name, one in safetensors.numpy.load(packed.arrays).items()}
+        return put_together(msgspec.json.decode(packed.plain), kind, arrays)
+    except (msgspec.MsgspecError, safetensors.SafetensorError, ValueError, TypeError, KeyError):
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "value") from None
 
 
 def _put_fields(plain: dict[str, Any], kind: Any, arrays: Arrays) -> Any:
