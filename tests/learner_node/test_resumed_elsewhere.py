@@ -26,7 +26,7 @@ from protocol.records import encode_frame
 from protocol.transcript import replay
 from secure_fakes import members
 
-SOURCE = ring(60, seed=9).drop("sick")
+SOURCE = ring(40, seed=9).drop("sick")
 SETTINGS = Settings("0.2.0", bytes(32), {})
 CELLS = {"cells": 6, "networks": False}
 
@@ -183,7 +183,7 @@ def test_a_study_with_its_validation_is_stopped_at_every_message_and_goes_on_els
 
 SEVERAL_TURNS = {
     "paper-c": {"rounds": 2, "epochs": 2, "hidden": [4]},
-    "adaptive-cells": {"rounds": 3, "cells": 6},
+    "adaptive-cells": {"cells": 6},
     "additive": {"choice_share": "1/3", "chosen": 1, "bins": 4},
     "new-features": {"score": True, "hidden": [4], "cells": 6},
     "informative": {"bins": 4},
@@ -389,7 +389,7 @@ def test_answers_are_read_with_what_was_asked_and_not_with_what_would_be_drawn_n
     write_records(world.path, records[:last])
     elsewhere = len(trained)
     trained.clear()
-    Moved(monkeypatch, 7, by=0.3, features=False)
+    Moved(monkeypatch, 7, by=0.5, features=False)
     again = world.run()
     assert_asked_and_paid_once(world, [again.study])
     assert predicted(again) == predicted(found)

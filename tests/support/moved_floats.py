@@ -52,7 +52,7 @@ class Moved:
         class Clusters(kind):
             def fit(this, *args, **how):  # noqa: N805 - of another class
                 super().fit(*args, **how)
-                this.cluster_centers_ = self.move(this.cluster_centers_)
+                this.cluster_centers_ += self.by * self.rng.standard_normal(this.cluster_centers_.shape)
                 return this
 
         return Clusters
