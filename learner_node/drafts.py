@@ -22,11 +22,12 @@ from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
 from protocol.codec import decode, encode
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
+from protocol.refusals import RefusalCode
 
 
 @dataclass
@@ -205,6 +206,8 @@ def _write(draft: Draft) -> bytes:
 def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
     """The draft that was written, with conversations of its own groups that begin with its questions."""
     kept = decode(data, _Kept, limit=len(data))
+    if not cards.keys() >= {name for each in kept.groups for name in each.names}:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
     problem = replace(setting.problem, most_records_per_unit=kept.most_records_per_unit)
     groups = []
     for each in kept.groups:
