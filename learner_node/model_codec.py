@@ -14,9 +14,9 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
+from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.refusals import RefusalCode
 
@@ -85,22 +85,31 @@ def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
     raise TypeError(f"{kind} is no type that is kept in a file")
 
 
+class _Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An array, row by row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
 class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON text of a value, and its arrays in a safetensors file."""
+    """The JSON text of a value, and its arrays."""
 
     plain: bytes
-    arrays: bytes
+    arrays: dict[str, _Array]
 
 
 def pack(value: Any, kind: Any) -> bytes:
-    """A value of a type as bytes: MessagePack around JSON and safetensors; equal values give equal bytes.
+    """A value of a type as bytes: MessagePack around JSON and arrays; equal values give equal bytes.
 
     Raises:
         TypeError: as `take_apart`.
     """
     arrays: Arrays = {}
     plain = msgspec.json.encode(take_apart(value, kind, arrays))
-    return msgspec.msgpack.encode(_Packed(plain, safetensors.numpy.save(arrays)))
+    kept = {name: _Array(one.dtype.str, one.shape, one.tobytes()) for name, one in arrays.items()}
+    return encode(_Packed(plain, kept))
 
 
 def unpack(data: bytes, kind: Any) -> Any:
@@ -110,10 +119,13 @@ def unpack(data: bytes, kind: Any) -> Any:
         RemoteProtocolError: the bytes are none of that type.
     """
     try:
-        packed = msgspec.msgpack.decode(data, type=_Packed)
-        arrays = {name: np.array(one) for name, one in safetensors.numpy.load(packed.arrays).items()}
+        packed = decode(data, _Packed, limit=len(data))
+        arrays = {
+            name: np.frombuffer(one.data, np.dtype(one.dtype)).reshape(one.shape).copy()
+            for name, one in packed.arrays.items()
+        }
         return put_together(msgspec.json.decode(packed.plain), kind, arrays)
-    except (msgspec.MsgspecError, safetensors.SafetensorError, ValueError, TypeError, KeyError):
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError):
         raise RemoteProtocolError(RefusalCode.MALFORMED, "value") from None
 
 
