@@ -21,6 +21,7 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.partitions import Partition
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import LABEL_STEPS, Records
@@ -85,14 +86,16 @@ class CellsNumberStrategy:
         features = standardising_map(source)
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
         count = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
-        partition = kmeans_cells(source, features, count, seed)
+        asked: tuple[Partition, ...] = (kmeans_cells(source, features, count, seed),)
         answers: Sequence[CountsAnswer] = ()
         for hypothesis in self._hypotheses:
-            answers = yield CountsBody(partitions=(partition,), hypothesis=hypothesis), None
+            answers = yield CountsBody(partitions=asked, hypothesis=hypothesis), None
+            asked = answers[0].body.partitions
         sums, scale = sums_of_labels(answers)
         points = coordinates(features, source)
-        cells = answers[0].body.partitions[0].cells(source)
-        fitted = fit_number_model(points, cells, sums, scale=scale, noises=answers[0].noises, seed=seed)
+        fitted = fit_number_model(
+            points, asked[0].cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
+        )
         network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
         model = NetworkNumberModel(network, _bounds(source.schema))
         if self._share:

@@ -398,6 +398,43 @@ def test_answers_are_read_with_what_was_asked_and_not_with_what_would_be_drawn_n
     assert predicted(again) == predicted(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "label", "last"),
+    [
+        ("cells", {"question": "squared_error", "cells": 6}, NUMBER, slice(0, 2)),
+        ("paper-c", {"rounds": 2, "epochs": 2, "hidden": [4]}, {}, slice(1, 3)),
+        ("additive", {"choice_share": "1/3", "chosen": 1, "bins": 4}, {}, slice(0, 2)),
+    ],
+)
+def test_questions_that_are_read_together_are_about_the_same_parts_wherever_each_was_drawn(
+    tmp_path, monkeypatch, name, options, label, last
+):
+    """The process ends with an answer on its disk, before it decided what to ask next."""
+    frame = ring(200, seed=5)
+    if label is NUMBER:
+        frame = frame.with_columns(sick=pl.col("x").abs() * 2)
+    curators = {"basel": open_curator("basel", frame, noise=NoNoise(), **label)}
+    world = World(tmp_path / "journal", curators, partial(learnt, strategy=name, options=options))
+
+    class Ending(Scripted):
+        def exchange(self, requests):
+            sequences = [open_envelope(data)[1].sequence for data in requests.values()]
+            if sequences == [last.stop]:
+                raise PowerFailure
+            return super().exchange(requests)
+
+    with pytest.raises(PowerFailure):
+        world.run(Ending(world.curators))
+    records = records_of(world.path)
+    undecided = max(number for number, record in enumerate(records) if isinstance(record, Decided))
+    write_records(world.path, records[:undecided])
+    Moved(monkeypatch, 7, by=0.5, features=False)
+    found = world.run()
+    assert_asked_and_paid_once(world, [found.study])
+    first, second = [done.bodies["basel"].partitions for done in found.study.rounds[last]]
+    assert set(map(encode, second)) <= set(map(encode, first))
+
+
 def flipped(network):
     return replace(network, layers=tuple((-weights, -biases) for weights, biases in network.layers))
 
