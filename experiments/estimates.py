@@ -172,7 +172,8 @@ def learnt(
     np.add.at(counts, (partition.cells(split.private), labels.astype(int)), 1)
     scale = problem.scale(1).fraction
     counts += DiscreteLaplace(scale).simulate(rng, (problem.sites, *counts.shape)).sum(axis=0)
-    answer = CountsAnswer(counts, (len(counts),), "error_correct", scale, sites=problem.sites, noises=problem.noises)
+    sizes = (len(counts),)
+    answer = CountsAnswer(body, counts, sizes, "error_correct", scale, sites=problem.sites, noises=problem.noises)
     try:
         asking.send([answer])
     except StopIteration as end:

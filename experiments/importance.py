@@ -29,11 +29,12 @@ from learner_node.learn import Learned
 from learner_node.pooling import POOLED
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import solve_weights
-from learner_node.source import coordinates, paper_bin_count, standardising_map
+from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.strategies.bin_workload import BinWorkload, consistent_masses
 from learner_node.strategies.paper import LEAST_SQUARES, TILT
 from protocol.noise import DiscreteLaplace
+from protocol.queries.counts import CountsBody
 
 EPSILON = Fraction(1)
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "importance" / "results.json"
@@ -219,13 +220,14 @@ def _least_squares_distance(name: str, seed: int, shrinkage: float) -> tuple[flo
     source, _, test = _points(split)
     scale = row.dimensions * row.queries / EPSILON
     bins = paper_bin_count(row.target_size, scale, most=MOST_BINS)
-    workload = BinWorkload.of(split.source, bins)
+    workload = BinWorkload.of(split.source, tuple(even_bins(split.source, bins)))
     law, rng = DiscreteLaplace(scale), np.random.default_rng(seed)
     sizes = tuple(each.cell_count(split.schema) for each in workload.partitions)
     pairs = zip(workload.partitions, sizes, strict=True)
     exact = np.concatenate([np.bincount(each.cells(split.private), minlength=k) for each, k in pairs])
     counted = exact.astype(np.int64) + law.simulate(rng, exact.shape)
-    answer = CountsAnswer(counted[:, None].astype(np.float64), sizes, "mass", scale)
+    body = CountsBody(partitions=workload.partitions, hypothesis=None)
+    answer = CountsAnswer(body, counted[:, None].astype(np.float64), sizes, "mass", scale)
     masses = consistent_masses(answer.values[:, 0], answer)
     prior = float(masses.sum()) / len(sizes) / len(split.source)
     alpha = shrinkage * answer.noise_variance / 2

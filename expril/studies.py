@@ -81,7 +81,7 @@ def learner_run(
 
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
         target = out or path.parent / "result"
-        with threadpool_limits(1):  # as many threads as there are cores would not give the same bytes again
+        with threadpool_limits(1):  # so that a seed gives the same digits on a machine, however many cores are free
             told = _run(path, target, how, again=again, quiet=json_)
         if json_:
             print_json({**told, "folder": str(target)})

@@ -88,6 +88,7 @@ def run_study(
         attempts=study.attempts,
         lifetime=study.lifetime_seconds,
         resumable=True,
+        decided=journal.decided,
     )
     learned = learn(
         federation,

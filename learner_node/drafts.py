@@ -5,10 +5,12 @@ Everything here is computed from cards and the learner's own source, so what it 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from learner_node.decided import Decide, as_found
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.plausibility import weights, worth_keeping
 from learner_node.pooling import POOLED
@@ -19,11 +21,13 @@ from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
-from protocol.errors import ConfigurationError
+from protocol.codec import decode, encode
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
+from protocol.refusals import RefusalCode
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Setting:
         together: how answers are pooled.
         problem: with the source, epsilon, seed and trainer; the rest of it is filled in from the cards.
         kinds, readers: of the query kinds that may be asked.
+        decided: of the federation.
     """
 
     strategy: str
@@ -67,6 +72,7 @@ class Setting:
     problem: Problem
     kinds: Kinds
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
+    decided: Decide = as_found
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,24 @@ class Draft:
     most_records_per_unit: int
 
 
+class _KeptGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group, and its first question."""
+
+    key: str
+    names: tuple[str, ...]
+    body: bytes
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A draft, for a process that goes on with the study."""
+
+    groups: tuple[_KeptGroup, ...]
+    plan: Plan
+    names: tuple[str, ...]
+    left_out: dict[str, str]
+    most_records_per_unit: int
+
+
 def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
     """Draft the study for all of the cards; leave out those that rule it out, and draft it again without them.
 
@@ -103,6 +127,11 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
     Raises:
         ConfigurationError: nobody is left.
     """
+    found = _settled(setting, cards, left_out)
+    return setting.decided(found, _write, partial(_read, setting, cards))
+
+
+def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
     asked, left_out = list(cards), dict(left_out)
     if not asked:
         raise _nobody(left_out)
@@ -164,7 +193,29 @@ def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str,
         pool=setting.together.pool(members),
     )
     strategy = make_strategy(setting.strategy, setting.options)
-    return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem))
+    return Group(key, frozenset(members), strategy.plan(problem), Conversation(strategy, problem, setting.decided))
+
+
+def _write(draft: Draft) -> bytes:
+    groups = tuple(
+        _KeptGroup(group.key, tuple(sorted(group.names)), encode(group.conversation.body)) for group in draft.groups
+    )
+    return encode(_Kept(groups, draft.plan, tuple(draft.names), draft.left_out, draft.most_records_per_unit))
+
+
+def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
+    """The draft that was written, with conversations of its own groups that begin with its questions."""
+    kept = decode(data, _Kept, limit=len(data))
+    if not cards.keys() >= {name for each in kept.groups for name in each.names}:
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
+    problem = replace(setting.problem, most_records_per_unit=kept.most_records_per_unit)
+    groups = []
+    for each in kept.groups:
+        members = {name: cards[name] for name in each.names}
+        group = _group(replace(setting, problem=problem), members, members, each.key)
+        group.conversation.body = decode(each.body, type(group.conversation.body), limit=len(each.body))
+        groups.append(replace(group, plan=kept.plan))
+    return Draft(groups, kept.plan, list(kept.names), kept.left_out, kept.most_records_per_unit)
 
 
 def _unfit(setting: Setting, members: Mapping[str, Card], error: ConfigurationError) -> dict[str, str]:

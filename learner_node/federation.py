@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from learner_node.decided import Decide, as_found
 from learner_node.readers import READERS
 from learner_node.reading import Reader
 from protocol.envelopes import SigningKey
@@ -48,6 +49,7 @@ class Federation:
         lifetime: seconds for which a request is valid; at most what the curators' policies allow.
         resumable: another process goes on with a study that this one leaves, so that it is not closed then.
         readers: of the query kinds that may be asked, by name.
+        decided: gives what an earlier process of the study computed, in place of what this one did.
 
     It is a handle: a copy, however deep, is the same federation with the same receipts.
     """
@@ -63,6 +65,7 @@ class Federation:
     lifetime: int = LIFETIME
     resumable: bool = False
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
+    decided: Decide = as_found
 
     def validate(self, model: Any, epsilon: Fraction | str | float, **how: Any) -> "Validation":
         """Ask how good a model is: ROC curve, calibration, predictive values, all with intervals.

@@ -1,8 +1,10 @@
-"""A study's journal: what the learner read off its clock, drew, sent and got, so that another process can go on.
+"""A study's journal: what the learner read, drew, decided, sent and got, so that another process can go on.
 
-Each request is on the disk before it is sent, and each reply before anything follows from it. A process that goes on
-takes from the journal what the one before it saw, in the same order, and so comes to send the very same bytes: a
-curator answers them from what it stored, and charges nothing twice. Where the requests differ, nothing is sent.
+Each request is on the disk before it is sent, and each reply before anything follows from it. So is what was computed
+and later messages depend on: plans, questions, models, in the order in which they were decided. A process that goes on
+takes from the journal what the one before it saw and decided, in the same order, and so comes to send the very
+same bytes, on whatever processor: a curator answers them from what it stored, and charges nothing twice. Where the
+requests differ all the same, nothing is sent.
 
 The file is a list of records: length (4 bytes, big-endian), the first 4 bytes of the SHA-256 of the length, the first 8
 of the SHA-256 of the value, and the value in MessagePack. A last record that is not whole was being written when the
@@ -26,7 +28,8 @@ from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import Digest, Key, Seconds, StudyProposal
 
-FORMAT = 1
+FORMAT, OLDEST = 2, 1
+"""That is written, and the oldest one that is gone on with: it holds no decisions, so they are computed again."""
 HEAD = 4 + 4 + 8
 MOST_RECORD = 2**31
 """Bytes of a record, at most: an exchange with 100 curators at the protocol's largest message."""
@@ -40,13 +43,13 @@ class Begun(_Record, frozen=True, tag="begun"):
     """What the study is.
 
     Attributes:
-        format: `FORMAT`.
+        format: `FORMAT`, or an older one.
         expril: version that began it.
         about: digest of what is asked, of whom, with which source and key.
         receipts: curator's public key -> the newest receipt that the learner held.
     """
 
-    format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
+    format: Annotated[int, msgspec.Meta(ge=OLDEST, le=FORMAT)]
     expril: str
     about: Digest
     receipts: dict[Key, bytes]
@@ -64,6 +67,12 @@ class Drew(_Record, frozen=True, tag="drew"):
     data: bytes
 
 
+class Decided(_Record, frozen=True, tag="decided"):
+    """Something was computed that later messages depend on; who asks for it knows what it is."""
+
+    data: bytes
+
+
 class Asked(_Record, frozen=True, tag="asked"):
     """Requests that were about to be sent: curator's public key -> envelope."""
 
@@ -76,8 +85,9 @@ class Answered(_Record, frozen=True, tag="answered"):
     replies: dict[Key, bytes]
 
 
-Record = Begun | Read | Drew | Asked | Answered
-R = TypeVar("R", Begun, Read, Drew, Asked, Answered)
+Record = Begun | Read | Drew | Decided | Asked | Answered
+R = TypeVar("R", Begun, Read, Drew, Decided, Asked, Answered)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,7 @@ class Journal:
         self, path: Path, settings: Settings, *, clock: Callable[[], int], entropy: Callable[[int], bytes]
     ) -> None:
         self._path = path
+        self._version = settings.version
         self._clock = clock
         self._entropy = entropy
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -150,6 +161,28 @@ class Journal:
         drawn = self._entropy(size)
         self._write(Drew(drawn))
         return drawn
+
+    def decided(self, found: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
+        """What an earlier process decided here, or what was computed now; see `learner_node.decided`.
+
+        Raises:
+            ConfigurationError: another version of ExPriL decided something else: it may mean something else by it.
+        """
+        data = write(found)
+        if not self._past:
+            self._write(Decided(data))
+            return found
+        if self._begun.format == OLDEST and not isinstance(self._past[0], Decided):
+            return found
+        kept = self._next(Decided).data
+        if kept == data:
+            return found
+        if self._begun.expril != self._version:
+            raise self._other()
+        try:
+            return read(kept)
+        except RemoteProtocolError:
+            raise self._other() from None
 
     def through(self, carrier: Carrier) -> Carrier:
         """A carrier whose exchanges are kept here; what an earlier process was answered is not asked again."""
@@ -230,10 +263,11 @@ class Journal:
         return record
 
     def _other(self) -> ConfigurationError:
+        machine = ", on the same machine" if self._begun.format == OLDEST else ""
         return ConfigurationError(
             f"the study of {self._path} cannot go on: it would now ask something else than before, so nothing was "
-            f"sent. ExPriL {printable(self._begun.expril)} began it: go on with that version, on the same machine; or "
-            "begin another study in another folder"
+            f"sent. ExPriL {printable(self._begun.expril)} began it: go on with that version{machine}; or begin "
+            "another study in another folder"
         )
 
     def _read(self) -> list[Record]:

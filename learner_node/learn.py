@@ -125,7 +125,7 @@ def learn(  # noqa: PLR0913 - each is stated alone
     problem = Problem(
         source=records, epsilon=epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train
     )
-    setting = Setting(strategy, options or {}, together, problem, study.kinds, study.readers)
+    setting = Setting(strategy, options or {}, together, problem, study.kinds, study.readers, federation.decided)
     draft = settle(setting, cards, left_out)
     for name, reason in draft.left_out.items():
         study.leave_out(name, reason)

@@ -16,6 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.codec import decode, encode
+from protocol.errors import RemoteProtocolError
+from protocol.refusals import RefusalCode
+
 Arrays = dict[str, NDArray[Any]]
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 """JSON has no numbers for these."""
@@ -79,6 +83,50 @@ def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
     if kind in _PLAIN:
         return _of(plain, kind)
     raise TypeError(f"{kind} is no type that is kept in a file")
+
+
+class _Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An array, row by row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON text of a value, and its arrays."""
+
+    plain: bytes
+    arrays: dict[str, _Array]
+
+
+def pack(value: Any, kind: Any) -> bytes:
+    """A value of a type as bytes: MessagePack around JSON and arrays; equal values give equal bytes.
+
+    Raises:
+        TypeError: as `take_apart`.
+    """
+    arrays: Arrays = {}
+    plain = msgspec.json.encode(take_apart(value, kind, arrays))
+    kept = {name: _Array(one.dtype.str, one.shape, one.tobytes()) for name, one in arrays.items()}
+    return encode(_Packed(plain, kept))
+
+
+def unpack(data: bytes, kind: Any) -> Any:
+    """The value of a type that `pack` wrote.
+
+    Raises:
+        RemoteProtocolError: the bytes are none of that type.
+    """
+    try:
+        packed = decode(data, _Packed, limit=len(data))
+        arrays = {
+            name: np.frombuffer(one.data, np.dtype(one.dtype)).reshape(one.shape).copy()
+            for name, one in packed.arrays.items()
+        }
+        return put_together(msgspec.json.decode(packed.plain), kind, arrays)
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError):
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "value") from None
 
 
 def _put_fields(plain: dict[str, Any], kind: Any, arrays: Arrays) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.decided import Decide, as_found
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Card
@@ -33,6 +34,7 @@ class Led:
         cards: theirs, by name.
         label: under which they sign.
         entropy: n -> n random bytes, the same again where another process goes on with the study; never for noise.
+        decided: what is found by floats and decides how the study goes on, likewise.
     """
 
     turn: Turn
@@ -42,6 +44,7 @@ class Led:
     cards: Mapping[str, Card]
     label: str
     entropy: Callable[[int], bytes]
+    decided: Decide = as_found
 
 
 @dataclass(frozen=True)

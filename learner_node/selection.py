@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
+from learner_node.decided import Decide, decided
 from learner_node.holdout_plan import RESOLUTION, plan_holdout
 from learner_node.learn import MOST_PURPOSE, admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
@@ -194,23 +196,27 @@ def select(  # noqa: PLR0913 - each is stated alone
     study = Study(federation)
     records, cards, left_out = admit(study, _source_of(candidates) if source is None else source)
     _check_label(records.schema)
-    asked = {name: _asked_about(model, records, cards, seed) for name, model in candidates.items()}
+    asked = [
+        _Asked(name, stated[name], *_asked_about(model, records, cards, seed)) for name, model in candidates.items()
+    ]
     most = max((card.most_records_per_unit for card in cards.values()), default=1)
     planned = plan_holdout(exact, len(asked), answers, most, resolution=resolution, threshold=threshold)
+    bodies = [HoldoutBody(each.hypothesis, resolution) for each in asked]
+    left_out |= _objections(study, Plan.of([planned]), bodies, cards)
+    order = asked if patience is not None else sorted(asked, key=lambda each: -each.expected)
+    settled = decided(federation.decided, _Settled(planned, order, left_out))
+    planned, order, left_out = settled.planned, settled.order, settled.left_out
     plan = Plan.of([planned])
-    bodies = {name: HoldoutBody(hypothesis, resolution) for name, (hypothesis, _) in asked.items()}
-    left_out |= _objections(study, plan, list(bodies.values()), cards)
     for name, reason in left_out.items():
         study.leave_out(name, reason)
     names = [name for name in cards if name not in left_out]
     if not names:
         raise study.nobody("no curator can be asked")
-    order = list(bodies) if patience is not None else sorted(bodies, key=lambda name: -stated[name])
-    inquiry = _Inquiry(study, resolution, {name: card.round_size for name, card in cards.items()})
+    inquiry = _Inquiry(study, federation.decided, resolution, {name: card.round_size for name, card in cards.items()})
     with study.closing():
         study.propose(plan, purpose, names)
-        for name in order:
-            if not inquiry.ask(name, stated[name], *asked[name]) or inquiry.stale(patience):
+        for each in order:
+            if not inquiry.ask(each) or inquiry.stale(patience):
                 break
     if not inquiry.checked:
         raise study.nobody("no curator answered a question")
@@ -218,9 +224,9 @@ def select(  # noqa: PLR0913 - each is stated alone
     return Selection(
         best=best.name,
         model=candidates[best.name],
-        hypothesis=asked[best.name][0],
+        hypothesis=next(each.hypothesis for each in order if each.name == best.name),
         checked=tuple(inquiry.checked),
-        unchecked=tuple(name for name in order if name not in {one.name for one in inquiry.checked}),
+        unchecked=tuple(each.name for each in order if each.name not in {one.name for one in inquiry.checked}),
         planned=planned,
         tolerance=planned.threshold,
         epsilon_claimed=study.kinds.plan_cost(plan, most),
@@ -229,6 +235,23 @@ def select(  # noqa: PLR0913 - each is stated alone
         left_out={name: why for name, why in study.left_out.items() if name not in inquiry.used_up},
         study=study,
     )
+
+
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands for a candidate, and the accuracy that is expected of it."""
+
+    name: str
+    expected: float
+    hypothesis: Hypothesis
+    agreement: Agreement | None
+
+
+class _Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is settled before anything is asked: the plan, the candidates in order, and who is left out."""
+
+    planned: PlannedHoldout
+    order: list[_Asked]
+    left_out: dict[str, str]
 
 
 class _Inquiry:
@@ -240,17 +263,18 @@ class _Inquiry:
         used_up: curators whose last instance has ended; they are asked nothing more.
     """
 
-    def __init__(self, study: Study, resolution: int, sizes: Mapping[str, int | None]) -> None:
+    def __init__(self, study: Study, decide: Decide, resolution: int, sizes: Mapping[str, int | None]) -> None:
         self.checked: list[Checked] = []
         self.ended: dict[str, int] = {}
         self.used_up: set[str] = set()
         self._study = study
+        self._decide = decide
         self._resolution = resolution
         self._sizes = dict(sizes)
         self._off: dict[str, float] = {}
         self._alive: list[str] | None = None
 
-    def ask(self, name: str, expected: float, hypothesis: Hypothesis, agreement: Agreement | None) -> bool:
+    def ask(self, candidate: _Asked) -> bool:
         """Ask about one candidate; False where nobody is left to ask, or nobody answered.
 
         Where a curator's counts put an expectation right, the next ones are put right there by as much: sites differ,
@@ -259,8 +283,11 @@ class _Inquiry:
         alive = self._study.survivors if self._alive is None else self._alive
         if not alive:
             return False
+        expected = candidate.expected
         shares = {who: min(max(expected + self._off.get(who, 0.0), 0.0), 1.0) for who in alive}
-        bodies = {who: HoldoutBody(hypothesis, round(share * self._resolution)) for who, share in shares.items()}
+        steps = {who: round(share * self._resolution) for who, share in shares.items()}
+        steps = decided(self._decide, steps, dict[str, int])
+        bodies = {who: HoldoutBody(candidate.hypothesis, step) for who, step in steps.items()}
         try:
             answers = self._study.ask(bodies).answers
         except NoCuratorError:
@@ -277,7 +304,7 @@ class _Inquiry:
         found = [float(answer.estimate) if answer.accuracy is None else answer.accuracy for answer in answers.values()]
         accuracy = float(np.average(found, weights=[self._size(who) for who in answers]))
         close = {who: float(answer.estimate) for who, answer in answers.items() if answer.close}
-        self.checked.append(Checked(name, expected, close, told, accuracy, agreement))
+        self.checked.append(Checked(candidate.name, expected, close, told, accuracy, candidate.agreement))
         return True
 
     def stale(self, patience: int | None) -> bool:
@@ -285,7 +312,7 @@ class _Inquiry:
         if patience is None or len(self.checked) <= patience:
             return False
         values = [one.accuracy for one in self.checked]
-        return max(values[-patience:]) <= max(values[:-patience])
+        return decided(self._decide, max(values[-patience:]) <= max(values[:-patience]))
 
     def _size(self, name: str) -> int:
         """Records of a curator: as counted with noise, else as its card declares, else one."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
+from learner_node.decided import decided
 from learner_node.exchange import Exchange
 from learner_node.fates import BAD_REPLY, Fates
 from learner_node.federation import Carrier, Federation, UnfinishedError
@@ -206,13 +207,13 @@ class Study:
 
     def _alone(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
         """One turn, with an answer of each curator."""
-        answers = {}
-        for name, answer in self._take(reader, turn, bodies).items():
-            if reason := reader.complaint(answer, self.cards[name].round_size):
+        answers = self._take(reader, turn, bodies)
+        found = {name: reader.complaint(answer, self.cards[name].round_size) for name, answer in answers.items()}
+        for name, reason in decided(self._federation.decided, found, dict[str, str]).items():
+            if reason:
                 self.outcomes[name].pop()
                 self.leave_out(name, reason)
-            else:
-                answers[name] = answer
+                del answers[name]
         return Round(turn, dict(bodies), answers, frozenset(answers))
 
     def _led(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
@@ -224,7 +225,8 @@ class Study:
         not_private = any(self.sessions[name].not_private for name in bodies)
         label = NOT_PRIVATE_LABEL if not_private else LABEL
         learner = self._federation.key.public
-        leading = reader.lead(Led(turn, bodies, learner, keys, cards, label, self._federation.entropy))
+        federation = self._federation
+        leading = reader.lead(Led(turn, bodies, learner, keys, cards, label, federation.entropy, federation.decided))
         before = {name: len(said) for name, said in self.outcomes.items()}
         alive = set(bodies)
         try:

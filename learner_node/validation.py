@@ -5,16 +5,18 @@ asked is in `scored`, what the answers say in `score_posterior`, and how it read
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 from scipy.special import expit
 
 from learner_node.agreeing import agree
+from learner_node.decided import decided
 from learner_node.learn import MOST_PURPOSE, admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.performance import (
@@ -230,24 +232,28 @@ def validate(  # noqa: PLR0913 - each is stated alone
         there = "a number" if schema.label_bounds is not None else f"one of {len(schema.classes)} classes"
         raise ConfigurationError(f"validation is about two classes; the label {schema.label!r} is {there}")
     hypothesis, agreement = as_hypothesis(model, records, cards, seed=seed)
-    probability = probability_of(hypothesis, records)
-    wish = _Wish(hypothesis, records, probability, exact, rules, thresholds is not None, bins, seed, together)
-    question = _settled(study, wish, cards, left_out)
+    wish = _Wish(hypothesis, agreement, records, exact, rules, thresholds is not None, bins, seed, together)
+
+    def settle(cards: Mapping[str, Card], left_out: Mapping[str, str]) -> _Question:
+        return decided(federation.decided, _settled(study, wish, cards, left_out))
+
+    question = settle(cards, left_out)
     for name, reason in question.left_out.items():
         study.leave_out(name, reason)
     with study.closing():
-        redraft = partial(_settled, study, wish, left_out={}) if together.secure else None
+        redraft = partial(settle, left_out={}) if together.secure else None
         question = agree(study, question, purpose, redraft, cards)
         study.ask(dict.fromkeys(study.survivors, question.body))
+    hypothesis = question.bins.hypothesis
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
-    told = _Telling(question, place, _means(question.bins, records, probability), seed)
+    told = _Telling(question, place, _means(question.bins, records), seed)
     return Validation(
         pooled=told.of(study.pooled(study.survivors)[0]),
         by_site={name: told.of(answer) for name, answer in answers.items()},
         curators=study.rounds[0].took_part or tuple(study.survivors),
         hypothesis=hypothesis,
-        agreement=agreement,
+        agreement=question.agreement,
         bins=question.bins,
         positive=schema.classes[1],
         epsilon_claimed=study.kinds.plan_cost(question.plan, question.most_records_per_unit),
@@ -263,8 +269,8 @@ class _Wish:
     """What is to be asked, whoever answers."""
 
     hypothesis: Mlp
+    agreement: Agreement | None
     source: Records
-    probability: Floats
     epsilon: Fraction
     rules: tuple[Rule, ...]
     all_rules: bool
@@ -273,17 +279,24 @@ class _Wish:
     together: Together
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What is asked, of whom, at what noise."""
+class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked, of whom, at what noise; and how far the score that is asked about agrees with the model."""
 
-    bins: ScoreBins
-    asked: Mapping[float, str]
+    asked: dict[float, str]
     body: CountsBody
     plan: Plan
     names: list[str]
     most_records_per_unit: int
-    left_out: dict[str, str] = field(default_factory=dict)
+    agreement: Agreement | None
+    left_out: dict[str, str] = {}
+
+    @property
+    def bins(self) -> ScoreBins:
+        """Of the score; they say whose."""
+        (bins,) = self.body.partitions
+        if not isinstance(bins, ScoreBins):
+            raise TypeError("a validation asks bins of a score")
+        return bins
 
 
 @dataclass(frozen=True)
@@ -347,7 +360,7 @@ def _settled(study: Study, wish: _Wish, cards: Mapping[str, Card], left_out: Map
         if len(capped) < len(asked) - len(reasons):
             reasons |= capped
         if not reasons:
-            return replace(question, left_out=left_out)
+            return msgspec.structs.replace(question, left_out=left_out)
         left_out |= reasons
         asked = {name: card for name, card in asked.items() if name not in reasons}
     listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
@@ -360,23 +373,24 @@ def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     limits = tightest([wish.together.limits(card) for card in cards.values()])
     pool = wish.together.pool(cards)
     problem = Problem(wish.source, wish.epsilon, len(cards), size, most, wish.seed, limits, pool=pool)
+    probability = probability_of(wish.hypothesis, wish.source)
     plan = problem.counts_plan([("error_correct", 1, Fraction(1))])
     count = wish.bins or bin_count(
-        wish.probability,
+        probability,
         target_size=size,
         scale=float(problem.scale(1).fraction),
         noises=problem.noises,
         most=limits.cells,
     )
-    asked = settled_thresholds(wish.rules, wish.probability, bins=None if wish.all_rules else count)
+    asked = settled_thresholds(wish.rules, probability, bins=None if wish.all_rules else count)
     bins = validation_bins(wish.hypothesis, wish.source, count, asked)
     body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
-    return _Question(bins, asked, body, plan, list(cards), most)
+    return _Question(asked, body, plan, list(cards), most, wish.agreement)
 
 
-def _means(bins: ScoreBins, records: Records, probability: Floats) -> Floats:
+def _means(bins: ScoreBins, records: Records) -> Floats:
     """Mean probability of the source's records in each bin; the middle of a bin that has none."""
-    edges = expit(np.array(bins.edges))
+    edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
     found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
     cells = bins.cells(records)
     counted = np.bincount(cells, minlength=len(found))

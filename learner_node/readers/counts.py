@@ -29,6 +29,8 @@ class CountsAnswer:
     """Noisy numbers of one query.
 
     Attributes:
+        body: what was asked: its partitions are those to read `values` with. Where another process asked, they are not
+            what would be drawn now.
         values: (sum of cell counts, columns) float64: whole numbers, or ratios for `paper_ratio`.
         sizes: cell count of each partition.
         release: the release kind.
@@ -39,6 +41,7 @@ class CountsAnswer:
         steps: whole numbers that a record adds to a cell; 1 but for release kinds of a numeric label.
     """
 
+    body: CountsBody
     values: NDArray[np.float64]
     sizes: tuple[int, ...]
     release: str
@@ -70,7 +73,7 @@ def read(data: bytes, body: CountsBody, turn: Turn, schema: Schema) -> CountsAns
     values = counts.numbers(data, body, turn, schema).astype(np.float64).reshape(-1, columns)
     if not np.isfinite(values).all():
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.ratios", "numbers")
-    return CountsAnswer(values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
+    return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)
 
 
 def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
@@ -163,7 +166,8 @@ def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[
             np.bincount(cells, weights, minlength=size).astype(np.int64) for weights in (errors, tally.sum(axis=1))
         )
         blocks.append(kind.of_errors(wrong, all_there - wrong))
-    return CountsAnswer(np.concatenate(blocks).astype(np.float64), sizes, planned.release, planned.scale.fraction)
+    values = np.concatenate(blocks).astype(np.float64)
+    return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.decided import decided
 from learner_node.plausibility import MOST_RECORDS
 from learner_node.readers import counts
 from learner_node.readers.counts import CountsAnswer
@@ -91,7 +92,8 @@ def lead(led: Led) -> Leading:
         raise _failed(error, names) from None
     answer = _answer(opened, body, planned, schema)
     took_part = tuple(name for name in led.bodies if seats.get(name) in opened.survivors)
-    _check(answer, took_part, led)
+    if reason := decided(led.decided, _complaint(answer, took_part, led)):
+        raise QueryFailedError(reason)
     lied = {**aggregator.out, **opened.liars}
     return Pooled(
         answer,
@@ -119,6 +121,7 @@ def _failed(error: SumFailedError, names: Mapping[int, str]) -> QueryFailedError
 def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, schema: Schema) -> CountsAnswer:
     sites = len(opened.survivors)
     return CountsAnswer(
+        body=body,
         values=opened.values.astype(np.float64).reshape(-1, RELEASE_KINDS[planned.release].columns(schema)),
         sizes=tuple(partition.cell_count(schema) for partition in body.partitions),
         release=planned.release,
@@ -129,16 +132,18 @@ def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, sche
     )
 
 
-def _check(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> None:
-    """Hold the sum against the sum of what the cards declare; whose counts are wrong cannot be told."""
+def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], led: Led) -> str:
+    """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
     sizes = [led.cards[name].round_size for name in took_part]
     declared = sum(size for size in sizes if size is not None)
-    if beyond := counts.beyond(answer, MOST_RECORDS if None in sizes else declared):
-        stated = "some of their cards declare none" if None in sizes else f"their cards declare {declared} together"
-        raise QueryFailedError(
-            f"a secure sum cannot be true: it counts {beyond.records:.3g} records in {beyond.where}, and {stated}. "
-            f'Which of {", ".join(took_part)} is wrong cannot be told from a sum; ask them apart, pooled by "sum"'
-        )
+    beyond = counts.beyond(answer, MOST_RECORDS if None in sizes else declared)
+    if beyond is None:
+        return ""
+    stated = "some of their cards declare none" if None in sizes else f"their cards declare {declared} together"
+    return (
+        f"a secure sum cannot be true: it counts {beyond.records:.3g} records in {beyond.where}, and {stated}. "
+        f'Which of {", ".join(took_part)} is wrong cannot be told from a sum; ask them apart, pooled by "sum"'
+    )
 
 
 def _law(planned: PlannedSecureCounts, sites: int) -> LaplaceShares:

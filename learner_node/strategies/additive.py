@@ -89,15 +89,13 @@ class AdditiveStrategy:
         (count, share), *later = self._questions(problem)
         bins = self.bin_count(problem, share, count)
         partitions = tuple(tied_bins(problem.source, name, bins) for name in names)
-        asked = [tuple(range(len(names)))]
         answers = yield CountsBody(partitions=partitions, hypothesis=Constant(predicted=1)), None
-        model = self._model(problem, partitions, asked, answers)
+        model = _model(problem, answers)
         for count, _ in later:
             strongest = [shape.attribute for shape in model.shape_functions[:count]]
-            asked.append(tuple(number for number, name in enumerate(names) if name in strongest))
-            again = tuple(partitions[number] for number in asked[-1])
+            again = tuple(partition for partition in model.partitions if partition.attribute in strongest)
             answers = yield CountsBody(partitions=again, hypothesis=Constant(predicted=1)), model
-            model = self._model(problem, partitions, asked, answers)
+            model = _model(problem, answers)
         return model, SourceEstimate(model.fit.source_mass, model.probability(problem.source))
 
     def bin_count(self, problem: Problem, share: Fraction, count: int) -> int:
@@ -118,30 +116,33 @@ class AdditiveStrategy:
             return [(count, Fraction(1))]
         return [(count, self._share), (self._chosen, 1 - self._share)]
 
-    def _model(
-        self,
-        problem: Problem,
-        partitions: tuple[FeatureBins, ...],
-        asked: Sequence[tuple[int, ...]],
-        answers: Sequence[CountsAnswer],
-    ) -> AdditiveModel:
-        schema, count = problem.source.schema, len(problem.source)
-        cells = [partition.cells(problem.source).astype(np.int64) for partition in partitions]
-        # A secure sum that was opened before a curator dropped out counts its records, too.
-        factors = [answers[-1].sites / answer.sites for answer in answers]
-        told = []
-        for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
-            found = [
-                (factor * answer.blocks[numbers.index(number)], factor**2 * answer.noise_variance)
-                for numbers, answer, factor in zip(asked, answers, factors, strict=True)
-                if number in numbers
-            ]
-            counts, variance = _averaged(found)
-            shares = np.bincount(places, minlength=len(counts)) / count
-            told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
-        declared = problem.target_size * answers[-1].sites / problem.sites
-        fit = fit_additive(told, declared=declared, seed=problem.seed)
-        return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
+
+def _model(problem: Problem, answers: Sequence[CountsAnswer]) -> AdditiveModel:
+    """Of the bins of the first question; later ones ask some of them again."""
+    schema, count = problem.source.schema, len(problem.source)
+    asked = [_bins(answer) for answer in answers]
+    partitions = asked[0]
+    cells = [partition.cells(problem.source).astype(np.int64) for partition in partitions]
+    # A secure sum that was opened before a curator dropped out counts its records, too.
+    factors = [answers[-1].sites / answer.sites for answer in answers]
+    told = []
+    for partition, places in zip(partitions, cells, strict=True):
+        found = [
+            (factor * answer.blocks[bins.index(partition)], factor**2 * answer.noise_variance)
+            for bins, answer, factor in zip(asked, answers, factors, strict=True)
+            if partition in bins
+        ]
+        counts, variance = _averaged(found)
+        shares = np.bincount(places, minlength=len(counts)) / count
+        told.append(BinCounts(places, counts, variance, bin_kernel(partition, schema, shares)))
+    declared = problem.target_size * answers[-1].sites / problem.sites
+    fit = fit_additive(told, declared=declared, seed=problem.seed)
+    return AdditiveModel(partitions, fit, shape_functions(problem.source, partitions, fit, cells))
+
+
+def _bins(answer: CountsAnswer) -> tuple[FeatureBins, ...]:
+    """What was asked, which is bins of attributes."""
+    return tuple(each for each in answer.body.partitions if isinstance(each, FeatureBins))
 
 
 def _averaged(found: Sequence[tuple[NDArray[np.float64], float]]) -> tuple[NDArray[np.float64], float]:

@@ -3,12 +3,16 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
+from types import GenericAlias
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.decided import Decide, as_found, decided
 from learner_node.label_model import MOST_CELLS, cell_count_rule
+from learner_node.model_codec import pack, unpack
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.pooling import SecurePool
 from learner_node.uncertainty import AccuracyEstimate
@@ -229,12 +233,14 @@ class NumberEstimate:
 AnyEstimate = SourceEstimate | ClassesEstimate | NumberEstimate
 
 
-Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], tuple[AnyModel, AnyEstimate]]
+Learnt = tuple[AnyModel, AnyEstimate]
+"""The last model, and what the answers say about the source."""
+Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], Learnt]
 """Yields the next question and the model so far (None while there is none), and is sent the answers to all questions so
 far: what the curators that answered each of them say together, by the reader of its query kind; of counts, their sum.
 So a curator that drops out is taken out of earlier answers, too, and a strategy takes them from what it was sent last;
-of secure sums it is not, and each says how many it is of. Returns the last model, and what the answers say about the
-source."""
+of secure sums it is not, and each says how many it is of. An answer says what was asked, too, and is read with that: a
+process that goes on with a study yields what it would ask, and is sent the answers to what was asked."""
 
 
 class Strategy(Protocol):
@@ -253,10 +259,16 @@ class Conversation:
     Attributes:
         body: the next question, or the last one where all are answered.
         models: the model after each answer; None while there is none.
+
+    Args:
+        strategy: whose questions.
+        problem: that it asks about.
+        decide: of the federation: later questions, and what was learnt in the end, are what was decided first.
     """
 
-    def __init__(self, strategy: Strategy, problem: Problem) -> None:
+    def __init__(self, strategy: Strategy, problem: Problem, decide: Decide = as_found) -> None:
         """Make the first question; ConfigurationError where none fits the problem."""
+        self._decide = decide
         self._asking = strategy.run(problem)
         self._estimate: AnyEstimate | None = None
         self.body, _ = next(self._asking)
@@ -266,9 +278,12 @@ class Conversation:
         """Go on with the answers to all questions so far, in their order."""
         model: AnyModel | None
         try:
-            self.body, model = self._asking.send(answers)
+            body, model = self._asking.send(answers)
         except StopIteration as end:
-            model, self._estimate = end.value
+            found: Learnt = end.value
+            model, self._estimate = self._decide(found, _write, partial(_read, found))
+        else:
+            self.body = decided(self._decide, body)
         self.models.append(model)
 
     @property
@@ -277,3 +292,19 @@ class Conversation:
         if self._estimate is None:
             raise RuntimeError("not every question was answered yet")
         return self._estimate
+
+
+def _write(learnt: Learnt) -> bytes:
+    """Nothing where a model is of a class that is not kept: another process computes it again."""
+    try:
+        return pack(learnt, _kind(learnt))
+    except TypeError:
+        return b""
+
+
+def _read(found: Learnt, data: bytes) -> Learnt:
+    return unpack(data, _kind(found)) if data else found
+
+
+def _kind(learnt: Learnt) -> Any:
+    return GenericAlias(tuple, tuple(map(type, learnt)))

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from learner_node.consistency import make_consistent, make_nonnegative
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers.tilt import solve_tilt
-from learner_node.source import even_bins
-from protocol.partitions import FeatureBins
+from protocol.partitions import Partition
 from protocol.records import Records
 
 Vector = NDArray[np.float64]
@@ -24,13 +23,12 @@ LEAST_SPREAD, MOST_SPREAD = 1e-4, 4.0
 class BinWorkload:
     """One partition per attribute, and R: (K, n) with a 1 where source record i falls in bin k."""
 
-    partitions: tuple[FeatureBins, ...]
+    partitions: tuple[Partition, ...]
     R: scipy.sparse.csr_matrix
 
     @classmethod
-    def of(cls, source: Records, bins: int, weights: Vector | None = None) -> "BinWorkload":
-        """Bins of even mass of the (weighted) source; every column of R has d ones."""
-        partitions = tuple(even_bins(source, bins, weights))
+    def of(cls, source: Records, partitions: tuple[Partition, ...]) -> "BinWorkload":
+        """Of the partitions that were asked, one for each of d attributes; every column of R has d ones."""
         sizes = [partition.cell_count(source.schema) for partition in partitions]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cells = [start + partition.cells(source) for start, partition in zip(starts, partitions, strict=False)]

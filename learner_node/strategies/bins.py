@@ -111,7 +111,7 @@ class InformativeStrategy(RoundsStrategy):
         first = known.answers[0]
         told = {
             name: information(counts, np.bincount(cells, minlength=len(counts)), first.noise_variance)
-            for name, counts, cells in zip(names, first.blocks, known.asked[0], strict=True)
+            for name, counts, cells in zip(names, first.blocks, known.asked(problem.source)[0], strict=True)
         }
         ranked = sorted(combinations(names, 2), key=lambda pair: -told[pair[0]] - told[pair[1]])
         # A categorical attribute keeps all its levels: a pair of such may be too large for the curators' limit.

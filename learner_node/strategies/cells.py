@@ -27,7 +27,6 @@ from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_
 from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
-from protocol.partitions import Partition
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
@@ -116,15 +115,13 @@ class CellsStrategy:
         """
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
-        regions = None
         if self._mass_share:
             count = _region_count(problem, problem.epsilon_per_record(self._mass_share))
-            regions = kmeans_cells(source, features, count, seed)
-            yield CountsBody(partitions=(regions,), hypothesis=None), None
+            yield CountsBody(partitions=(kmeans_cells(source, features, count, seed),), hypothesis=None), None
         partition = kmeans_cells(source, features, self.cell_count(problem), seed)
         answers = yield CountsBody(partitions=(partition,), hypothesis=Constant(predicted=1)), None
         points = coordinates(features, source)
-        observation = self._observation(problem, regions, partition, answers)
+        observation = self._observation(problem, answers)
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         smooth = labels.probability(points)
@@ -153,19 +150,18 @@ class CellsStrategy:
             return (("error_correct", Fraction(1)),)
         return (("mass", self._mass_share), ("signed_error", 1 - self._mass_share))
 
-    def _observation(
-        self, problem: Problem, regions: Partition | None, partition: Partition, answers: Sequence[CountsAnswer]
-    ) -> Observation:
+    def _observation(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Observation:
         answer = answers[-1]
-        cells, scale = partition.cells(problem.source), float(answer.scale)
+        cells, scale = answer.body.partitions[0].cells(problem.source), float(answer.scale)
         if answer.release == "error_correct":
             return Observation(cells, answer.values, scale, answer.noises)
         masses = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
         spread = KNOWN_SPREAD
-        if regions is not None:
+        if self._mass_share:
+            regions = answers[0].body.partitions[0].cells(problem.source)
             # A secure sum that was opened before a curator dropped out counts its records, too.
             share = answer.sites / answers[0].sites
-            masses, spread = share * _region_masses(regions.cells(problem.source), answers[0], masses), COUNTED_SPREAD
+            masses, spread = share * _region_masses(regions, answers[0], masses), COUNTED_SPREAD
         return Observation.of_signed(
             cells, answer.values[:, 0], masses, spread=spread, scale=scale, noises=answer.noises
         )

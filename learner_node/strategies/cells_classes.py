@@ -57,7 +57,7 @@ class CellsClassesStrategy:
         points = coordinates(features, problem.source)
         labels = fit_classes_label_model(
             points,
-            partition.cells(problem.source),
+            answer.body.partitions[0].cells(problem.source),
             answer.values,
             scale=float(answer.scale),
             noises=answer.noises,

@@ -21,6 +21,7 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
 from protocol.hypotheses import Constant, Hypothesis, Mlp
+from protocol.partitions import Partition
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import LABEL_STEPS, Records
@@ -84,19 +85,19 @@ class CellsNumberStrategy:
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
-        cells = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
-        partition = kmeans_cells(source, features, cells, seed)
+        count = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
+        asked: tuple[Partition, ...] = (kmeans_cells(source, features, count, seed),)
         answers: Sequence[CountsAnswer] = ()
         for hypothesis in self._hypotheses:
-            answers = yield CountsBody(partitions=(partition,), hypothesis=hypothesis), None
+            answers = yield CountsBody(partitions=asked, hypothesis=hypothesis), None
+            asked = answers[0].body.partitions
         sums, scale = sums_of_labels(answers)
         points = coordinates(features, source)
         fitted = fit_number_model(
-            points, partition.cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
+            points, asked[0].cells(source), sums, scale=scale, noises=answers[0].noises, seed=seed
         )
         network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
         model = NetworkNumberModel(network, _bounds(source.schema))
-        estimate = NumberEstimate(fitted.source_mass, model.predict_number(source))
         if self._share:
             most = _counted_range(fitted)
             everything = kmeans_cells(source, features, 1, seed)
@@ -104,8 +105,17 @@ class CellsNumberStrategy:
                 CountsBody(partitions=(everything,), hypothesis=network, most_squared_error=most),
                 model,
             )
-            model = replace(model, error=mean_squared_error(answers[-1], most, model.bounds))
-        return model, estimate
+            model = _judged(model, answers[-1])
+        return model, NumberEstimate(fitted.source_mass, model.predict_number(source))
+
+
+def _judged(model: NetworkNumberModel, answer: CountsAnswer) -> NetworkNumberModel:
+    """The network whose error was asked for, and that error."""
+    asked = answer.body
+    if not isinstance(asked.hypothesis, Mlp) or asked.most_squared_error is None:
+        raise TypeError("nobody was asked for the error of a network")
+    error = mean_squared_error(answer, asked.most_squared_error, model.bounds)
+    return replace(model, hypothesis=asked.hypothesis, error=error)
 
 
 def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from learner_node.networks import TrainingOptions, TrainingSet
-from learner_node.source import coordinates, paper_bin_count, standardising_map
+from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, tilted
 from learner_node.strategies.options import number, whole, whole_or_none, widths
@@ -60,9 +60,10 @@ class ImportanceStrategy:
         features = standardising_map(problem.source)
         check_network(problem, features, self._training.hidden)
         scale = problem.scale(len(problem.source.schema.attributes)).fraction
-        workload = BinWorkload.of(problem.source, self._bins or paper_bin_count(problem.target_size / 2, scale))
+        bins = tuple(even_bins(problem.source, self._bins or paper_bin_count(problem.target_size / 2, scale)))
         # Wrong for the hypothesis "class 1" are the records of class 0, right those of class 1.
-        (answer,) = yield CountsBody(partitions=workload.partitions, hypothesis=Constant(predicted=1)), None
+        (answer,) = yield CountsBody(partitions=bins, hypothesis=Constant(predicted=1)), None
+        workload = BinWorkload.of(problem.source, answer.body.partitions)
         zero, one = (np.maximum(tilted(workload, column, answer), np.finfo(float).tiny) for column in answer.values.T)
         weights, probability = zero + one, one / (zero + one)
         # One copy of a record with the expected label has the gradient of two copies, one of each class.

@@ -21,7 +21,7 @@ from learner_node.distillation import HEADER_PARAMETERS
 from learner_node.networks import TrainingOptions, TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
-from learner_node.source import coordinates, paper_bin_count, standardising_map
+from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, consistent_masses, tilted
 from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
@@ -172,36 +172,35 @@ class PaperStrategy:
         bins = self._options.bins or paper_bin_count(problem.target_size, scale)
         features = standardising_map(problem.source)
         check_network(problem, features, self._options.training.hidden)
-        first = workload = BinWorkload.of(problem.source, bins)
+        partitions = tuple(even_bins(problem.source, bins))
         counted: CountsAnswer | None = None
         weights = np.empty(0)
         if self._options.reweight:
-            (counted,) = yield CountsBody(partitions=first.partitions, hypothesis=None), None
-            weights = self._weights(problem, first, counted)
-            workload = BinWorkload.of(problem.source, bins, weights)
-        asked: list[Hypothesis] = [Constant(predicted=1)]
+            (counted,) = yield CountsBody(partitions=partitions, hypothesis=None), None
+            weights = self._weights(problem, counted)
+            partitions = tuple(even_bins(problem.source, bins, weights))
+        hypothesis: Hypothesis = Constant(predicted=1)
         learnt: list[tuple[NetworkModel, SourceEstimate]] = []
         for _ in range(self._options.rounds):
             answers = yield (
-                CountsBody(partitions=workload.partitions, hypothesis=asked[-1]),
+                CountsBody(partitions=partitions, hypothesis=hypothesis),
                 learnt[-1][0] if learnt else None,
             )
             errors = answers[self._options.reweight :]
+            # What was asked, and will be: of all rounds the same.
+            partitions = errors[0].body.partitions
+            workload = BinWorkload.of(problem.source, partitions)
             if counted is None:
                 weights, masses = self._equal_weights(problem, workload, errors)
             else:
                 if answers[0].sites != counted.sites:
                     counted = answers[0]
-                    weights = self._weights(problem, first, counted)
+                    weights = self._weights(problem, counted)
                 masses = workload.R @ weights
-            systems = [
-                _system(problem, workload, weights, masses, answer, hypothesis)
-                for answer, hypothesis in zip(errors, asked, strict=True)
-            ]
+            systems = [_system(problem, workload, weights, masses, answer) for answer in errors]
             labels = self._labels(problem, bins, systems, errors[0])
-            network = self._train(problem, features, weights, labels)
-            learnt.append((NetworkModel(network), SourceEstimate(weights, labels)))
-            asked.append(network)
+            hypothesis = self._train(problem, features, weights, labels)
+            learnt.append((NetworkModel(hypothesis), SourceEstimate(weights, labels)))
         return learnt[-1]
 
     def _labels(self, problem: Problem, bins: int, systems: list[LabelSystem], answer: CountsAnswer) -> Vector:
@@ -220,8 +219,9 @@ class PaperStrategy:
         network = problem.train(TrainingSet(points, targets, weighted, problem.seed), self._options.training)
         return Mlp.of(features, list(network.layers))
 
-    def _weights(self, problem: Problem, workload: BinWorkload, answer: CountsAnswer) -> Vector:
+    def _weights(self, problem: Problem, answer: CountsAnswer) -> Vector:
         """Pb. 1: weights of the source records, in records, from the masses."""
+        workload = BinWorkload.of(problem.source, answer.body.partitions)
         if self._options.weighting == TILT:
             return tilted(workload, answer.values[:, 0], answer)
         if self._options.printed:
@@ -258,7 +258,6 @@ def _system(
     weights: Vector,
     masses: Vector,
     answer: CountsAnswer,
-    hypothesis: Hypothesis,
 ) -> LabelSystem:
     """Eq. 5 for one answered hypothesis."""
     if answer.release == "paper_ratio":
@@ -269,7 +268,9 @@ def _system(
         variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
         signed = np.concatenate(make_consistent(blocks, variances).blocks)
         wrong = (1 - signed / np.maximum(masses, 1.0)) / 2
-    predicted = hypothesis.predict(problem.source).astype(np.float64)
+    if answer.body.hypothesis is None:
+        raise TypeError("nobody was asked for the errors of a hypothesis")
+    predicted = answer.body.hypothesis.predict(problem.source).astype(np.float64)
     return label_system(workload.R, weights, predicted, np.clip(wrong, 0, 1))
 
 

@@ -22,6 +22,7 @@ from protocol.hypotheses import Constant
 from protocol.partitions import Partition
 from protocol.plans import MOST_QUERIES, Plan
 from protocol.queries.counts import CountsBody
+from protocol.records import Records
 
 MOST_BINS = 40
 """Most bins of one attribute: finer ones say nothing more about a smooth label signal."""
@@ -34,14 +35,12 @@ class Known:
     Attributes:
         features: the source's feature map.
         points: coordinates of the source records under it, (n, width).
-        asked: by round so far, the cells of the source records in each of its partitions, (n,) each.
-        answers: to those rounds.
+        answers: to the rounds so far.
         fits: after each of those rounds, the label model of all answers.
     """
 
     features: FeatureMap
     points: NDArray[np.float64]
-    asked: list[list[NDArray[np.int64]]] = field(default_factory=list)
     answers: Sequence[CountsAnswer] = ()
     fits: list[LabelModel] = field(default_factory=list)
 
@@ -49,6 +48,13 @@ class Known:
     def number(self) -> int:
         """Of the round to come, 0 first."""
         return len(self.fits)
+
+    def asked(self, source: Records) -> list[list[NDArray[np.int64]]]:
+        """By round so far, the cells of the source records in each of the partitions that were asked, (n,) each."""
+        return [
+            [partition.cells(source).astype(np.int64) for partition in answer.body.partitions]
+            for answer in self.answers
+        ]
 
     @property
     def model(self) -> CellsModel:
@@ -101,14 +107,13 @@ class RoundsStrategy(ABC):
         known = Known(features, coordinates(features, problem.source))
         for count, share in zip(self.partition_counts(problem), self._shares, strict=True):
             chosen = self.partitions(problem, known, problem.epsilon_per_record(share, count))
-            known.asked.append([partition.cells(problem.source).astype(np.int64) for partition in chosen])
             known.answers = yield (
                 CountsBody(partitions=tuple(chosen), hypothesis=Constant(predicted=1)),
                 known.model if known.number else None,
             )
             observations = [
                 Observation(cells, counts, float(answer.scale), answer.noises)
-                for answer, asked in zip(known.answers, known.asked, strict=True)
+                for answer, asked in zip(known.answers, known.asked(problem.source), strict=True)
                 for cells, counts in zip(asked, answer.blocks, strict=True)
             ]
             known.fits.append(fit_label_model(known.points, observations, seed=problem.seed))

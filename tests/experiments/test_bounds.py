@@ -71,7 +71,7 @@ def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     conversation = Conversation(strategy, problem)
     (partition,) = conversation.body.partitions
     counts = noisy_counts(tiny, partition, setting.epsilon, 7)
-    conversation.hear([CountsAnswer(counts, (cells,), "error_correct", 1 / epsilon)])
+    conversation.hear([CountsAnswer(conversation.body, counts, (cells,), "error_correct", 1 / epsilon)])
     (model,) = conversation.models
     expected = np.mean((model.probability(tiny.test) > 0.5) == tiny.test_labels)
     assert cells_accuracy(tiny, setting, 7) == (cells, expected)

@@ -25,7 +25,7 @@ from learner_node.label_model.cell_networks import CellNetworks
 from learner_node.label_model.mixture import Component, LabelModel
 from learner_node.label_model.one_against_rest import ClassesLabelModel
 from learner_node.label_model.random_features import Kernel
-from learner_node.model_codec import put_together, take_apart
+from learner_node.model_codec import pack, put_together, take_apart, unpack
 from learner_node.model_files import KINDS, METADATA, StudyModel, encode_model, load_model
 from learner_node.shape_functions import ShapeBin, ShapeFunction
 from learner_node.source import standardising_map
@@ -35,7 +35,7 @@ from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.cells_classes import CellsClassesModel
 from learner_node.strategies.cells_number import NetworkNumberModel
 from learner_node.strategies.paper import NetworkModel
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Mlp
 from protocol.models import Forest, LogisticRegression, Moments, Points
 from protocol.partitions import FeatureBins, Partition
@@ -196,6 +196,33 @@ def test_a_model_predicts_to_the_last_bit_as_before(tmp_path_factory, make, seed
         said = found.predict_proba(table, name or None)
         assert np.array_equal(said, expected)
         assert list(found.predict(table, name or None)) == [model.schema.classes[i] for i in expected.argmax(axis=1)]
+
+
+def test_a_model_in_bytes_predicts_as_before_and_other_bytes_are_refused():
+    """As a journal keeps it: by its type alone."""
+    for make in MAKERS:
+        model = make(3)
+        one, records = next(iter(model.models.values())), encode_frame(people(30), model.schema)
+        data = pack(one, type(one))
+        found = unpack(data, type(one))
+        assert pack(found, type(one)) == data
+        of_number = model.schema.label_bounds is not None
+        said = [
+            each.predict_number(records) if of_number else class_probabilities(each, records) for each in (one, found)
+        ]
+        assert np.array_equal(*said)
+        for wrong in (
+            b"",
+            data[:-1],
+            data + b"0",
+            data.replace(b"<f8", b"|O8"),
+            data.replace(b'"by":"row"', b'"by":"???"'),
+        ):
+            if wrong != data:
+                with pytest.raises(RemoteProtocolError):
+                    unpack(wrong, type(one))
+        with pytest.raises(RemoteProtocolError):
+            unpack(data, ErrorEstimate)
 
 
 def test_models_of_several_sites_are_mixed_by_their_masses(tmp_path):

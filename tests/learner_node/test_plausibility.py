@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from learner_fakes import NoNoise, account, federate, key, open_curator, rewrites, ring, silent_from
+from learner_fakes import NoNoise, account, federate, key, mass_body, open_curator, rewrites, ring, silent_from
 from learner_node import plausibility
 from learner_node.drafts import Setting, settle
 from learner_node.estimator import ExPriLClassifier
@@ -365,7 +365,7 @@ def test_an_honest_answer_is_thrown_away_at_most_once_in_a_thousand_million(rele
 
 
 def answer_of(release, values, sizes, scale, steps=1):
-    return CountsAnswer(np.asarray(values, float), tuple(sizes), release, Fraction(scale), steps=steps)
+    return CountsAnswer(mass_body(), np.asarray(values, float), tuple(sizes), release, Fraction(scale), steps=steps)
 
 
 def noise_of(rng, shape, scale):

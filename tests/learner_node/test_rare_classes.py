@@ -115,7 +115,7 @@ def answered(share, *, networks, seed=0):
     ones = np.zeros(16)
     ones[order] = np.clip(min(share, 1 - share) * 40_000 - before, 0.01 * mass[order], 0.99 * mass[order])
     counts = np.round(np.column_stack([mass - ones, ones]))
-    answer = CountsAnswer(counts if share < 0.5 else counts[:, ::-1], (16,), "error_correct", Fraction(1))
+    answer = CountsAnswer(body, counts if share < 0.5 else counts[:, ::-1], (16,), "error_correct", Fraction(1))
     with pytest.raises(StopIteration) as finished:
         asking.send([answer])
     model, estimate = finished.value.value

@@ -25,6 +25,7 @@ from learner_node.journal import Journal, Settings
 from learner_node.learn import learn
 from learner_node.study import NoCuratorError, Study
 from learner_node.validation import validate
+from moved_floats import Moved
 from protocol.messages import CardRequest, Query, StudyClose, StudyProposal
 from protocol.secure_sum import participant
 from protocol.transcript import replay
@@ -195,7 +196,7 @@ class Failing(Scripted):
 
 
 @pytest.mark.parametrize("at", range(2, 9))
-def test_a_process_that_ends_between_two_attempts_is_gone_on_with(tmp_path, at):
+def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_path, monkeypatch, at):
     """Exchange 1 is of the cards, 2 and 3 of the plan, 4 of it once more, 5 closes, 6 is of the cards, 7 of a plan."""
     curators = members(3)
 
@@ -207,6 +208,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with(tmp_path, at):
                 carrier=journal.through(carrier),
                 clock=journal.clock,
                 entropy=journal.entropy,
+                decided=journal.decided,
                 resumable=True,
             )
             return learn(federation, SOURCE, **HOW)
@@ -215,6 +217,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with(tmp_path, at):
     with pytest.raises(PowerFailure):
         attempt(first)
     second = Failing(curators, 0)
+    Moved(monkeypatch, at)
     found = attempt(second)
     size = len(second.sent) and len({data for _, _, data in second.sent} & {data for _, _, data in first.sent})
     assert size, "the last exchange is sent again, the same bytes"

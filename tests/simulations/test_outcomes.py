@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import r2_score, roc_auc_score
 
-from learner_fakes import NoNoise, federate, open_curator
+from learner_fakes import NoNoise, federate, mass_body, open_curator
 from learner_node.distillation import distil
 from learner_node.estimator import ExPriLClassifier
 from learner_node.label_model.likelihood import MassPrior, site_table
@@ -171,7 +171,9 @@ def test_a_distilled_network_is_near_its_function_and_lawful():
 
 
 def answer_of(values, release, scale=1):
-    return CountsAnswer(np.array(values, float), (len(values),), release, Fraction(scale), sites=1, steps=10)
+    return CountsAnswer(
+        mass_body(), np.array(values, float), (len(values),), release, Fraction(scale), sites=1, steps=10
+    )
 
 
 def test_squared_errors_of_both_bounds_give_the_sum_of_labels():
@@ -192,6 +194,7 @@ def test_an_interval_covers_the_true_error_nineteen_times_in_twenty():
         noise = rng.laplace(0, 5, 2)
         steps = 1000
         answer = CountsAnswer(
+            mass_body(),
             np.array([[errors.sum() + noise[0], (1 - errors).sum() + noise[1]]]) * steps,
             (1,),
             "squared_error",

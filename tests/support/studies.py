@@ -106,10 +106,10 @@ class LearnerFolder:
     def result(self):
         return self.path / "result"
 
-    def start(self, *options):
-        """The command as a process of its own."""
+    def start(self, *options, processor=None):
+        """The command as a process of its own; `processor` is environment that changes its floats."""
         command = [sys.executable, "-m", "expril", "learner", "run", str(self.path / "STUDY.toml"), "--json", *options]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0", **(processor or {})}
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, text=True
         )

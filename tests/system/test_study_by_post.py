@@ -12,17 +12,25 @@ from simulations.audit.recompute import recompute
 from studies import LearnerFolder, make_hospitals
 from studies import expril as command
 
+PROCESSORS = (
+    {},
+    {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"},
+    {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
+    {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"},
+)
+"""Environments that change a process's floats: on this machine, or on another one."""
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A finished study of two hospitals, with a validation, and how many trips it took."""
+    """A finished study of two hospitals, with a validation, and how many trips it took: each on another processor."""
     base = tmp_path_factory.mktemp("post")
     ada = LearnerFolder(base)
     hospitals = make_hospitals(base / "sites", {"ada": ada.public}, only=2)
     ada.write(hospitals, folder="stick", validate="1/2")
     trips = 0
     while True:
-        with ada.start() as process:
+        with ada.start(processor=PROCESSORS[trips % len(PROCESSORS)]) as process:
             out, said = process.communicate(timeout=300)
         if process.returncode != 3:
             break
