@@ -37,3 +37,16 @@ def postgres():
 
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def superlink(tmp_path_factory):
+    """A real SuperLink in memory, on a free port.
+
+    It takes seconds to start, so all tests share it: nodes and runs of others may be there. A test that stops one makes
+    a `SuperLink` of its own.
+    """
+    from simulations.superlink import SuperLink
+
+    with SuperLink(tmp_path_factory.mktemp("superlink")) as running:
+        yield running

@@ -1,5 +1,6 @@
 """A SuperLink that comes and goes, as a demonstration and the fault tests need it."""
 
+import socket
 import ssl
 import subprocess
 
@@ -8,7 +9,6 @@ import pytest
 from curator_node.daemon.node_key import read_node_key, write_node_key
 from protocol.errors import ConfigurationError
 from simulations.superlink import SuperLink, make_certificates
-from superlink import superlink  # noqa: F401
 
 
 def test_a_certificate_of_the_folder_is_taken_and_no_other(tmp_path):
@@ -19,7 +19,7 @@ def test_a_certificate_of_the_folder_is_taken_and_no_other(tmp_path):
     assert (tmp_path / "server.key").stat().st_mode & 0o077 == 0
 
 
-def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superlink, tmp_path):  # noqa: F811
+def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superlink, tmp_path):
     write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
     number = superlink.register(tmp_path / "node.pub")
     assert superlink.nodes()[number] == "registered"
@@ -29,6 +29,7 @@ def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superl
         write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
 
 
+@pytest.mark.slow
 def test_a_durable_superlink_knows_its_nodes_after_a_restart_on_the_same_port(tmp_path):
     write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
     link = SuperLink(tmp_path / "link", durable=True)
@@ -41,13 +42,13 @@ def test_a_durable_superlink_knows_its_nodes_after_a_restart_on_the_same_port(tm
         assert number in link.nodes()
 
 
+@pytest.mark.slow
 def test_a_superlink_that_cannot_start_says_where_to_read(tmp_path):
-    with SuperLink(tmp_path / "one") as one:
-        port = int(one.address.rpartition(":")[2])
-        with pytest.raises(ConfigurationError, match=r"superlink\.log"):
-            SuperLink(tmp_path / "two", port=port).start()
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigurationError, match=r"superlink\.log"):
+        SuperLink(tmp_path, port=other.getsockname()[1]).start()
 
 
+@pytest.mark.slow
 def test_no_process_is_left(tmp_path):
     link = SuperLink(tmp_path)
     link.start()

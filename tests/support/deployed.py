@@ -194,8 +194,9 @@ class Run:
         with RuntimeHttpClient.from_server_address(link.address, False, ca, [version, auth]) as client:
 
             def acquired():
+                """Another run's task may be older; Flower gives it to somebody else later."""
                 task = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
-                return task.token if task.HasField("task") else ""
+                return task.token if task.HasField("task") and task.task.run_id == self.number else ""
 
             token = wait_for(acquired, what="a task")
         version = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")

@@ -70,8 +70,9 @@ def release_bodies(run):
     return found
 
 
+@pytest.mark.slow
 def test_the_same_releases_over_a_folder_and_in_process():
-    """Quick: two sites, one question. All carriers, and faults, are below."""
+    """Quick: two sites, one question. All carriers, and faults, are below; `test_flower` has the quickest."""
     scenario, _, folder = load_scenario("wdbc")
     sites = msgspec.structs.replace(scenario.data.sites, fractions={"north": 0.5, "south": 0.5})
     data = msgspec.structs.replace(scenario.data, sites=sites)

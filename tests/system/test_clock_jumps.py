@@ -5,6 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_fakes import NOW, Clock, CountingNoise, key, mass_body, message_of, open_curator, plan_of, policy
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
@@ -80,7 +81,7 @@ class World:
             self.send(session)
 
 
-@settings(max_examples=150)
+@settings(max_examples=12)
 @given(STEPS)
 def test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer(steps):
     world = World()
@@ -90,6 +91,11 @@ def test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer(
     assert not ledger.findings
     assert ledger.account.total_spent == Fraction(len(world.releases), SCALE) <= CAP
     assert world.noise.draws == len(world.releases)
+
+
+test_whatever_the_clock_does_at_length = at_length(
+    test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer, 150, STEPS
+)
 
 
 def test_a_clock_that_ran_ahead_ends_reservations_and_gives_back_what_was_not_used():

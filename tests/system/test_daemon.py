@@ -19,7 +19,6 @@ from deployed import Daemon, Remote, Run, app_bundle, ledger_of, make_site, now,
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed
 from simulations.superlink import SuperLink
-from superlink import superlink  # noqa: F401
 from waiting import wait_for
 
 CANARY = "canary-7f3a-0b1c"
@@ -27,7 +26,7 @@ GENTLE = policy(cap=10)
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory, superlink):  # noqa: F811
+def ward(tmp_path_factory, superlink):
     """A daemon that several tests ask, each in a study of its own; a canary stands among its records."""
     frame = frame_of([(CANARY, *row[1:]) for row in ROWS])
     folder = make_site(tmp_path_factory.mktemp("wards") / "ward", superlink, frame=frame, rules=GENTLE)
@@ -36,14 +35,14 @@ def ward(tmp_path_factory, superlink):  # noqa: F811
 
 
 @pytest.fixture
-def own(tmp_path, superlink):  # noqa: F811
+def own(tmp_path, superlink):
     """A daemon that a test may stop."""
     with Daemon(make_site(tmp_path / "ward", superlink, rules=GENTLE)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def run(superlink):  # noqa: F811
+def run(superlink):
     with Run(superlink) as running:
         yield running
 
@@ -55,21 +54,17 @@ def learner_at(run, daemon, study=b""):
 # --- what it answers --------------------------------------------------------------------------------------
 
 
-def test_a_study_over_tls_from_card_to_close(own, run):
-    learner = learner_at(run, own)
+def test_a_study_over_tls_from_card_to_close(ward, run):
+    learner, before = learner_at(run, ward, b"card to close"), len(ward.events)
     assert isinstance(learner.card(), Card)
     assert isinstance(learner.propose(plan_of(30, 30)), StudyAccepted)
     assert isinstance(learner.query(), Release)
     assert isinstance(learner.query(), Release)
     assert isinstance(learner.close(), StudyClosed)
-    told = [each for each in own.events if each["event"] == "request"]
+    told = [each for each in ward.events[before:] if each["event"] == "request"]
     assert [each["reply"] for each in told] == ["card", "study_accepted", "release", "release", "study_closed"]
     assert [each["epsilon"] for each in told] == ["", "1/15", "1/30", "1/30", "0"]
     assert {each["learner"] for each in told} == {"ann"}
-    assert own.stop() == 0
-    assert own.events[-1]["event"] == "stopped"
-    assert own.events[-1]["unfinished"] == 0
-    assert ledger_of(own.folder).account.spent == {key("ann").public: Fraction(1, 15)}
 
 
 def test_what_is_no_request_of_ours_is_answered_by_an_error_without_text(ward, run):
@@ -115,6 +110,7 @@ def test_health_says_what_it_may_and_neither_page_nor_log_holds_anything_of_a_re
     assert CANARY not in ward.log.read_text()
 
 
+@pytest.mark.slow
 def test_status_asks_the_daemon_and_reads_the_ledger_where_none_runs(own):
     command = [sys.executable, "-m", "expril", "curator", "status", str(own.folder), "--json"]
     running = subprocess.run(command, capture_output=True, check=False, text=True)
@@ -131,6 +127,7 @@ def test_status_asks_the_daemon_and_reads_the_ledger_where_none_runs(own):
 # --- it changes, stops and comes back ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_steward_s_changes_are_served_without_a_restart(own, run):
     learner_at(run, own).card()
     place = own.folder / POLICY
@@ -146,8 +143,9 @@ def test_the_steward_s_changes_are_served_without_a_restart(own, run):
     assert learner_at(run, own).card().code == "unknown_sender"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_daemon_that_is_stopped_leaves_cleanly_and_comes_back_at_once(own, run, superlink, how):  # noqa: F811
+def test_a_daemon_that_is_stopped_leaves_cleanly_and_comes_back_at_once(own, run, superlink, how):
     node, before = own.node, len(own.events)
     assert own.stop(how) == 0
     assert [each["event"] for each in own.events[before:]] == ["stopping", "stopped"]
@@ -173,7 +171,10 @@ def test_after_a_kill_the_stored_answer_comes_back_and_nothing_more_is_charged(o
     assert learner.curator.handle(request) == first
     assert isinstance(learner.session.receive(first), Release)
     assert isinstance(learner.query(), Release)
-    own.stop()
+    assert isinstance(learner.close(), StudyClosed)
+    assert own.stop() == 0
+    assert own.events[-1]["event"] == "stopped"
+    assert own.events[-1]["unfinished"] == 0
     assert ledger_of(own.folder).account.spent == {key("ann").public: Fraction(1, 15)}
 
 
@@ -188,6 +189,7 @@ def test_a_successor_that_does_not_know_the_node_s_number_waits_until_the_superl
     assert own.wait_for("disconnected", after=before)["reason"] == "not_let_in"
 
 
+@pytest.mark.slow
 def test_two_daemons_never_serve_from_one_mark(own):
     second = Daemon(own.folder)
     second.log = own.folder.parent / "second.log"
@@ -228,7 +230,8 @@ def test_a_study_goes_on_after_the_superlink_was_restarted(tmp_path, durable):
     assert ledger_of(daemon.folder).account.spent == {key("ann").public: Fraction(1, 15)}
 
 
-def test_a_daemon_waits_for_a_superlink_that_is_not_there_yet_and_stops_when_told(tmp_path, superlink):  # noqa: F811
+@pytest.mark.slow
+def test_a_daemon_waits_for_a_superlink_that_is_not_there_yet_and_stops_when_told(tmp_path, superlink):
     folder = make_site(tmp_path / "ward", superlink, rules=GENTLE)
     text = (folder / "daemon.toml").read_text().replace(superlink.address, "127.0.0.1:9")
     (folder / "daemon.toml").write_text(text)
@@ -242,7 +245,8 @@ def test_a_daemon_waits_for_a_superlink_that_is_not_there_yet_and_stops_when_tol
         daemon.kill()
 
 
-def test_a_superlink_under_another_authority_is_not_spoken_to(tmp_path, superlink):  # noqa: F811
+@pytest.mark.slow
+def test_a_superlink_under_another_authority_is_not_spoken_to(tmp_path, superlink):
     folder = make_site(tmp_path / "ward", superlink, rules=GENTLE)
     other = SuperLink(tmp_path / "other")
     shutil.copy(other.ca, folder / "ca.crt")
@@ -275,6 +279,7 @@ client.train()(leak), client.evaluate()(leak), client.query()(leak), client.quer
 """
 
 
+@pytest.mark.slow
 def test_an_app_that_somebody_ships_is_not_executed_and_leaks_nothing(tmp_path):
     """It would write a file when it is loaded, and read the canary when it is asked."""
     secret, marker = tmp_path / "patients.csv", tmp_path / "executed"
@@ -302,6 +307,7 @@ def test_an_app_that_somebody_ships_is_not_executed_and_leaks_nothing(tmp_path):
         assert CANARY.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 def test_the_hostile_app_would_leak_where_it_ran(tmp_path):
     """Power: a node that loads what it is shipped would be noticed."""
     secret, marker = tmp_path / "patients.csv", tmp_path / "executed"

@@ -6,9 +6,8 @@ The wheel itself is built, installed and used in `test_wheel`.
 import ast
 import re
 import tomllib
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 import typer
@@ -20,10 +19,9 @@ from expril.command import app
 from expril.faults import PARTS
 from expril.terminal import plain_errors
 from learner_node.strategies import STRATEGIES, make_strategy
+from trees import FILES, PACKAGES, ROOT, place, tree_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "experiments", "expril")
 HEAVY = {
     "torch": ("learner_node", "experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"),
     "sklearn": ("learner_node", "simulations", "experiments"),
@@ -59,7 +57,7 @@ BARE = ("expril.__main__", "simulations.scenario", "simulations.tables")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
 
 
-@lru_cache
+@cache
 def module_path(name):
     base = ROOT.joinpath(*name.split("."))
     found = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
@@ -79,11 +77,11 @@ def import_nodes(node, inside):
             yield from import_nodes(child, inside)
 
 
-@lru_cache
+@cache
 def imported(path):
     """Full names of all that a file imports, its own packages' modules as well as outside libraries."""
     inside = str(path.relative_to(ROOT)) not in NEED_AN_EXTRA
-    return names_of(import_nodes(ast.parse(path.read_text(encoding="utf-8")), inside))
+    return names_of(import_nodes(tree_of(path), inside))
 
 
 def names_of(nodes):
@@ -117,18 +115,18 @@ def reached(entries):
 
 
 def modules_of(package):
-    for path in (ROOT / package).rglob("*.py"):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        yield name.removesuffix(".__init__")
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in FILES]
+    return [name for name in names if name.split(".")[0] == package]
 
 
-@pytest.mark.parametrize("library", HEAVY)
-def test_a_heavy_library_is_imported_only_where_its_part_is(library):
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            where = str(path.relative_to(ROOT))
-            if any(name.split(".")[0] == library for name in imported(path)):
-                assert any(where == place or where.startswith(f"{place}/") for place in HEAVY[library]), where
+def test_a_heavy_library_is_imported_only_where_its_part_is():
+    users = {(name.split(".")[0], place(path)) for path in FILES for name in imported(path)}
+    wrong = {
+        (library, where)
+        for library, where in users
+        if library in HEAVY and not any(where == part or where.startswith(f"{part}/") for part in HEAVY[library])
+    }
+    assert wrong == set()
 
 
 def test_every_library_of_an_extra_is_pinned_to_its_place():

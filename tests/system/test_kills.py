@@ -95,7 +95,7 @@ class Learner:
         self.proven += session.spent
 
 
-@pytest.mark.parametrize("studies", [16, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("studies", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_kill_9_at_random_moments_of_many_studies(tmp_path, studies):
     folder = tmp_path / "site"
     identity = made_site(folder)
@@ -122,6 +122,7 @@ def test_kill_9_at_random_moments_of_many_studies(tmp_path, studies):
         assert learner.outcomes[RefusalCode.OVER_BUDGET] > 0, "the cap was reached"
 
 
+@pytest.mark.slow
 def test_eight_learners_hammer_a_curator_near_its_cap(tmp_path):
     """The sum charged is exactly what was answered, and never above the cap."""
     folder, names = tmp_path / "site", [f"ann{n}" for n in range(8)]

@@ -9,6 +9,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from learner_fakes import LEARNER, Clock, Entropy, NoNoise, account, key, mass_body, open_curator, plan_of
 from learner_node.federation import Federation
 from learner_node.study import NoCuratorError, Study
@@ -109,8 +110,11 @@ ENTROPY = Entropy()
 TRUE = honest()
 
 
-@given(st.lists(st.tuples(st.sampled_from(TRICKS), st.integers(0, 30)), max_size=80))
-@settings(max_examples=80, deadline=None)
+tricks = st.lists(st.tuples(st.sampled_from(TRICKS), st.integers(0, 30)), max_size=80)
+
+
+@given(tricks)
+@settings(max_examples=8, deadline=None)
 def test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice(tricks):
     curators = {name: open_curator(name, noise=NoNoise()) for name in NAMES}
     relay = Relay(curators, tricks)
@@ -137,3 +141,6 @@ def test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice(tricks)
             if session.card is not None:
                 proof = replay(session.transcript.envelopes, curator.identity, key(LEARNER).public)
                 assert proof.epsilon_spent == session.spent
+
+
+test_a_relay_at_length = at_length(test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice, 80, tricks)

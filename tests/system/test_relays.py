@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from learner_fakes import LEARNER, NOW, key, mass_body, plan_of
 from learner_node.session import Session
 from obedient_curator import RESERVATION, ObedientCurator
@@ -146,7 +147,7 @@ LATE = [("query", 0), ("carry", 0), ("close", 0), ("carry", 0), ("bring", 0), ("
 
 
 @given(operations)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=15)
 @example([])
 @example(KEPT_REFUSAL)
 @example([("bad query", 0), ("exchange", 0)] * 2 + [("query", 0), ("exchange", 0)])
@@ -171,8 +172,13 @@ def test_no_relay_hides_what_was_spent_and_nothing_is_lost_in_the_end(steps):
     assert session.state is State.CLOSED or held is None or held.closed or held.until <= curator.now
 
 
+test_no_relay_hides_at_length = at_length(
+    test_no_relay_hides_what_was_spent_and_nothing_is_lost_in_the_end, 100, operations
+)
+
+
 @given(forgetful)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=15)
 @example([("query", 0), ("carry", 0), ("forget", 0), ("carry", 0), ("bring", 0), ("bring", 1)])
 @example(
     [("query", 0), ("carry", 0), ("forget", 0), ("carry", 0), ("bring", 0), ("close", 0), ("carry", 0), ("bring", 0)]
@@ -186,6 +192,12 @@ def test_a_curator_that_loses_answers_changes_what_is_proven_but_never_the_bound
     assert set(Counter(world.curator.draws).values()) <= {1}
 
 
+test_a_curator_that_loses_answers_at_length = at_length(
+    test_a_curator_that_loses_answers_changes_what_is_proven_but_never_the_bounds, 60, forgetful
+)
+
+
+@pytest.mark.slow
 def test_the_drawn_relays_reach_what_they_should():
     """Power: each of these ends of a query occurs within the first few hundred draws of the test above."""
     seen = Counter()
