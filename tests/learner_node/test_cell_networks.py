@@ -12,7 +12,6 @@ from learner_node.label_model.expectation_propagation import NormalPosterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
 from learner_node.strategies.cells import CellsModel
 
-pytestmark = pytest.mark.numerical
 
 NETWORKS = 8
 

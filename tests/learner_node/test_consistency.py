@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from learner_node.consistency import make_consistent, make_nonnegative, project_to_masses
 
-pytestmark = pytest.mark.numerical
-
 
 def generalised_least_squares(blocks, variances):
     """Minimise the noise-weighted squared change under equal totals, by one dense Lagrangian system."""

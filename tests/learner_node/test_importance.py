@@ -16,8 +16,6 @@ from learner_node.solvers.tilt import solve_tilt
 from learner_node.strategies import make_strategy
 from protocol.errors import ConfigurationError
 
-pytestmark = pytest.mark.numerical
-
 
 def one_hot(bins, q):
     """(q d, n) from bins (n, d)."""

@@ -14,8 +14,6 @@ from learner_node.networks import (
     train_networks,
 )
 
-pytestmark = pytest.mark.numerical
-
 
 def rings(n, seed):
     """Two classes that no line separates."""
