@@ -34,7 +34,6 @@ from learner_node.label_model.mixture import clipped_normal_mean
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 from protocol.noise import DiscreteLaplace
 
-
 # --- the noise law
 
 
@@ -53,7 +52,7 @@ def test_noise_law_is_the_convolution_of_discrete_laplace_laws(scale, noises):
     expected = convolved_noise(scale, noises)
     log_pmf = noise_log_pmf(values, scale, noises)
     likely = expected > 1e-12
-    # Convolutions add 3,201 positive numbers, so they are true to 3,201 roundings each; logarithms of terms up to 1e4 to 1e-11.
+    # Convolutions add 3,201 positive numbers, so they are true to as many roundings; logarithms up to 1e4 to 1e-11.
     assert_allclose(log_pmf[likely], np.log(expected[likely]), rtol=0, atol=1e-11)
 
 
@@ -108,8 +107,8 @@ def test_signed_counts_of_one_population_teach_what_pairs_teach():
     seen = Observation.of_signed(cells, differences, np.full(600, 5.0), spread=0.02, scale=1.0, noises=1)
     assert seen.counts.sum() == pytest.approx(3000.0)
     model, posterior = fit_with_cell_posterior(source, seen, seed=0)
-    # Each cell's likelier label is right for 0.95 of all records: the border cuts an eighth of the cells at three fifths.
-    # 0.03 are six standard errors of 2,000 test records.
+    # Each cell's likelier label is right for 0.95 of all: the border cuts an eighth of the cells at three fifths. Six
+    # standard errors of 2,000 test records are 0.03.
     assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.95 - 0.03
     assert model.source_mass == pytest.approx(np.full(600, 5.0))
     assert (posterior.mass_variance > 0).all()
@@ -279,7 +278,7 @@ def test_one_cell_is_exact():
 
 
 def two_cells_by_quadrature(covariance, tables):
-    """Log evidence, means and variances of two cells' signals, on a grid of both that is fine where they are bounded."""
+    """Log evidence, means and variances of two cells' signals, on a grid of both that is fine from -1 to 1."""
     tail = np.linspace(1, 6 * np.sqrt(covariance.max()), 121)[1:]
     nodes = np.concatenate([-tail[::-1], np.linspace(-1, 1, 161), tail])
     a, b = np.meshgrid(nodes, nodes, indexing="ij")
@@ -295,8 +294,8 @@ def two_cells_by_quadrature(covariance, tables):
     return np.log(evidence) + top, mean, variance
 
 
-# At 0.95 the cells contradict one another: a site that would widen the posterior is held flat instead. The tolerances are
-# of the method, whose fixed point no rounding moves by more than SINGLE times what a flat site multiplies it by (1,000).
+# At 0.95 the cells contradict one another: a site that would widen the posterior is held flat instead. Tolerances are
+# the method's own: its fixed point moves by a rounding of single precision, times 1,000 at most where a site is flat.
 @pytest.mark.parametrize(("correlation", "tolerance"), [(0.0, 0.01), (0.5, 0.05), (0.95, 0.25)])
 def test_two_cells_are_close_to_quadrature(correlation, tolerance):
     covariance = np.array([[0.6, 0.6 * correlation], [0.6 * correlation, 0.6]])
@@ -554,9 +553,9 @@ def test_a_thousand_cells_and_many_records():
 def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
     """Label less probability has mean 0, alone and times the probability, over 20 problems.
 
-    A problem's errors go together, so that the sums of 20 problems are compared with their own spread: Student's law of 19
-    degrees, false alarm 1e-9. Its standard error is 0.025 of the slope of labels on probabilities at epsilon 0.2 and 0.01
-    at 1, so slopes below 0.7 and above 1.4 are found; where labels themselves are taken for probabilities it is 0.58.
+    A problem's errors go together, so the sums of 20 problems are compared with their own spread: Student's law of 19
+    degrees, false alarm 1e-9. Of the slope of labels on probabilities the standard error is 0.025 at epsilon 0.2 and
+    0.01 at 1, so slopes below 0.7 and above 1.4 are found. Where labels are taken for probabilities it is 0.58.
     """
     mean, slope, right = [], [], []
     for seed in range(20):
@@ -567,7 +566,7 @@ def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
         right.append(np.mean((predicted > 0.5) == labels))
     for errors in (mean, slope):
         assert abs(np.mean(errors)) < t(19).isf(0.25e-9) * np.std(errors, ddof=1) / np.sqrt(20)
-    # A constant is right for half of the labels of 20 drawn problems, half of which it gets wrong, up to their majority.
+    # A constant is right for half of the labels of drawn problems.
     assert np.mean(right) - 0.5 > t(19).isf(1e-9) * np.std(right, ddof=1) / np.sqrt(20)
 
 
@@ -620,8 +619,8 @@ def test_a_hopeless_kernel_is_given_up_before_it_converges():
 def test_a_model_of_two_cells_is_prior_times_likelihood_by_quadrature(monkeypatch):
     """Each kernel's evidence and posterior on a grid of both signals, the kernels averaged by their evidence.
 
-    Sweeps end once the evidence moves by less than 0.01 and a mean by less than a fifth of its deviation; the step after
-    that is a fifth of the last. That is what is asked, with what `test_two_cells_are_close_to_quadrature` asks besides.
+    Sweeps end once the evidence moves by less than 0.01 and a mean by less than a fifth of its deviation; a step is a
+    fifth of the one before. That is what is asked, besides what `test_two_cells_are_close_to_quadrature` asks.
     """
     monkeypatch.setattr(gaussian_process, "LENGTH_SCALES", (1.0,))
     monkeypatch.setattr(gaussian_process, "_AVERAGED_KERNELS", 9)

@@ -29,8 +29,8 @@ def test_problems_are_probabilities_and_know_themselves():
 
 def test_equal_seeds_give_equal_problems_and_fewer_are_the_first_of_more():
     few, many, other = (draw_prior_problems(POINTS, *of) for of in ((6, 3), (12, 3), (6, 4)))
-    # A bent signal is a product of 1,001 terms in single precision, of a row of norm 1.04 and some weights of norm 32. The
-    # steepest slope is 100 deviations, and the normal density at most 0.4.
+    # A bent signal is a product of 1,001 terms in single precision, of a row of norm 1.04 and some weights of norm 32.
+    # The steepest slope is 100 deviations, and the normal density at most 0.4.
     rounding = 1001 * 2.0**-24 * 1.04 * 32 * 100 * 0.4
     assert rounding < 0.1
     np.testing.assert_allclose(few.probability, many.probability[:, :6], atol=rounding)
@@ -38,7 +38,7 @@ def test_equal_seeds_give_equal_problems_and_fewer_are_the_first_of_more():
 
 
 def test_the_prior_is_spread_over_prevalence_and_what_attributes_explain():
-    """300 points of a Halton sequence miss a share by 0.015 at most, so the 5 % point lies between those of 3.5 and 6.5 %."""
+    """300 points of a Halton sequence miss a share by 0.015 at most: the 5 % point is between 3.5 and 6.5 %."""
     drawn = draw_prior_problems(POINTS, 300, 0)
     low, high = np.quantile(drawn.probability.mean(axis=0), (0.05, 0.95))
     least, most = betaincinv(1.5, 1.5, (0.035, 0.065))
@@ -60,8 +60,8 @@ def normal_auc(explained, prevalence):
 def test_what_is_stated_holds():
     drawn = draw_prior_problems(POINTS, 40, 0, Belief(prevalence=(0.08, 0.12), best_auc=(0.65, 0.75)))
     ones = drawn.probability.mean(axis=0)
-    # The first 25 points of base 5, and 32 of base 2, leave at most one such part open at an end. A share of 300 quantiles
-    # is off by 1 / 300 at most, and the AUC by that for each class.
+    # The first 25 points of base 5, and 32 of base 2, leave at most one such part open at an end. A share of 300
+    # quantiles is off by 1 / 300 at most, and the AUC by that for each class.
     part, off = 0.04 / 25, 1 / 300
     assert 0.08 - off < ones.min() < 0.08 + part + off
     assert 0.12 - part - off < ones.max() < 0.12 + off
@@ -121,7 +121,7 @@ def test_foreseen_signals_are_gaussian_process_posteriors_averaged_by_evidence(m
             evidence.append([multivariate_normal(cov=covariance).logpdf(column) for column in observed.T])
     weight = np.exp(np.array(evidence) - np.max(evidence, axis=0))
     wanted = np.einsum("knp,kp->np", np.array(means), weight / weight.sum(axis=0))
-    # A signal is a row of features (of norm 1.04) times cells' means of such, times the cells' weights: two products of at
-    # most 1,001 terms in single precision.
+    # A signal is a row of features (of norm 1.04) times cells' means of such, times the cells' weights: two products of
+    # at most 1,001 terms in single precision.
     bent = [np.abs(np.linalg.solve(each, observed)).sum(axis=0).max() for each in covariances]
     np.testing.assert_allclose(found, wanted, atol=2 * 1001 * 2.0**-24 * 1.09 * max(bent))

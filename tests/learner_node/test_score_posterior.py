@@ -20,7 +20,6 @@ from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 
-
 FALSE_ALARM = 1e-9
 
 
