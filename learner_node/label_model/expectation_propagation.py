@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _NODES = 128
 _CAVITY_DEVIATIONS = 8.0
-_PRECISION_RANGE = (1e-5, 1e5)
+_PRECISION_RANGE = (1e-3, 1e5)
 _MOST_SWEEPS = 15
 _DAMPING = 0.8
 _LATE_DAMPING = 0.5
@@ -34,7 +34,7 @@ class NormalSites:
     """The likelihood as normal pseudo-observations of the cell means.
 
     Attributes:
-        precision: float64 (K,), in [1e-5, 1e5].
+        precision: float64 (K,), in [1e-3, 1e5].
         shift: Precision times pseudo-observation, float64 (K,).
     """
 
@@ -136,7 +136,8 @@ def fit_sites(
         if given_up or (movement < _MOVEMENT * tolerance and moved_by < tolerance) or sweep == _MOST_SWEEPS:
             break
         previous = evidence
-        # A flat or widened site would have no positive precision; it keeps the smallest instead.
+        # A flat or widened site would have no positive precision; it keeps the smallest instead. Were that below 1e-3,
+        # single precision would lose the posterior's variance and the evidence, which divide by it.
         precision = np.clip(1.0 / variance - cavity_precision, *_PRECISION_RANGE)
         shift = mean * (cavity_precision + precision) - cavity_mean * cavity_precision
         damping = _DAMPING if sweep < _MOST_SWEEPS // 2 else _LATE_DAMPING

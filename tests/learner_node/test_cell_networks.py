@@ -11,8 +11,7 @@ from learner_node.label_model.cell_posterior import CellPosterior
 from learner_node.label_model.expectation_propagation import NormalPosterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
 from learner_node.strategies.cells import CellsModel
-
-pytestmark = pytest.mark.numerical
+from margins import rounding_of_network, surely_above
 
 NETWORKS = 8
 
@@ -52,8 +51,10 @@ def test_networks_learn_from_cell_averages_alone(answered):
     source, posterior, test = answered
     networks = train_cell_networks(source, posterior, seed=0)
     signal = networks.signal(test)
-    assert np.mean((signal > 0) == stripes(test)) > 0.9
+    # More than half of what a coin leaves is made good, though no record has a label.
+    assert surely_above((signal > 0) == stripes(test), 0.75)
     means = np.bincount(posterior.cells, weights=networks.signal(source)) / np.bincount(posterior.cells)
+    # Odds of e^100 to one against one share for all cells.
     fitted = posterior.log_likelihood(0.5 * (1.0 + means))
     assert fitted > posterior.log_likelihood(np.full(len(means), 0.5)) + 100
 
@@ -70,8 +71,19 @@ def test_a_signal_does_not_depend_on_what_it_is_computed_with(answered):
     source, posterior, test = answered
     networks = train_cell_networks(source, posterior, seed=3)
     together = networks.signal(test)
-    assert networks.signal(test[:1]) == pytest.approx(together[:1], abs=1e-5)
-    assert networks.signal(test[::-1]) == pytest.approx(together[::-1], abs=1e-5)
+    bound = 2 * rounding_of_signal(networks, test)
+    assert bound.max() < 0.01
+    assert (np.abs(networks.signal(test[:1]) - together[:1]) <= bound[:1]).all()
+    assert (np.abs(networks.signal(test[::-1]) - together[::-1]) <= bound[::-1]).all()
+
+
+def rounding_of_signal(networks, points):
+    """The hyperbolic tangent passes on no more than it gets; 1e-6 are its own roundings and those of the mean."""
+    each = [
+        rounding_of_network([(weights[number], bias[number]) for weights, bias in networks.layers], points)
+        for number in range(len(networks.layers[0][0]))
+    ]
+    return np.mean(each, axis=0)[:, 0] + 1e-6
 
 
 def test_every_cell_is_unseen_by_two_networks_of_eight():
@@ -83,15 +95,15 @@ def test_every_cell_is_unseen_by_two_networks_of_eight():
         other = table.copy()
         other[cell] = other[cell, ::-1]
         after = train_cell_networks(features, judged(other), seed=0)
-        same = [
-            all(
-                (old[number] == new[number]).all()
+        moved = np.sqrt(
+            sum(
+                np.sum((old.astype(float) - new).reshape(NETWORKS, -1) ** 2, axis=1)
                 for one, two in zip(before.layers, after.layers, strict=True)
                 for old, new in zip(one, two, strict=True)
             )
-            for number in range(NETWORKS)
-        ]
-        assert sum(same) == 2
+        )
+        # Rounding may tell even equal trainings apart, by far less than another answer does.
+        assert (moved < 0.01 * np.median(moved)).sum() == 2
 
 
 def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
@@ -106,7 +118,8 @@ def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
             for j in range(4)
         ]
         each.append(np.tanh(sum(hidden[j] * layers[1][0][number, j, 0] for j in range(4)) + layers[1][1][number, 0, 0]))
-    assert CellNetworks(layers, 5).signal(point) == pytest.approx([np.mean(each)], abs=1e-6)
+    networks = CellNetworks(layers, 5)
+    assert networks.signal(point) == pytest.approx([np.mean(each)], abs=rounding_of_signal(networks, point)[0])
 
 
 def test_torch_is_left_as_it_was(answered):

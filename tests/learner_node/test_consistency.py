@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from learner_node.consistency import make_consistent, make_nonnegative, project_to_masses
 
-pytestmark = pytest.mark.numerical
-
 
 def generalised_least_squares(blocks, variances):
     """Minimise the noise-weighted squared change under equal totals, by one dense Lagrangian system."""
@@ -24,7 +22,9 @@ def generalised_least_squares(blocks, variances):
         C[row, ends[row] : ends[row + 1]] = -1
     system = np.block([[precision, C.T], [C, np.zeros((len(C), len(C)))]])
     x = np.linalg.solve(system, np.concatenate([precision @ v, np.zeros(len(C))]))[: len(v)]
-    return np.split(x, ends[:-1])
+    # Gaussian elimination's backward error, times the condition.
+    error = 10 * len(system) * 2.0**-53 * np.linalg.cond(system) * max(np.abs(x).max(), 1.0)
+    return np.split(x, ends[:-1]), error
 
 
 def projection_by_enumeration(values, total):
@@ -58,8 +58,10 @@ def noisy_plans(draw):
 def test_adjusted_blocks_are_the_generalised_least_squares_estimate(plan):
     blocks, variances = plan
     result = make_consistent(blocks, variances)
-    for mine, dense in zip(result.blocks, generalised_least_squares(blocks, variances), strict=True):
-        np.testing.assert_allclose(mine, dense, atol=1e-8)
+    expected, error = generalised_least_squares(blocks, variances)
+    assert error < 1e-3
+    for mine, dense in zip(result.blocks, expected, strict=True):
+        np.testing.assert_allclose(mine, dense, atol=error)
         assert mine.sum() == pytest.approx(result.total, abs=1e-9)
 
 

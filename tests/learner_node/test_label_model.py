@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.stats import dlaplace, gamma, norm, poisson, skellam
+from scipy.stats import dlaplace, gamma, norm, poisson, skellam, t
 from sklearn.cluster import KMeans
 
-from learner_node.label_model import LabelModel, Observation, cell_count_rule, fit_label_model, fit_with_cell_posterior
+from learner_node.label_model import (
+    LabelModel,
+    Observation,
+    cell_count_rule,
+    fit_label_model,
+    fit_with_cell_posterior,
+    gaussian_process,
+)
 from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
 from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
@@ -26,8 +33,6 @@ from learner_node.label_model.likelihood import (
 from learner_node.label_model.mixture import clipped_normal_mean
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 from protocol.noise import DiscreteLaplace
-
-pytestmark = pytest.mark.numerical
 
 # --- the noise law
 
@@ -47,13 +52,13 @@ def test_noise_law_is_the_convolution_of_discrete_laplace_laws(scale, noises):
     expected = convolved_noise(scale, noises)
     log_pmf = noise_log_pmf(values, scale, noises)
     likely = expected > 1e-12
-    assert_allclose(log_pmf[likely], np.log(expected[likely]), rtol=0, atol=1e-3)
-    assert_allclose(np.exp(log_pmf), expected, rtol=0, atol=1e-13)
+    # Convolutions add 3,201 positive numbers, so they are true to as many roundings; logarithms up to 1e4 to 1e-11.
+    assert_allclose(log_pmf[likely], np.log(expected[likely]), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize(("scale", "noises"), [(0.5, 1), (2.0, 4), (30.0, 2), (5.0, 60)])
 def test_noise_law_is_normalised_and_has_the_stated_variance(scale, noises):
-    values = np.arange(-20_000, 20_001)
+    values = np.arange(-4000, 4001)
     law = np.exp(noise_log_pmf(values, scale, noises))
     assert law.sum() == pytest.approx(1.0, abs=1e-10)
     assert law @ values.astype(float) ** 2 == pytest.approx(DiscreteLaplace(Fraction(scale)).variance(noises), rel=1e-9)
@@ -102,7 +107,9 @@ def test_signed_counts_of_one_population_teach_what_pairs_teach():
     seen = Observation.of_signed(cells, differences, np.full(600, 5.0), spread=0.02, scale=1.0, noises=1)
     assert seen.counts.sum() == pytest.approx(3000.0)
     model, posterior = fit_with_cell_posterior(source, seen, seed=0)
-    assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.93
+    # Each cell's likelier label is right for 0.95 of all: the border cuts an eighth of the cells at three fifths. Six
+    # standard errors of 2,000 test records are 0.03.
+    assert np.mean((model.latent(test) > 0) == (test[:, 0] > 0.3)) > 0.95 - 0.03
     assert model.source_mass == pytest.approx(np.full(600, 5.0))
     assert (posterior.mass_variance > 0).all()
 
@@ -132,15 +139,15 @@ def direct_site(counts, prior_mean, prior_shape, scale, noises, signal):
     [
         ((3, 7), 8.0, 4.0, 1.0, 1),
         ((-2, 5), 6.0, 2.0, 2.0, 3),
-        ((0, 0), 4.0, 3.0, 1.0, 1),
-        ((12, -4), 5.0, 10.0, 3.0, 2),
+        pytest.param((0, 0), 4.0, 3.0, 1.0, 1, marks=pytest.mark.slow),
+        pytest.param((12, -4), 5.0, 10.0, 3.0, 2, marks=pytest.mark.slow),
         ((2, 9), 10.0, 6.0, 0.0, 1),
     ],
 )
 def test_site_table_is_the_double_sum_over_counts_and_noise(counts, mean, shape, scale, noises):
     prior = MassPrior(np.array([mean]), np.array([shape]))
     table = site_table(np.array([counts], dtype=float), prior, scale=scale, noises=noises)
-    nodes = [4, 20, 40, 57, 76]
+    nodes = [4, 40, 57]
     expected = np.array([direct_site(counts, mean, shape, scale, noises, SIGNAL_NODES[node]) for node in nodes])
     assert_allclose(table.log_likelihood[0, nodes], expected[:, 0], atol=0.02)
     assert_allclose(table.mass[0, nodes], expected[:, 1], rtol=0.02)
@@ -178,7 +185,9 @@ def test_mass_prior_follows_a_region_that_the_source_underrates():
     truth = np.where(centres[:, 0] > 0, 40.0, 5.0)
     totals = rng.poisson(truth) + rng.normal(0, 2, 200)
     prior = fit_mass_prior(source, totals, centres, total=totals.sum(), variance=4.0)
-    assert np.corrcoef(prior.mean, truth)[0, 1] > 0.9
+    # Errors of both rates are at most 6.7 records, of one total, while the rates are 17.5 from their mean: were the
+    # totals taken as they are, 17.5 / sqrt(17.5^2 + 26.5) = 0.96 were expected, and 0.05 less is ten standard errors.
+    assert np.corrcoef(prior.mean, truth)[0, 1] > 0.91
 
 
 # --- expectation propagation
@@ -268,23 +277,32 @@ def test_one_cell_is_exact():
         assert posterior.log_evidence == pytest.approx(np.log(weight.sum()), abs=5e-3)
 
 
-# At 0.95 the cells contradict one another: a site that would widen the posterior is held flat instead.
-@pytest.mark.parametrize(("correlation", "tolerance"), [(0.0, 0.01), (0.5, 0.05), (0.95, 0.25)])
-def test_two_cells_are_close_to_quadrature(correlation, tolerance):
-    covariance = np.array([[0.6, 0.6 * correlation], [0.6 * correlation, 0.6]])
-    tables = answer_tables()
-    posterior = approximate_posterior(covariance, tables, tolerance=1e-8)
-    nodes = np.linspace(-5, 5, 1501)
+def two_cells_by_quadrature(covariance, tables):
+    """Log evidence, means and variances of two cells' signals, on a grid of both that is fine from -1 to 1."""
+    tail = np.linspace(1, 6 * np.sqrt(covariance.max()), 121)[1:]
+    nodes = np.concatenate([-tail[::-1], np.linspace(-1, 1, 161), tail])
     a, b = np.meshgrid(nodes, nodes, indexing="ij")
     precision = np.linalg.inv(covariance)
     log_weight = -0.5 * (precision[0, 0] * a**2 + 2 * precision[0, 1] * a * b + precision[1, 1] * b**2)
     log_weight -= np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(covariance)[1]
     log_weight += np.interp(a, SIGNAL_NODES, tables[0]) + np.interp(b, SIGNAL_NODES, tables[1])
-    weight = np.exp(log_weight) * (nodes[1] - nodes[0]) ** 2
+    top = log_weight.max()
+    weight = np.exp(log_weight - top) * np.outer(np.gradient(nodes), np.gradient(nodes))
     evidence = weight.sum()
     mean = np.array([(weight * a).sum(), (weight * b).sum()]) / evidence
     variance = np.array([(weight * a**2).sum(), (weight * b**2).sum()]) / evidence - mean**2
-    assert posterior.log_evidence == pytest.approx(np.log(evidence), abs=0.02)
+    return np.log(evidence) + top, mean, variance
+
+
+# At 0.95 the cells contradict one another: a site that would widen the posterior is held flat instead. Tolerances are
+# the method's own: its fixed point moves by a rounding of single precision, times 1,000 at most where a site is flat.
+@pytest.mark.parametrize(("correlation", "tolerance"), [(0.0, 0.01), (0.5, 0.05), (0.95, 0.25)])
+def test_two_cells_are_close_to_quadrature(correlation, tolerance):
+    covariance = np.array([[0.6, 0.6 * correlation], [0.6 * correlation, 0.6]])
+    tables = answer_tables()
+    posterior = approximate_posterior(covariance, tables, tolerance=1e-8)
+    log_evidence, mean, variance = two_cells_by_quadrature(covariance, tables)
+    assert posterior.log_evidence == pytest.approx(log_evidence, abs=0.02)
     assert_allclose(posterior.mean, mean, atol=0.02)
     assert_allclose(posterior.variance, variance, rtol=tolerance)
 
@@ -298,8 +316,12 @@ def test_random_features_have_the_stated_kernel():
     rows = stationary_features(features @ draw_frequencies(3, 0))
     # In single precision, whose roundings are 6e-8 each: pairwise sums take some 24, a matrix product's one for a term.
     assert_allclose(np.sum(rows**2, axis=1), 1.09, rtol=2e-6)
-    other = stationary_features((features + 5.0) @ draw_frequencies(3, 0))
-    assert_allclose(rows @ rows.T, other @ other.T, atol=1e-4)  # stationary
+    phases = (features + 5.0) @ draw_frequencies(3, 0)
+    other = stationary_features(phases)
+    # Stationary. A phase is rounded to single precision, and so is each of 1,001 additions.
+    bound = (1001 + 4 * np.abs(phases).max()) * 2.0**-24 * 1.09
+    assert bound < 1e-3
+    assert_allclose(rows @ rows.T, other @ other.T, atol=bound)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.5), (1.4, 0.2), (-3.0, 1.0), (0.0, 1e-4)])
@@ -361,38 +383,48 @@ def prior_problem(seed, epsilon):
     return source, *noisy_cells(source, *target, epsilon=epsilon, noises=1, seed=seed), *test
 
 
-@pytest.mark.parametrize("noises", [1, 3])
+@pytest.mark.parametrize("noises", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_learns_a_ring_and_its_probabilities(noises):
     source, cells, counts, test, labels = ring_problem(3, noises=noises)
     model = fit(source, cells, counts, scale=1.0, noises=noises, seed=0)
     probability = model.probability(test)
     majority = max(labels.mean(), 1 - labels.mean())
-    assert np.mean((model.latent(test) > 0) == labels) > majority + 0.2  # the best possible is 0.9
-    assert probability.mean() == pytest.approx(labels.mean(), abs=0.03)
-    for half in (probability < 0.5, probability >= 0.5):
-        assert probability[half].mean() == pytest.approx(labels[half].mean(), abs=0.1)
-    assert model.total == pytest.approx(1500, rel=0.1)
-    assert model.source_mass.sum() == pytest.approx(1500, rel=0.1)
+    # Nearer to the best possible, 0.9, than to the majority's share, by six standard errors of 4,000 test records.
+    assert np.mean((model.latent(test) > 0) == labels) > 0.5 * (majority + 0.9) + 6.1 * np.sqrt(0.25 / 4000)
+    # Its probabilities cost less log loss than one share for all, and less than to be sure of its labels.
+    sure = np.where(probability > 0.5, 0.99, 0.01)
+    for other in (np.full(len(labels), labels.mean()), sure):
+        gain = np.log(np.abs(1 - labels - probability)) - np.log(np.abs(1 - labels - other))
+        assert gain.mean() > 6.1 * gain.std() / np.sqrt(len(gain))
+    # Noises of variance below 2 in two counts of each cell; within the used cells shrunken masses are a little off.
+    deviations = 6.1 * np.sqrt(2 * len(counts) * 2 * noises)
+    assert model.total == pytest.approx(1500, abs=deviations)
+    assert model.source_mass.sum() == pytest.approx(1500, abs=deviations)
 
 
 def test_exact_counts_need_no_noise():
     source, cells, counts, test, labels = ring_problem(4, epsilon=50.0)
     model = fit(source, cells, counts, scale=0.0, noises=1, seed=0)
-    assert np.mean((model.latent(test) > 0) == labels) > 0.85
+    noisy = np.mean((model.latent(test) > 0) == labels)
+    # Labels are flipped with chance 0.1. The target's cells of six records or so cost as much again at the most, and
+    # 4,000 test records six standard errors of it.
+    assert noisy > 0.8 - 6.1 * np.sqrt(0.16 / 4000)
     assert model.total == 1500
 
 
+@pytest.mark.slow
 def test_evidence_prefers_the_scale_that_was_used():
     source, cells, counts, *_ = ring_problem(5)
     evidence = [fit(source, cells, counts, scale=scale, noises=1, seed=0).log_evidence for scale in (0.1, 1.0, 10.0)]
-    assert np.argmax(evidence) == 1
+    # At odds of 1e9 to 1, as 250 cells tell; sweeps end where they move it by less than 0.01.
+    assert evidence[1] > max(evidence[0], evidence[2]) + np.log(1e9)
 
 
 def test_same_arguments_same_model_and_no_argument_is_changed():
     source, cells, counts, test, _ = ring_problem(6, n_source=150)
     copies = source.copy(), cells.copy(), counts.copy()
     first, second = (fit(source, cells, counts, scale=1.0, noises=1, seed=7) for _ in range(2))
-    assert np.array_equal(first.probability(test), second.probability(test))
+    assert np.array_equal(first.probability(test[:500]), second.probability(test[:500]))
     assert np.array_equal(first.source_mass, second.source_mass)
     assert first.log_evidence == second.log_evidence
     for array, copy in zip((source, cells, counts), copies, strict=True):
@@ -409,21 +441,23 @@ def test_swapping_the_labels_mirrors_the_model():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
     model = fit(source, cells, counts, scale=1.0, noises=1, seed=7)
     mirror = fit(source, cells, counts[:, ::-1], scale=1.0, noises=1, seed=7)
-    assert np.abs(model.latent(test)).max() > 5 * ONE_SWEEP
-    assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
-    assert_allclose(mirror.probability(test), 1 - model.probability(test), atol=ONE_SWEEP)
+    assert np.abs(model.latent(test[:500])).max() > 5 * ONE_SWEEP
+    assert_allclose(mirror.latent(test[:500]), -model.latent(test[:500]), atol=ONE_SWEEP)
+    assert_allclose(mirror.probability(test[:500]), 1 - model.probability(test[:500]), atol=ONE_SWEEP)
     assert_allclose(mirror.source_mass, model.source_mass, rtol=ONE_SWEEP)
 
 
 def test_noises_of_the_two_labels_may_differ_in_number():
     source, cells, counts, test, _ = ring_problem(8, n_source=150)
     model = fit(source, cells, counts, scale=3.0, noises=(2, 2), seed=7)
-    assert np.array_equal(model.latent(test), fit(source, cells, counts, scale=3.0, noises=2, seed=7).latent(test))
+    assert np.array_equal(
+        model.latent(test[:500]), fit(source, cells, counts, scale=3.0, noises=2, seed=7).latent(test[:500])
+    )
     model = fit(source, cells, counts, scale=3.0, noises=(5, 1), seed=7)
     mirror = fit(source, cells, counts[:, ::-1], scale=3.0, noises=(1, 5), seed=7)
-    assert_allclose(mirror.latent(test), -model.latent(test), atol=ONE_SWEEP)
+    assert_allclose(mirror.latent(test[:500]), -model.latent(test[:500]), atol=ONE_SWEEP)
     wrong = fit(source, cells, counts, scale=3.0, noises=(1, 5), seed=7)
-    assert np.abs(wrong.latent(test) - model.latent(test)).max() > 2 * ONE_SWEEP
+    assert np.abs(wrong.latent(test[:500]) - model.latent(test[:500])).max() > 2 * ONE_SWEEP
 
 
 def test_empty_cells_are_left_out():
@@ -432,7 +466,7 @@ def test_empty_cells_are_left_out():
     padded[1::2] = counts
     plain = fit(source, cells, counts, scale=1.0, noises=1, seed=0)
     sparse = fit(source, 2 * cells + 1, padded, scale=1.0, noises=1, seed=0)
-    assert_allclose(sparse.latent(test), plain.latent(test))
+    assert_allclose(sparse.latent(test[:500]), plain.latent(test[:500]))
     assert_allclose(sparse.source_mass, plain.source_mass)
 
 
@@ -446,9 +480,19 @@ def assert_sound(model: LabelModel, features):
     assert 1 <= model.total < np.inf
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_hostile_counts_never_fail(data):
+    check_hostile_counts(data)
+
+
+@pytest.mark.slow
+@given(data=st.data())
+def test_many_hostile_counts_never_fail(data):
+    check_hostile_counts(data)
+
+
+def check_hostile_counts(data):
     size = data.draw(st.sampled_from([1, 2, 3, 12]))
     n = data.draw(st.integers(2, 30))
     wild = st.one_of(
@@ -488,6 +532,7 @@ def test_degenerate_problems_of_many_cells(kind):
     model = fit(features, cells, counts, scale=1.0, noises=1, seed=0)
     assert_sound(model, features)
     if kind == "one label":
+        # Of 20 records or so of a cell, none has label 0: Laplace's rule says 21 / 22, and neighbours agree.
         assert model.probability(features).min() > 0.9
 
 
@@ -499,22 +544,30 @@ def test_a_thousand_cells_and_many_records():
     counts = rng.poisson([3.0, 6.0], (1000, 2)).astype(float)
     model = fit(features, cells, counts, scale=1.0, noises=1, seed=0)
     assert_sound(model, features)
-    assert model.probability(features).mean() == pytest.approx(2 / 3, abs=0.03)
+    # Of 9,000 records and 2,000 noises of variance 1.8 the share has a standard error of 0.0068: six of them.
+    assert model.probability(features).mean() == pytest.approx(2 / 3, abs=6.1 * 0.0068)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
 def test_probabilities_are_calibrated_where_the_prior_is_true(epsilon):
-    predicted, seen = [], []
+    """Label less probability has mean 0, alone and times the probability, over 20 problems.
+
+    A problem's errors go together, so the sums of 20 problems are compared with their own spread: Student's law of 19
+    degrees, false alarm 1e-9. Of the slope of labels on probabilities the standard error is 0.025 at epsilon 0.2 and
+    0.01 at 1, so slopes below 0.7 and above 1.4 are found. Where labels are taken for probabilities it is 0.58.
+    """
+    mean, slope, right = [], [], []
     for seed in range(20):
         source, cells, counts, test, labels = prior_problem(seed, epsilon)
-        model = fit(source, cells, counts, scale=1 / epsilon, noises=1, seed=seed)
-        predicted.append(model.probability(test))
-        seen.append(labels)
-    predicted, seen = np.concatenate(predicted), np.concatenate(seen)
-    assert np.mean((predicted > 0.5) == seen) > 0.7
-    for low in np.arange(0.0, 1.0, 0.1):
-        group = (predicted >= low) & (predicted < low + 0.1)
-        assert predicted[group].mean() == pytest.approx(seen[group].mean(), abs=0.05)
+        predicted = fit(source, cells, counts, scale=1 / epsilon, noises=1, seed=seed).probability(test)
+        mean.append(np.mean(labels - predicted))
+        slope.append(np.mean((labels - predicted) * (predicted - 0.5)))
+        right.append(np.mean((predicted > 0.5) == labels))
+    for errors in (mean, slope):
+        assert abs(np.mean(errors)) < t(19).isf(0.25e-9) * np.std(errors, ddof=1) / np.sqrt(20)
+    # A constant is right for half of the labels of drawn problems.
+    assert np.mean(right) - 0.5 > t(19).isf(1e-9) * np.std(right, ddof=1) / np.sqrt(20)
 
 
 # --- many records, many kernels
@@ -529,7 +582,8 @@ def test_large_cells_are_averaged_from_a_sample_of_each():
     assert averages.counts[:30].tolist() == [20_000 // 30] * 30
     assert averages.counts[30:].tolist() == [16] * 3000
     assert np.abs(averages.centres[:30] - np.arange(30)[:, None]).max() < 6 / np.sqrt(20_000 // 30)
-    assert_allclose(np.sum(averages.stationary[1.0][:, -1]), 0.3 * 3030, rtol=1e-5)
+    # Sums of at most 666 in single precision.
+    assert_allclose(np.sum(averages.stationary[1.0][:, -1], dtype=float), 0.3 * 3030, rtol=668 * 2.0**-24)
 
 
 def test_few_records_are_all_averaged():
@@ -555,20 +609,52 @@ def test_a_hopeless_kernel_is_given_up_before_it_converges():
     assert given_up.log_evidence < whole.log_evidence + 1
     kept = fit_sites(covariance, tables, start=whole.sites, least_evidence=whole.log_evidence - 1)
     assert not kept.given_up
+    # Both ended where a sweep moved it by less than 0.01, and the next moves it by less.
     assert kept.log_evidence == pytest.approx(whole.log_evidence, abs=0.02)
 
 
 # --- several observations
 
 
-def test_one_observation_gives_the_numbers_of_the_model_for_one_partition():
-    """As computed by the model before it took several partitions."""
-    source, cells, counts, test, _ = ring_problem(3, noises=3, size=65)
-    model = fit(source, cells, counts, scale=1.0, noises=3, seed=5)
-    assert model.total == 1489.0
-    assert model.log_evidence == pytest.approx(-416.4455, abs=0.02)
-    assert_allclose(model.probability(test[:4]), [0.95752, 0.65953, 0.97684, 0.35598], atol=5e-3)
-    assert_allclose(model.source_mass[:3], [1.02714, 1.65711, 2.00513], rtol=5e-3)
+def test_a_model_of_two_cells_is_prior_times_likelihood_by_quadrature(monkeypatch):
+    """Each kernel's evidence and posterior on a grid of both signals, the kernels averaged by their evidence.
+
+    Sweeps end once the evidence moves by less than 0.01 and a mean by less than a fifth of its deviation; a step is a
+    fifth of the one before. That is what is asked, besides what `test_two_cells_are_close_to_quadrature` asks.
+    """
+    monkeypatch.setattr(gaussian_process, "LENGTH_SCALES", (1.0,))
+    monkeypatch.setattr(gaussian_process, "_AVERAGED_KERNELS", 9)
+    monkeypatch.setattr(gaussian_process, "SMALLEST_WEIGHT", 0.0)
+    rng = np.random.default_rng(4)
+    source, test = rng.normal(size=(60, 2)), rng.normal(size=(200, 2))
+    cells = (source[:, 0] > 0).astype(int)
+    counts = np.array([[21.0, 9.0], [4.0, 28.0]])
+    model, posterior = fit_with_cell_posterior(source, Observation(cells, counts, 1.0), seed=5)
+    likelihood, average = posterior.table, (cells == np.arange(2)[:, None]) / np.bincount(cells)[:, None]
+    evidence, signal, mass = [], [], []
+    for linear in gaussian_process.LINEAR_WEIGHTS:
+        for amplitude in (1.0, *gaussian_process.AMPLITUDES):
+            rows, asked = (
+                np.sqrt(amplitude)
+                * np.hstack([stationary_features(each @ draw_frequencies(2, 5)), np.sqrt(linear / 2) * each])
+                for each in (source, test)
+            )
+            centres = average @ rows
+            within = average @ np.sum(rows**2, axis=1) - np.sum(centres**2, axis=1)
+            covariance = centres @ centres.T + np.diag(within / np.bincount(cells) + 1e-6)
+            log_evidence, mean, variance = two_cells_by_quadrature(covariance, likelihood.log_likelihood)
+            evidence.append(log_evidence)
+            signal.append(np.clip(asked @ centres.T @ np.linalg.solve(covariance, mean), -1.5, 1.5))
+            density = norm.pdf(SIGNAL_NODES, np.clip(mean, -1, 1)[:, None], np.sqrt(variance)[:, None])
+            mass.append(np.sum(density * likelihood.mass, axis=1) / density.sum(axis=1))
+    weight = np.exp(np.array(evidence) - max(evidence))
+    assert model.total == counts.sum()
+    assert model.log_evidence == pytest.approx(np.log(weight.mean()) + max(evidence), abs=0.02 + 0.01)
+    found, wanted = model.latent(test), weight @ signal / weight.sum()
+    assert np.abs(wanted).max() > 0.5
+    assert_allclose(found, wanted, atol=0.02 + 0.04)  # the deviations are below 1
+    mass = weight @ mass / weight.sum() / np.bincount(cells)
+    assert_allclose(model.source_mass, mass[cells], rtol=0.02 + 0.04)
 
 
 def test_partitions_add_what_each_alone_does_not_show():
@@ -583,15 +669,14 @@ def test_partitions_add_what_each_alone_does_not_show():
         np.add.at(pairs, (np.searchsorted(edges, target @ direction), truth), 1)
         pairs += rng.geometric(1 - np.exp(-0.25), pairs.shape) - rng.geometric(1 - np.exp(-0.25), pairs.shape)
         observations.append(Observation(np.searchsorted(edges, source @ direction), pairs, 4.0))
-    accuracy = [
-        np.mean((fit_label_model(source, chosen, seed=0).latent(test[3000:]) > 0) == labels[3000:])
-        for chosen in (observations[:1], observations)
-    ]
-    assert accuracy[1] > accuracy[0] + 0.05
-    model = fit_label_model(source, observations, seed=0)
+    alone, model = (fit_label_model(source, chosen, seed=0) for chosen in (observations[:1], observations))
+    right = [((fitted.latent(test[3000:]) > 0) == labels[3000:]).astype(float) for fitted in (alone, model)]
+    gain = right[1] - right[0]
+    assert gain.mean() > 6.1 * gain.std() / np.sqrt(len(gain))
     assert_sound(model, source)
-    assert model.total == pytest.approx(3000, rel=0.05)
-    assert model.source_mass.sum() == pytest.approx(3000, rel=0.05)
+    # 24 noises of variance 32 in a total, which are more than in the mean of four.
+    assert model.total == pytest.approx(3000, abs=6.1 * np.sqrt(24 * 32))
+    assert model.source_mass.sum() == pytest.approx(3000, abs=6.1 * np.sqrt(24 * 32))
 
 
 def test_the_order_of_observations_does_not_matter():
@@ -599,7 +684,7 @@ def test_the_order_of_observations_does_not_matter():
     halves = Observation((source[:, 0] > 0).astype(int), np.array([[90.0, 40.0], [50.0, 80.0]]), 3.0, 2)
     first = fit_label_model(source, [Observation(cells, counts, 1.0), halves], seed=1)
     second = fit_label_model(source, [halves, Observation(cells, counts, 1.0)], seed=1)
-    assert_allclose(second.latent(test), first.latent(test), atol=ONE_SWEEP)
+    assert_allclose(second.latent(test[:500]), first.latent(test[:500]), atol=ONE_SWEEP)
     assert_allclose(second.source_mass, first.source_mass, rtol=ONE_SWEEP)
     assert second.total == pytest.approx(first.total)
 
@@ -609,7 +694,8 @@ def test_a_noisy_observation_of_the_same_cells_changes_little_and_moves_the_tota
     rubbish = np.rint(np.random.default_rng(0).laplace(0, 1000.0, counts.shape))
     plain = fit(source, cells, counts, scale=1.0, noises=1, seed=1)
     both = fit_label_model(source, [Observation(cells, counts, 1.0), Observation(cells, rubbish, 1000.0)], seed=1)
-    assert np.abs(both.probability(test) - plain.probability(test)).max() < 0.1
+    # A millionth of the weight: what moves beside is what sweeps leave open, of a probability half as much.
+    assert_allclose(both.probability(test), plain.probability(test), atol=0.5 * ONE_SWEEP)
     assert both.total == pytest.approx(plain.total, rel=0.01)
 
 

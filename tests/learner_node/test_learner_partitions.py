@@ -23,8 +23,6 @@ from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH
 from protocol.records import Records
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
-pytestmark = pytest.mark.numerical
-
 N, D = 480, 4
 SCHEMA = Schema(
     (*(NumericAttribute(f"x{i}", -50.0, 50.0) for i in range(D)), CategoricalAttribute("c", ("a", "b", "z"))),

@@ -20,8 +20,6 @@ from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 
-pytestmark = pytest.mark.numerical
-
 FALSE_ALARM = 1e-9
 
 

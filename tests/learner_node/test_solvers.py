@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from learner_node import solvers
 from learner_node.solvers import LabelSystem, NotConvergedError, label_system, solve_labels, solve_weights
 
-pytestmark = pytest.mark.numerical
-
 
 def one_hot(bins, K):
     """(K, n) matrix from bins (n, d), K split evenly among the d features."""

@@ -11,8 +11,6 @@ from scipy.stats import nbinom
 from learner_node.label_model.summed_noise import noise_log_pmf
 from protocol.noise import DiscreteLaplace
 
-pytestmark = pytest.mark.numerical
-
 SECURE = [(0.3, 1.5), (2.0, 4 / 3), (10.0, 100 / 69), (30.0, 10 / 6), (7.0, 41.25), (0.2, 1.5)]
 """Scale, and number of noises s / h: of 3, 4, 100 and 10 curators, and of 25 classes; and one with next to no noise."""
 

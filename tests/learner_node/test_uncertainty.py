@@ -17,8 +17,6 @@ from learner_node.label_model.expectation_propagation import approximate_posteri
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
 from learner_node.uncertainty import LEVEL, _steeper, calibrated, calibration, estimate_accuracy
 
-pytestmark = pytest.mark.numerical
-
 FALSE_ALARM = 1e-9
 N_SOURCE = 160
 
