@@ -211,7 +211,7 @@ def test_a_perfect_classifier_of_two_cells_has_the_drop_of_its_closed_form():
     (step,) = found.steps
 
     assert found.most == pytest.approx(0.5)
-    assert (step.gamma_p, step.gamma_q, step.high) == (1.0, pytest.approx(1.0, abs=1e-5), True)
+    assert (step.gamma_p, step.gamma_q, step.high) == (pytest.approx(1.0), pytest.approx(1.0, abs=1e-5), True)
     normaliser = 1e-6 * 2**theta + (1 - 1e-6) * 2**-theta
     assert step.drop == pytest.approx(theta * math.log(2) - math.log(normaliser))
     assert found.least == pytest.approx(0.5 * (1 - theta), abs=1e-5)
