@@ -125,7 +125,7 @@ def test_disjoint_data_is_at_distance_one():
 
 @pytest.mark.parametrize("train", [logistic_regression, gradient_boosting])
 def test_a_row_of_weight_four_is_four_rows_to_the_classifiers(train):
-    """To a thousandth of what the weights do. Trees bin by rows and bound leaves by rows: of theirs the mean is nearer."""
+    """To a thousandth of what the weights do. Trees bin and bound leaves by rows: of theirs the mean is nearer."""
     (matrix, labels), (test, _) = blobs(300, 1, gap=0.5), blobs(200, 2, gap=0.5)
     weights = np.where(labels, 4.0, 1.0)
     again = np.repeat(np.arange(300), weights.astype(int))

@@ -37,8 +37,6 @@ from protocol.statistics.methods import (
 )
 from protocol.statistics.tails import POLYNOMIALS, distribution
 
-pytestmark = pytest.mark.numerical
-
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "statistic.json").read_text(encoding="utf-8"))
 
 ONE, HALF = Rational(1, 1), Rational(1, 2)
