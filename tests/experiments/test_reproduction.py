@@ -415,6 +415,7 @@ def test_curves_have_every_point_once_and_a_plan_costs_at_most_epsilon(name):
     assert curve_epsilon(setup, CURVES[-1], 10) == Fraction(10 + masses, 3)
 
 
+@pytest.mark.slow
 def test_curves_of_two_rounds_from_studies_to_points(monkeypatch):
     """Each point is the mean over runs of what the run measured; a plan-scaled one is a study of its own."""
     asked = []
@@ -582,6 +583,7 @@ def test_dataset_names():
         parse_names(" ,", PAPER_DATASETS, "data set")
 
 
+@pytest.mark.slow
 def test_the_command_leaves_tables_that_its_cells_explain(tmp_path):
     """Two real runs of data set C, through curators, learner and messages."""
     out = tmp_path / "found"

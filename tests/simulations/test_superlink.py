@@ -29,6 +29,7 @@ def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superl
         write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
 
 
+@pytest.mark.slow
 def test_a_durable_superlink_knows_its_nodes_after_a_restart_on_the_same_port(tmp_path):
     write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
     link = SuperLink(tmp_path / "link", durable=True)
@@ -41,6 +42,7 @@ def test_a_durable_superlink_knows_its_nodes_after_a_restart_on_the_same_port(tm
         assert number in link.nodes()
 
 
+@pytest.mark.slow
 def test_a_superlink_that_cannot_start_says_where_to_read(tmp_path):
     with SuperLink(tmp_path / "one") as one:
         port = int(one.address.rpartition(":")[2])
