@@ -113,6 +113,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=12), st.integers(1, 5))
 def test_a_column_of_mixed_types_is_the_same_in_batches_of_any_size(values, rows):
     """SQLite keeps a type for each value."""

@@ -70,6 +70,7 @@ def charged(entries):
 # kill -9
 
 
+@pytest.mark.slow
 def test_kill_9_at_every_write_of_every_turn(tmp_path):
     """After the charge, and after the answer is stored: one charge a turn, one answer, and no other list."""
     pool = Pool(4, 1, 1, propose=False)

@@ -17,8 +17,6 @@ from protocol.rationals import Rational
 from protocol.statistics.methods import Exponential, Smooth, decay_factor
 from protocol.statistics.tails import POLYNOMIALS, distribution
 
-pytestmark = pytest.mark.numerical
-
 SIDES = st.sampled_from([(1, 1), (1, 3), (3, 1), (9, 1), (1, 99), (2, 3)])
 BETAS = st.sampled_from([Fraction(1, 100), Fraction(1, 8), Fraction(1), Fraction(7, 3)])
 UNITS = st.integers(1, 3)

@@ -91,6 +91,7 @@ def _depth(table, node):
     return 1 + max((_depth(table, child) for child in table[node][2:] if child > 0), default=0)
 
 
+@pytest.mark.slow
 @given(bodies(), st.sampled_from(sorted(RELEASE_KINDS)), st.integers(1, 10**7))
 @settings(deadline=None, max_examples=150)
 def test_the_estimate_is_never_below_the_products_comparisons_and_noisy_numbers(body, release, size):

@@ -151,7 +151,12 @@ def kept(partitions, records) -> int:
     return encode_workload(partitions, records).nbytes + KEY_BYTES
 
 
-@pytest.mark.parametrize(("n", "m", "k"), [(50, 10_000, 9), (50, 10_000, 300), (50, 10_000, 2), (1_000_000, 3, 200)])
+LARGE = [(50, 10_000, 9), (50, 10_000, 300), (50, 10_000, 2), (1_000_000, 3, 200)]
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(50, 1_000, 9), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGE)]
+)
 def test_what_the_cache_counts_is_the_memory_it_takes(n, m, k):
     """Of few records the arrays' heads weigh more than their codes."""
     records = make_records(np.random.default_rng(11), n, 2)

@@ -204,7 +204,7 @@ def test_a_run_is_a_percentage(monkeypatch, tiny):
     monkeypatch.setattr(bounds, "load", lambda *_: tiny)
     run = measure("B", SETTINGS["no-noise-1000"], 0)
     assert (run.dataset, run.setting, run.cells, run.seed) == ("B", "no-noise-1000", 80, 0)
-    assert 60 < run.accuracy <= 100
+    assert 50 < run.accuracy <= 100  # a percentage, not a share, and better than a coin
 
 
 # --- the page ---------------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from experiments.peers.graphical import components, onto_simplex
 from experiments.peers.marginals import synthesise
 from experiments.peers.odometer import Odometer, rho_for
 
-pytestmark = pytest.mark.numerical
-
 NAMES = ("age", "sex=f", "sex=m", "bmi")
 ATTRIBUTES = attributes_of(NAMES, np.array([0.0, 0, 0, 10]), np.array([80.0, 1, 1, 50]), bins=4)
 

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
 from learner_node.learn import learn
@@ -23,6 +24,7 @@ from protocol.partitions import FeatureBins, NearestCentre, ProductBins, Project
 from protocol.queries import QUERY_KINDS
 from protocol.records import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
+from seeded import nothing_unseeded
 
 WIDE = (
     *(NumericAttribute(name=name, lower=-4, upper=4) for name in "abcdef"),
@@ -123,6 +125,7 @@ def test_random_subsets_take_the_root_of_the_number_of_attributes():
 
 
 def test_informative_finds_the_pair_that_decides_the_label():
+    """Either attribute alone knows the label of three records in four: that so many are right has a chance of 1e-9."""
     learned = study("informative")
     first, second = asked(learned)
     assert [partition.attribute for partition in first] == [*"abcdef", "site"]
@@ -132,7 +135,7 @@ def test_informative_finds_the_pair_that_decides_the_label():
     assert {pair.first.attribute, pair.second.attribute} == {"a", "b"}
     test = wide(500, 4)
     probability = learned.model().probability(encode_frame(test.drop("sick"), learned.schema))
-    assert np.mean((probability > 0.5) == (test["sick"] == "yes").to_numpy()) > 0.9
+    assert np.sum((probability > 0.5) == (test["sick"] == "yes").to_numpy()) > binom.isf(1e-9, 500, 3 / 4)
 
 
 def test_informative_asks_no_more_pairs_than_there_are():
@@ -197,6 +200,7 @@ def test_varying_bins_of_cells_have_other_centres_each_round():
 
 
 def test_new_features_follow_the_direction_that_decides_the_label():
+    """Within 26 degrees; either of its two attributes is 45 degrees away, any other 90."""
     first, second = asked(study("new-features", {"projections": 1}))
     assert isinstance(first[0], NearestCentre)
     (projections,) = second
@@ -222,24 +226,27 @@ def test_adaptive_cells_are_denser_where_the_label_is_open():
     sums = [
         np.abs((partition.grid / STEPS)[:, :2].sum(axis=1)).mean() for partition in (first, second)
     ]  # of a and b: 0 is the border between the labels
-    assert sums[1] < 0.9 * sums[0]
+    # Drawn alike, two means of 42 centres would differ by an eighth of either, as a standard error.
+    assert sums[1] < 0.5 * sums[0]
 
 
 def test_adaptive_cells_by_a_tree_split_what_the_label_depends_on():
     _, (tree,) = asked(study("adaptive-cells by a tree"))
     assert isinstance(tree, TreeLeaves)
     split = np.bincount(tree.table[:, 0], minlength=6)
-    assert split[:2].sum() > 0.5 * split.sum()
+    assert split[:2].sum() > 0.5 * split.sum()  # most of them, of two attributes of six
 
 
 # --- exactness, limits, faults
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_same_seed_and_answers_give_the_same_questions_and_model(strategy):
-    first, second = study(strategy, seed=4), study(strategy, seed=4)
-    assert asked(first) == asked(second)
-    assert np.array_equal(first.model().probability(first.source), second.model().probability(second.source))
+def test_all_that_is_random_is_the_seeds(strategy):
+    """Later questions and the model are searched and trained: equal seeds need not give them equal digits."""
+    with nothing_unseeded():
+        first, second = (study(strategy, seed=4, epsilon=99, cap="99") for _ in range(2))
+    assert asked(first)[0] == asked(second)[0]
+    assert [list(map(type, one)) for one in asked(first)] == [list(map(type, one)) for one in asked(second)]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -255,12 +262,11 @@ def test_questions_keep_to_the_cells_that_the_card_allows(strategy, cells):
 def test_a_curator_that_drops_out_half_way_leaves_the_others_model(strategy):
     scripts = {"site-1": silent_from(2)}
     learned = study(strategy, sites=2, scripts=scripts)
-    alone = study(strategy, sites=1)
     assert learned.study.survivors == ["site-0"]
     assert learned.study.spent("site-0") == 1
     assert learned.models[""][0] is not None
-    assert learned.estimates[""].weights.sum() == pytest.approx(alone.estimates[""].weights.sum(), rel=0.25)
-    assert learned.estimates[""].weights.sum() == pytest.approx(600, rel=0.25)
+    # Nearer to one site's 600 records than to two sites' or none's.
+    assert learned.estimates[""].weights.sum() == pytest.approx(600, abs=300)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -355,6 +361,7 @@ def test_heavy_records_draw_the_centres():
     features = standardising_map(records)
     points = coordinates(features, records)
     weights = np.where(points[:, 0] > 0, 100.0, 1.0)
+    # Of the records half lie there, of their weight 99 %; a centre is a fortieth, and some are found by chance.
     shares = [np.mean(kmeans_cells(records, features, 40, 0, chosen).grid[:, 0] > 0) for chosen in (None, weights)]
     assert shares[0] == pytest.approx(0.5, abs=0.15)
     assert shares[1] > 0.75
@@ -365,7 +372,7 @@ def test_many_records_are_clustered_by_a_sample():
     features = standardising_map(records)
     first, second = (kmeans_cells(records, features, 4, 3) for _ in range(2))
     assert first == second
-    # Four cells of a square: a quarter each, give or take what k-means leaves to its start.
+    # Four cells of a square: a quarter each. Two that share one, where k-means ended ill, would have an eighth.
     assert np.bincount(first.cells(records), minlength=4) == pytest.approx([6250] * 4, rel=0.25)
 
 
@@ -390,8 +397,8 @@ def test_gradients_find_the_direction_of_a_signal(width):
             return np.tanh(at @ direction)
 
     found = gradient_directions(Ridge(), points, np.random.default_rng(0))
-    assert abs(found[0] @ direction) > 0.99
-    assert np.allclose(found @ found.T, np.eye(len(found)), atol=1e-6)
+    assert abs(found[0] @ direction) > 0.99  # one degree is 0.0002; the nearest attribute has 0.8
+    assert np.allclose(found @ found.T, np.eye(len(found)), atol=width * 2.0**-40)  # some n 2^-53, from LAPACK
 
 
 def test_constant_attributes_are_not_asked():

@@ -497,7 +497,7 @@ def test_plots_and_tables_are_named():
 def test_page_lives_in_a_real_browser(tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on PATH")
+        pytest.skip("install chromium: no chromium, chromium-browser or google-chrome on PATH")
     path = tmp_path / "page.html"
     path.write_text(build_page(FULL), encoding="utf-8")
     flags = [

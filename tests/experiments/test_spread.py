@@ -52,6 +52,7 @@ def test_workers_on_the_command_line():
             ray_address(text)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_named(tmp_path):
     order = ("reproduce", "table2", "--datasets", "C", "--runs", 1, "--out", tmp_path)
     with socket.socket() as sock:

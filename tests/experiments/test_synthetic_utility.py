@@ -124,14 +124,17 @@ def test_disjoint_data_is_at_distance_one():
 
 
 @pytest.mark.parametrize("train", [logistic_regression, gradient_boosting])
-def test_a_row_of_weight_two_is_two_rows_to_the_classifiers(train):
-    (matrix, labels), (test, _) = blobs(300, 1), blobs(50, 2)
-    weights = np.where(np.arange(300) < 100, 2.0, 1.0)
-    again = np.concatenate([np.arange(300), np.arange(100)])
+def test_a_row_of_weight_four_is_four_rows_to_the_classifiers(train):
+    """To a thousandth of what the weights do. Trees bin and bound leaves by rows: of theirs the mean is nearer."""
+    (matrix, labels), (test, _) = blobs(300, 1, gap=0.5), blobs(200, 2, gap=0.5)
+    weights = np.where(labels, 4.0, 1.0)
+    again = np.repeat(np.arange(300), weights.astype(int))
     weighted = train(WeightedRecords(matrix, weights, labels.astype(float)), test)
     repeated = train(WeightedRecords.of(matrix[again], labels[again]), test)
-    # Trees bin by rows and bound leaves by rows, so only their predictions are near.
-    assert weighted == pytest.approx(repeated, abs=1e-3 if train is logistic_regression else 0.35)
+    ignored = train(WeightedRecords(matrix, np.ones(300), labels.astype(float)), test)
+    if train is logistic_regression:
+        assert np.abs(weighted - repeated).max() < 1e-3 * np.abs(ignored - repeated).mean()
+    assert abs((weighted - repeated).mean()) < abs((ignored - repeated).mean())
 
 
 @pytest.mark.parametrize("train", [logistic_regression, gradient_boosting])
@@ -139,8 +142,9 @@ def test_classifiers_learn_from_soft_labels_and_bear_one_class(train):
     (matrix, labels), (test, truth) = blobs(400, 3), blobs(400, 4)
     soft = WeightedRecords(matrix, np.ones(400), np.where(labels, 0.8, 0.2))
     accuracy, area = scores(train(soft, test), truth)
-    assert accuracy > 85
-    assert area > 92
+    # Of two Gaussians 2 sqrt(3) apart the best rule has 96 and 99; one class for all has 60 and 50.
+    assert accuracy > (96 + 60) / 2
+    assert area > (99 + 50) / 2
     assert train(WeightedRecords.of(matrix, np.ones(400)), test).tolist() == [1.0] * 400
 
 
@@ -157,6 +161,7 @@ def test_real_records_have_every_measure_at_its_best():
     assert found.keys() == MEASURES.keys()
     assert {found[name] for name in ("marginal-tv", "wasserstein", "pair-tv", "label-gap")} == {0.0}
     flipped = utility(WeightedRecords.of(matrix, ~labels), data, data, columns)
+    # Two records of 200 may lie on the border between the classes.
     assert flipped["accuracy-logistic"] == pytest.approx(100 - found["accuracy-logistic"], abs=1)
     assert flipped["label-gap"] == pytest.approx(100 * abs(1 - 2 * labels.mean()))
     assert flipped["marginal-tv"] == 0 < flipped["pair-tv"]

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pytest
 from sklearn.metrics import accuracy_score
 from typer.testing import CliRunner
@@ -17,6 +19,8 @@ from typer.testing import CliRunner
 import expril
 from expril.command import app
 from learner_node.model_files import KINDS
+from protocol.envelopes import open_envelope
+from protocol.messages import Release
 from simulations.datasets import load_dataset
 from simulations.unfinished import Unfinished, leftovers
 
@@ -103,19 +107,46 @@ def predictions(folder):
     return pl.read_parquet(folder / "local/predictions/*.parquet").sort("repeat", "learner", "row")
 
 
+def exact_columns(frame):
+    return frame.select(cs.exclude(cs.float(), "predicted"))
+
+
+def first_releases(folder):
+    """What every curator released first, transcript by transcript."""
+    found = []
+    for entry in json.loads((folder / "transcripts/index.json").read_bytes())["transcripts"]:
+        envelopes = msgspec.msgpack.decode((folder / "transcripts" / entry["file"]).read_bytes(), type=list[bytes])
+        messages = (open_envelope(data)[1] for data in envelopes)
+        found.append(next(message.body for message in messages if isinstance(message, Release)))
+    return found
+
+
+def exact(told):
+    """A report without its floats, and without how many records a model puts in a bin."""
+    if isinstance(told, dict):
+        return {name: exact(value) for name, value in told.items() if name not in ("created", "command", "calibration")}
+    if isinstance(told, list):
+        return [exact(value) for value in told]
+    return None if isinstance(told, float) else told
+
+
 def same(run_, other):
-    """All that noise and splits decide, to the last bit; keys, signatures and the time differ."""
+    """All that noise and splits decide is the same to the last bit; keys, signatures and the time differ.
+
+    Models that are trained on it are the same but for rounding, which moves records at the border between the classes.
+    """
     one, two = (pl.read_parquet(folder / "metrics.parquet") for folder in (run_, other))
-    assert one.equals(two)
-    assert predictions(run_).equals(predictions(other))
+    assert exact_columns(one).equals(exact_columns(two))
+    one, two = predictions(run_), predictions(other)
+    assert exact_columns(one).equals(exact_columns(two))
+    chances = [each.select(cs.float()).to_numpy() for each in (one, two)]
+    assert np.abs(chances[0] - chances[1]).mean() < 0.01
+    assert (one["predicted"] != two["predicted"]).mean() < 0.05
+    assert first_releases(run_) == first_releases(other)
     reports = [json.loads((folder / "report.json").read_bytes()) for folder in (run_, other)]
-    for report in reports:
-        del report["created"], report["command"]
-    assert reports[0] == reports[1]
+    assert exact(reports[0]) == exact(reports[1])
     models = [sorted((folder / "models").iterdir()) for folder in (run_, other)]
-    assert [(path.name, path.read_bytes()) for path in models[0]] == [
-        (path.name, path.read_bytes()) for path in models[1]
-    ]
+    assert [path.name for path in models[0]] == [path.name for path in models[1]]
 
 
 # What a run leaves
@@ -149,7 +180,8 @@ def test_the_models_of_the_first_repeat_load_and_predict_what_was_predicted(whol
         for site in ("north", "south"):
             mine = told.filter((pl.col("learner") == learner) & (pl.col("site") == site))
             said = model.predict_proba(frame[mine["row"]], None if pooled else site)
-            assert np.array_equal(said, mine.select("P(benign)", "P(malignant)").to_numpy())
+            # Networks in float32: sums of some dozen products, each rounded to 2^-24.
+            np.testing.assert_allclose(said, mine.select("P(benign)", "P(malignant)").to_numpy(), rtol=0, atol=1e-5)
     with pytest.raises(Exception, match="holds several models; say whose"):
         expril.load(whole)
     with pytest.raises(Exception, match="those of ada in repeat 0, grace in repeat 0"):

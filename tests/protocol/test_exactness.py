@@ -41,8 +41,6 @@ from protocol.partitions import (
 from protocol.records import Records, encode_frame
 from protocol.schema import NumericAttribute, Schema
 
-pytestmark = pytest.mark.numerical
-
 WIDTH = 24
 ROWS = 301
 SCHEMA = Schema(tuple(NumericAttribute(f"x{i}", -8.0, 8.0) for i in range(WIDTH)), "y", ("0", "1"))

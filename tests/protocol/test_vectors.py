@@ -35,8 +35,6 @@ from protocol.schema import NumericAttribute, Schema
 from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.transcript import Transcript, replay
 
-pytestmark = pytest.mark.numerical
-
 FOLDER = Path(__file__).parent / "vectors"
 GOOD = json.loads((FOLDER / "good.json").read_text(encoding="utf-8"))
 BAD = json.loads((FOLDER / "bad.json").read_text(encoding="utf-8"))

@@ -288,7 +288,9 @@ def second_turn_drawn_anew_for_nothing(question, dataset, noise):
     return Answered(encode(ToyRelease(toy._draw(question, dataset, noise, above))))
 
 
-@pytest.mark.parametrize("answer", [second_turn_bare, second_turn_drawn_anew_for_nothing])
+@pytest.mark.parametrize(
+    "answer", [second_turn_bare, pytest.param(second_turn_drawn_anew_for_nothing, marks=pytest.mark.slow)]
+)
 def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
     table = with_answer(answer, "toy")
     draws = 16_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
@@ -341,7 +343,12 @@ def test_copies_that_share_noise_are_noticed(monkeypatch):
 # what is broken on purpose
 
 
-@pytest.mark.parametrize("name", PATH_CONTROLS)
+SLOW_CONTROLS = {"blog_holdout", "exact_comparisons", "paper_ratio_n1", "guessable_masks", "forgotten_d"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_CONTROLS else name for name in PATH_CONTROLS]
+)
 def test_every_broken_curator_is_caught(name):
     # 0.03 is claimed there, and 0.71 true: the only one that needs all draws for six deviations.
     result = audit_path_control(name, draws=100_000 if name == "paper_ratio_n1" else 20_000, error_rate=0.001)

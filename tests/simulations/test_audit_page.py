@@ -239,7 +239,7 @@ FLAGS = (
 def test_the_page_lives_in_a_real_browser_and_is_no_wider_than_a_phone(tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on PATH")
+        pytest.skip("install chromium: no chromium, chromium-browser or google-chrome on PATH")
     from PIL import Image
 
     html = build_page(audit(kinds=(kind(HOSTILE), kind("counts/" + "x" * 80))), command="expril audit all")

@@ -104,6 +104,7 @@ def test_where_shares_are_known_the_loss_grows_far_faster_than_the_noise_shrinks
     assert one.beyond < 1e-30
 
 
+@pytest.mark.slow
 def test_shares_for_all_sites_lose_more_than_is_claimed_with_one_colluder_and_others_do_not():
     for row in colluder_losses():
         above = row.loss / float(Fraction(row.claimed)) > 1 + 1e-9

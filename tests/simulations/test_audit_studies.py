@@ -232,9 +232,9 @@ def test_a_correct_curator_gives_what_theory_says(name, monkeypatch):
         ("isolation", "1", noiseless),
         ("differencing", "1", noiseless),
         ("patients", "1/2", forgetful),
-        ("averaging", "1", unlimited),
-        ("sybils", "1/2", generous),
-        ("replay", "1/2", put_back),
+        pytest.param("averaging", "1", unlimited, marks=pytest.mark.slow),
+        pytest.param("sybils", "1/2", generous, marks=pytest.mark.slow),
+        pytest.param("replay", "1/2", put_back, marks=pytest.mark.slow),
     ],
 )
 def test_a_broken_curator_is_caught_by_the_same_bench(name, epsilon, opening, monkeypatch):
@@ -339,6 +339,7 @@ def test_the_likelihood_ratio_knows_two_laws_apart():
     assert membership.log_ratio(same, same, same).tolist() == [0.0] * 5
 
 
+@pytest.mark.slow
 def test_membership_is_inferred_where_there_is_no_noise(monkeypatch):
     """Deterministic but for the coins: both released things tell, and the bound of 0.05 is passed."""
     monkeypatch.setattr(membership, "SHADOWS", 6)

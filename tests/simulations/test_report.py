@@ -449,7 +449,7 @@ def browser():
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
-    pytest.skip("no chromium, chromium-browser or google-chrome on PATH")
+    pytest.skip("install chromium: no chromium, chromium-browser or google-chrome on PATH")
 
 
 @pytest.mark.browser

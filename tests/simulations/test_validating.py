@@ -115,8 +115,8 @@ def test_several_classes_cannot_be_validated_and_nothing_is_asked(tmp_path):
     changed = msgspec.structs.replace(scenario, learners=learners, repeats=1)
     try:
         records = load_records(changed, folder)
-    except ConfigurationError:
-        pytest.skip("the data set is not to be had")
+    except ConfigurationError as error:
+        pytest.skip(f"set EXPRIL_DATA_DIR to a folder with the data set: {error}")
     with pytest.raises(ConfigurationError, match="validate is for a label of two classes"):
         run_scenario(changed, records, text=text, command="", version="test", created="2026-01-01")
 
