@@ -8,6 +8,7 @@ import re
 import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 import typer
