@@ -83,6 +83,7 @@ def signed_anew(folder):
 # An honest package
 
 
+@pytest.mark.slow
 def test_repeats_of_a_simulation_add_up_and_it_is_called_one(tmp_path):
     """Every repeat has the same plans and people; a person may be at another curator in each."""
     one, three = (make_run(tmp_path / str(repeats), repeats=repeats)[0] for repeats in (1, 3))
@@ -96,6 +97,7 @@ def test_repeats_of_a_simulation_add_up_and_it_is_called_one(tmp_path):
     assert any("repeats of one simulation" in text for text in told.rests)
 
 
+@pytest.mark.slow
 def test_a_stranger_checks_a_package_without_data_and_without_a_network(package, tmp_path):
     shutil.copytree(package, tmp_path / "elsewhere")
     code = (
@@ -201,6 +203,7 @@ def test_a_flipped_byte_in_any_file_is_named(copy):
     assert check_folder(copy)[1] == []
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_never_ends_a_check_with_a_fault(copy):
     for name in ("claim.json", "exact.json", "ledger.json", "audit.json", "deployment.yaml", "evidence/inventory.json"):
         whole = (copy / name).read_bytes()

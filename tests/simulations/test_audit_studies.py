@@ -339,6 +339,7 @@ def test_the_likelihood_ratio_knows_two_laws_apart():
     assert membership.log_ratio(same, same, same).tolist() == [0.0] * 5
 
 
+@pytest.mark.slow
 def test_membership_is_inferred_where_there_is_no_noise(monkeypatch):
     """Deterministic but for the coins: both released things tell, and the bound of 0.05 is passed."""
     monkeypatch.setattr(membership, "SHADOWS", 6)

@@ -263,6 +263,7 @@ def test_a_state_that_was_changed_is_not_gone_on_with(tmp_path):
         shown(state, ward.submission(7))
 
 
+@pytest.mark.slow
 def test_a_witness_that_is_killed_at_any_step_never_contradicts_itself(tmp_path):
     """kill -9 before every call that writes: the repeat gives a co-signature of the same checkpoint, and what any
     process put out is what the state holds."""

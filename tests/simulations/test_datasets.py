@@ -31,7 +31,10 @@ def data_directory(monkeypatch):
     return directory
 
 
-@pytest.fixture(params=sorted(DATASETS))
+LARGE = {"readmission", "readmission-30"}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in sorted(DATASETS)])
 def dataset(request):
     if request.param != "wdbc":
         request.getfixturevalue("data_directory")
@@ -363,6 +366,7 @@ def published_readmissions(data_directory):
         return list(csv.DictReader(archive.read("diabetic_data.csv").decode().splitlines()))
 
 
+@pytest.mark.slow
 def test_readmissions_published_figures(data_directory):
     rows = published_readmissions(data_directory)
     assert (len(rows), len({row["patient_nbr"] for row in rows})) == (101_766, 71_518)
@@ -379,6 +383,7 @@ def test_readmissions_published_figures(data_directory):
         assert len(dataset.attributes) == 25
 
 
+@pytest.mark.slow
 def test_a_readmission_is_prepared_as_documented(data_directory):
     """A sample of encounters, prepared by hand-written rules on the published texts."""
     rows = sorted(published_readmissions(data_directory), key=lambda row: int(row["encounter_id"]))
