@@ -22,10 +22,22 @@ def run(*arguments, code=0):
     return result
 
 
+def quick(folder, name, *changes):
+    """A built-in scenario in a file, without networks, which take most of its time."""
+    text = run("scenarios", name).output.replace(
+        'strategy = "cells"', 'strategy = "cells"\noptions = { networks = false }'
+    )
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / f"{name}.toml").write_text(text)
+    return folder / f"{name}.toml"
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     base = tmp_path_factory.mktemp("runs")
-    result = run("simulate", "wdbc-faults", "--repeats", 2, "--out", base, "--json")
+    result = run("simulate", quick(base, "wdbc-faults"), "--repeats", 2, "--out", base, "--json")
     return json.loads(result.stdout)
 
 
@@ -92,6 +104,7 @@ name = "west"
 limits = { kinds = { counts = { cells = 1 } } }
 [[learners]]
 name = "ada"
+options = { networks = false }
 """
 
 
@@ -163,8 +176,19 @@ def test_audit_run_holds_receipts_against_the_ledgers_beside_them(finished):
     assert "not proven" not in run("audit", "run", folder, folder).output.lower()
 
 
+@pytest.mark.slow
 def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_page(tmp_path):
-    asked = ("simulate", "wdbc", "--repeats", 1, "--epsilon", "3,1/2", "--out", tmp_path, "--json")
+    asked = (
+        "simulate",
+        quick(tmp_path, "wdbc"),
+        "--repeats",
+        1,
+        "--epsilon",
+        "3,1/2",
+        "--out",
+        tmp_path / "runs",
+        "--json",
+    )
     found = json.loads(run(*asked).stdout)
     folder = Path(found["run"])
     assert [one["epsilon"] for one in found["epsilons"]] == ["1/2", "3"]
@@ -185,9 +209,8 @@ def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_p
 
 
 def test_noise_from_a_seed_is_never_just_proven(tmp_path):
-    text = run("scenarios", "wdbc").output.replace("repeats = 12", "repeats = 1\nnoise_seed = 7")
-    (tmp_path / "seeded.toml").write_text(text)
-    told = json.loads(run("simulate", tmp_path / "seeded.toml", "--out", tmp_path, "--json").stdout)
+    seeded = quick(tmp_path, "wdbc", ("repeats = 12", "repeats = 1\nnoise_seed = 7"))
+    told = json.loads(run("simulate", seeded, "--out", tmp_path, "--json").stdout)
     assert told["seeded_noise"] is True
     output = run("audit", "run", told["run"]).output
     assert "3 proven, NOT PRIVATE" in output
@@ -215,10 +238,12 @@ def test_help_and_version():
     assert "built-in scenario" in run("simulate", "-h").output
 
 
-@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@pytest.mark.parametrize(
+    "columns", ["40", pytest.param("80", marks=pytest.mark.slow), pytest.param("200", marks=pytest.mark.slow)]
+)
 def test_a_table_keeps_its_columns_whatever_the_width(columns, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", columns)
-    output = run("simulate", "wdbc", "--repeats", 1, "--out", tmp_path).output
+    output = run("simulate", quick(tmp_path, "wdbc"), "--repeats", 1, "--out", tmp_path).output
     assert all(word in output for word in ("ada (cells)", "north", "accuracy ± se", "claimed"))
 
 
@@ -264,6 +289,7 @@ def test_a_study_is_no_scenario_to_print():
     assert "expril simulate insite" in run("scenarios", "insite", code=2).output
 
 
+@pytest.mark.slow
 def test_an_auditor_needs_no_extra(finished):
     """No library of a learner or of a report can be imported, and all is said as before but for (epsilon, delta)."""
     run_ = finished["run"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,7 +27,7 @@ from simulations.unfinished import Unfinished, leftovers
 
 SCENARIO = """
 title = "small"
-repeats = 3
+repeats = 2
 seed = 3
 noise_seed = 5
 [data]
@@ -200,8 +201,6 @@ def test_files_of_single_records_are_for_their_owner_alone_and_in_no_list(whole)
 
 
 def test_audit_run_says_what_is_local_and_stays_content_without_it(whole, tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
     assert "tells of single records" in run("audit", "run", copy).output
@@ -211,9 +210,10 @@ def test_audit_run_says_what_is_local_and_stays_content_without_it(whole, tmp_pa
     assert "was changed" in run("audit", "run", copy, code=1).output
 
 
-@pytest.mark.parametrize(("which", "count"), [("none", 0), ("all", 4)])
+@pytest.mark.parametrize(("which", "count"), [("none", 0), pytest.param("all", 4, marks=pytest.mark.slow)])
 def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
-    told = simulate(place / "small.toml", "--out", tmp_path, "--repeats", 2, "--models", which)
+    repeats = 2 if count else 1
+    told = simulate(place / "small.toml", "--out", tmp_path, "--repeats", repeats, "--models", which)
     assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
 
 
@@ -227,23 +227,24 @@ def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp
 # Interrupted
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", pytest.param("SIGINT", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGINT"])
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(place, whole, tmp_path, how):
-    died = killed(how, 2, "simulate", place / "small.toml", "--out", tmp_path)
+    died = killed(how, 1, "simulate", place / "small.toml", "--out", tmp_path)
     left = partial(tmp_path)
     if how == "SIGKILL":
         assert died.returncode == -signal.SIGKILL
     else:
         assert died.returncode == 130, died.stderr
-        assert f"interrupted; 2 of 3 repeats are kept in {left}: the same command goes on" in died.stderr
+        assert f"interrupted; 1 of 2 repeats are kept in {left}: the same command goes on" in died.stderr
     secret = left / ".progress/learner-keys.json"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
     kept = (left / "transcripts/00000.msgpack").read_bytes()
-    assert "holds 2 of 3 repeats" in str(next(leftovers(tmp_path)))
+    assert "holds 1 of 2 repeats" in str(next(leftovers(tmp_path)))
     assert "was not finished" in run("audit", "run", left, code=2).output
     told = simulate(place / "small.toml", "--out", tmp_path)
-    assert f"going on after 2 repeats that are done in {left}" in told.stderr
+    assert f"going on after 1 repeats that are done in {left}" in told.stderr
     done = Path(json.loads(told.stdout)["run"])
     assert [path.name for path in tmp_path.iterdir()] == [done.name]
     assert (done / "transcripts/00000.msgpack").read_bytes() == kept
@@ -257,43 +258,52 @@ def test_a_full_disk_is_one_sentence_and_finished_repeats_stay(place, whole, tmp
     assert died.returncode == 2, died.stderr
     assert "Traceback" not in died.stderr
     assert "cannot write the run" in died.stderr
-    assert f"1 of 3 repeats are kept in {partial(tmp_path)}" in died.stderr
+    assert f"1 of 2 repeats are kept in {partial(tmp_path)}" in died.stderr
     done = Path(json.loads(simulate(place / "small.toml", "--out", tmp_path).stdout)["run"])
     same(done, whole)
 
 
-@pytest.fixture
-def interrupted(place, tmp_path, monkeypatch):
-    """A folder with one finished repeat of three."""
-    keep = Unfinished.keep
+@pytest.fixture(scope="module")
+def stopped(place, tmp_path_factory):
+    """A folder with one finished repeat of two."""
+    keep, out = Unfinished.keep, tmp_path_factory.mktemp("stopped")
 
     def stop(self, finished):
         keep(self, finished)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Unfinished, "keep", stop)
-        said = simulate(place / "small.toml", "--out", tmp_path, code=130).stderr
-    assert "1 of 3 repeats are kept" in said
-    return tmp_path
+        said = simulate(place / "small.toml", "--out", out, code=130).stderr
+    assert "1 of 2 repeats are kept" in said
+    return out
 
 
+@pytest.fixture
+def interrupted(stopped, tmp_path):
+    """A copy that a test may spoil."""
+    return shutil.copytree(stopped, tmp_path / "out")
+
+
+@pytest.mark.slow
 def test_another_order_does_not_go_on_with_it_and_says_that_it_is_there(place, interrupted):
     left = partial(interrupted)
     told = simulate(place / "small.toml", "--out", interrupted, "--repeats", 1)
     assert "going on" not in told.stderr
-    assert f"{left} holds 1 of 3 repeats of an interrupted run" in told.stderr
+    assert f"{left} holds 1 of 2 repeats of an interrupted run" in told.stderr
     assert f"rm -r {left} removes them" in told.stderr
     assert left.exists()
 
 
+@pytest.mark.slow
 def test_fresh_begins_anew(place, interrupted, whole):
     told = simulate(place / "small.toml", "--out", interrupted, "--fresh")
     assert "going on" not in told.stderr
-    assert "holds 1 of 3 repeats" in told.stderr
+    assert "holds 1 of 2 repeats" in told.stderr
     same(Path(json.loads(told.stdout)["run"]), whole)
 
 
+@pytest.mark.slow
 def test_a_damaged_unfinished_run_is_not_gone_on_with(place, interrupted):
     left = partial(interrupted)
     file = left / "transcripts/00001.msgpack"
@@ -332,6 +342,7 @@ def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted
 # Again, from inside
 
 
+@pytest.mark.slow
 def test_a_run_is_run_again_from_its_folder(whole, tmp_path):
     again = Path(json.loads(simulate(whole, "--out", tmp_path).stdout)["run"])
     same(again, whole)
@@ -380,6 +391,7 @@ def own(tmp_path):
     return home
 
 
+@pytest.mark.slow
 def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_path):
     first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
     (own / "own.toml").unlink()
@@ -407,8 +419,6 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
 
 
 def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):
-    import shutil
-
     first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
     shutil.rmtree(first / "local")
     assert "--base FOLDER" in simulate(first, "--out", tmp_path, code=2).output

@@ -52,6 +52,7 @@ def test_an_export_is_shown_and_verified_without_the_database(tmp_path):
     assert file.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_an_export_that_was_changed_is_found(tmp_path):
     path, _ = made(tmp_path, studies=2)
     file = tmp_path / "ward.export"

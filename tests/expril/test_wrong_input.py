@@ -260,6 +260,7 @@ def limited(size):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_half_key_and_no_half_ledger(tmp_path):
     (tmp_path / "there").mkdir()
     run("keys", tmp_path / "there" / "own.pem", code=0)
@@ -318,6 +319,7 @@ def snapshot(folder):
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in [folder, *folder.rglob("*")]}
 
 
+@pytest.mark.slow
 @MAY_NOT
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_evidence_is_read_from_a_medium_that_cannot_be_written(medium, tmp_path):
@@ -360,21 +362,22 @@ def test_a_page_is_replaced_whole(tmp_path, monkeypatch):
 # terminals, pipes, interrupts
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    for arguments in (["scenarios"], ["scenarios", "wdbc"]):
-        reader, writer = os.pipe()
-        os.close(reader)
-        done = subprocess.run(
-            [*EXPRIL, *arguments],
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        os.close(writer)
-        assert (done.returncode, done.stderr) == (faults.NOBODY_READS, b"")
+@pytest.mark.parametrize("arguments", [["scenarios", "wdbc"], pytest.param(["scenarios"], marks=pytest.mark.slow)])
+def test_a_reader_that_goes_away_is_no_error(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*EXPRIL, *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (faults.NOBODY_READS, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_any_terminal_will_do(encoding, tmp_path):
     env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
 from learner_node.estimator import ExPriLClassifier
@@ -25,9 +25,35 @@ from simulations.local import SimulatedExPriLClassifier
 
 SOURCE = ring(150, seed=3).drop("sick")
 TEST = ring(200, seed=4)
+PLAIN = {"networks": False}
+"""For what does not hang on the networks, which take most of a fit's time."""
 
 
-@parametrize_with_checks([SimulatedExPriLClassifier(noise_seed=0, random_state=0)])
+HANDFUL = {
+    "check_classifiers_one_label",
+    "check_dict_unchanged",
+    "check_estimators_unfitted",
+    "check_fit2d_1sample",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_n_features_in",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_supervised_y_no_nan",
+    "check_valid_tag_types",
+}
+
+
+def own_checks():
+    """All of them; those that are no handful are slow."""
+    for estimator, check in estimator_checks_generator(SimulatedExPriLClassifier(noise_seed=0, random_state=0)):
+        name = check.func.__name__
+        marks = () if name in HANDFUL else pytest.mark.slow
+        yield pytest.param(estimator, check, marks=marks, id=" ".join([name, *check.keywords]))
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(own_checks()))
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -103,14 +129,14 @@ def test_tables_arrays_and_lists_of_the_same_records_predict_the_same(fitted):
 def test_labels_of_the_source_are_never_used():
     models = []
     for y in (None, ["no"] * 150, object()):
-        model = ExPriLClassifier(federate(two()), options={"cells": 10}, random_state=0)
+        model = ExPriLClassifier(federate(two()), options={"cells": 10, "networks": False}, random_state=0)
         models.append(model.fit(SOURCE, y).predict_proba(TEST))
     assert np.array_equal(models[0], models[1])
     assert np.array_equal(models[0], models[2])
 
 
 def test_an_array_source_has_no_feature_names_and_a_refit_forgets_them():
-    model = ExPriLClassifier(federate(two()), epsilon="1/4", options={"cells": 10})
+    model = ExPriLClassifier(federate(two()), epsilon="1/4", options={"cells": 10, "networks": False})
     assert model.fit(SOURCE).feature_names_in_.tolist() == ["x", "y"]
     assert not hasattr(model.fit(SOURCE.to_numpy()), "feature_names_in_")
     assert model.synthetic_data().columns == ["x", "y", "weight", "sick", "sick_probability"]
@@ -223,7 +249,8 @@ def test_a_pickle_holds_no_key_and_still_predicts(fitted):
 def test_one_model_per_site_and_their_mixture():
     curators = {"basel": open_curator("basel", ring(600, seed=1), noise=NoNoise())}
     curators["bern"] = open_curator("bern", ring(200, seed=2), noise=NoNoise())
-    model = ExPriLClassifier(federate(curators), pooling="site", options={"cells": 20}, random_state=0).fit(SOURCE)
+    options = {"cells": 20, "networks": False}
+    model = ExPriLClassifier(federate(curators), pooling="site", options=options, random_state=0).fit(SOURCE)
     basel, bern, mixture = (model.predict_proba(TEST, name)[:, 1] for name in ("basel", "bern", None))
     shares = [model.estimates_[name].weights.sum() for name in ("basel", "bern")]
     assert shares == pytest.approx([600, 200], rel=0.1)
@@ -244,7 +271,7 @@ def test_an_unknown_curator(fitted):
 def test_in_a_pipeline(fitted):
     curators = two()
     first = FunctionTransformer(lambda frame: frame.with_columns(x=pl.col("x") * 1.0))
-    pipeline = make_pipeline(first, ExPriLClassifier(federate(curators), options={"cells": 40}, random_state=0))
+    pipeline = make_pipeline(first, ExPriLClassifier(federate(curators), options=PLAIN, random_state=0))
     predicted = pipeline.fit(SOURCE).predict(TEST)
     assert np.mean(predicted == TEST["sick"].to_numpy()) > 0.75
 
@@ -257,7 +284,15 @@ def labelled(n, seed):
     return frame.select("x", "y"), frame["sick"].to_numpy()
 
 
-@pytest.mark.parametrize("options", [{}, {"n_curators": 3}, {"n_curators": 2, "pooling": "site"}, {"noise_seed": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"n_curators": 3}, marks=pytest.mark.slow),
+        pytest.param({"n_curators": 2, "pooling": "site"}, marks=pytest.mark.slow),
+        {"noise_seed": 1, "options": {"networks": False}},
+    ],
+)
 def test_a_simulation_learns_and_accounts(options):
     X, y = labelled(900, 1)
     model = SimulatedExPriLClassifier(bounds=(-4, 4), random_state=0, **options).fit(X, y)
@@ -273,9 +308,7 @@ def test_a_simulation_learns_and_accounts(options):
 def test_real_noise_differs_between_fits_and_seeded_noise_does_not():
     X, y = labelled(200, 1)
     for seed, same in ((None, False), (7, True)):
-        fits = [
-            SimulatedExPriLClassifier(random_state=0, noise_seed=seed, options={"cells": 8}).fit(X, y) for _ in range(2)
-        ]
+        fits = [SimulatedExPriLClassifier(random_state=0, noise_seed=seed, options=PLAIN).fit(X, y) for _ in range(2)]
         answers = [fit.study_.rounds[0].answers["curator 1"].values for fit in fits]
         assert np.array_equal(*answers) == same
         assert fits[0].__sklearn_tags__().non_deterministic != same
@@ -286,7 +319,7 @@ def test_categories_need_levels_and_numbers_bounds():
     kind = rng.choice(["a", "b", "c"], 300)
     frame = pl.DataFrame({"kind": kind, "age": rng.uniform(0, 100, 300)})
     y = (kind == "a") ^ (rng.random(300) < 0.05)
-    options = {"bounds": {"age": (0, 120)}, "random_state": 0}
+    options = {"bounds": {"age": (0, 120)}, "random_state": 0, "options": {"networks": False}}
     model = SimulatedExPriLClassifier(levels={"kind": ["a", "b", "c"]}, **options).fit(frame, y)
     assert model.score(frame, y) > 0.85
     assert model.feature_names_in_.tolist() == ["kind", "age"]
@@ -307,7 +340,7 @@ def test_categories_need_levels_and_numbers_bounds():
 
 def test_a_table_must_come_back_with_its_columns():
     X, y = labelled(60, 1)
-    model = SimulatedExPriLClassifier(random_state=0).fit(X, y)
+    model = SimulatedExPriLClassifier(random_state=0, options=PLAIN).fit(X, y)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.rename({"x": "z"}))
 
@@ -315,7 +348,7 @@ def test_a_table_must_come_back_with_its_columns():
 @pytest.mark.parametrize("epsilon", [5e-4, "1/3", 8])
 def test_any_positive_epsilon_can_be_simulated(epsilon):
     X, y = labelled(100, 1)
-    model = SimulatedExPriLClassifier(epsilon=epsilon, random_state=0).fit(X, y)
+    model = SimulatedExPriLClassifier(epsilon=epsilon, random_state=0, options=PLAIN).fit(X, y)
     assert model.epsilon_spent_["curator 1"] == model.epsilon_claimed_
 
 

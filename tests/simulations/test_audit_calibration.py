@@ -97,6 +97,7 @@ class Kept(QuickNoise):
         super().__init__(generator=KEPT)
 
 
+@pytest.mark.slow
 def test_installed_noise_passes(monkeypatch):
     monkeypatch.setattr(calibration, "DRAWS", 5_000)  # `tests/curator_node/test_mechanisms.py` takes all of them
     found = calibrate()
@@ -118,16 +119,16 @@ def test_installed_noise_passes(monkeypatch):
     ("noise", "name"),
     [
         (lambda: QuickNoise(Fraction(9, 10)), "noise_scale"),
-        (lambda: QuickNoise(Fraction(11, 10)), "noise_scale"),
+        pytest.param(lambda: QuickNoise(Fraction(11, 10)), "noise_scale", marks=pytest.mark.slow),
         (Shifted, "noise_centre"),
         (Bounded, "noise_tails"),
-        (Uniform, "noise_tails"),
+        pytest.param(Uniform, "noise_tails", marks=pytest.mark.slow),
         (Halting, "noise_independent"),
-        (Repeating, "noise_independent"),
+        pytest.param(Repeating, "noise_independent", marks=pytest.mark.slow),
         (TooSmall, "noise_shares"),
-        (RepeatedShares, "noise_shares"),
+        pytest.param(RepeatedShares, "noise_shares", marks=pytest.mark.slow),
         (lambda: QuickNoise(Fraction(5, 6)), "noise_choice"),
-        (lambda: QuickNoise(Fraction(6, 5)), "noise_choice"),
+        pytest.param(lambda: QuickNoise(Fraction(6, 5)), "noise_choice", marks=pytest.mark.slow),
         (Kept, "noise_of_new_processes"),
     ],
 )

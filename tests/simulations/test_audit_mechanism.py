@@ -208,6 +208,7 @@ def test_an_answer_that_fails_is_a_draw():
 # right and wrong mechanisms
 
 
+@pytest.mark.slow
 def test_a_right_mechanism_holds(briefly):
     result = audit_kind("counts/squared_error", draws=8_000, error_rate=SURE, noise=QuickNoise)
     assert not result.violation, result
@@ -239,12 +240,13 @@ def fails_for_many(question, dataset, noise):
     return COUNTS.answer(question, dataset, noise)
 
 
-@pytest.mark.parametrize("answer", [half_the_noise, fails_for_many])
+@pytest.mark.parametrize("answer", [half_the_noise, pytest.param(fails_for_many, marks=pytest.mark.slow)])
 def test_a_wrong_answerer_of_counts_is_caught(answer, briefly):
     result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, answerers=with_answer(answer), noise=QuickNoise)
     assert result.violation, result
 
 
+@pytest.mark.slow
 def test_a_cell_without_noise_in_each_copy_is_caught(briefly):
     """Where a release is not just noisy numbers there is nothing to enumerate, and the draws tell."""
 
@@ -269,6 +271,7 @@ def test_too_little_noise_is_seen_by_enumeration_alone(briefly):
     assert "enumeration gives 2" in result.verdict
 
 
+@pytest.mark.slow
 def test_a_kind_of_two_turns_is_audited_by_the_same_code(briefly):
     result = audit_kind("toy", draws=1_000, error_rate=SURE, answerers=TABLE, noise=QuickNoise)
     assert not result.violation, result
@@ -304,7 +307,7 @@ def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
 # the curator's own path, with real noise
 
 
-@pytest.mark.parametrize("name", ["counts/mass", "toy"])
+@pytest.mark.parametrize("name", [pytest.param("counts/mass", marks=pytest.mark.slow), "toy"])
 def test_a_curator_releases_what_was_attacked(name, briefly, monkeypatch):
     monkeypatch.setattr(checks, "ASKED", 1_000)
     monkeypatch.setattr(checks, "MOST_CALLS", 20)
@@ -342,12 +345,11 @@ def test_copies_that_share_noise_are_noticed(monkeypatch):
 
 # what is broken on purpose
 
-
-SLOW_CONTROLS = {"blog_holdout", "exact_comparisons", "paper_ratio_n1", "guessable_masks", "forgotten_d"}
+QUICK = "forgotten_contribution_bound"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_CONTROLS else name for name in PATH_CONTROLS]
+    "name", [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PATH_CONTROLS]
 )
 def test_every_broken_curator_is_caught(name):
     # 0.03 is claimed there, and 0.71 true: the only one that needs all draws for six deviations.

@@ -75,7 +75,7 @@ def looks_at_exact_sums(question, dataset, noise):
     [
         ("naive_bayes", 0, with_sensitivity(lambda _, l1: l1 / 2)),
         ("forest", 1, with_sensitivity(lambda question, l1: l1 / question.turn.planned.method.trees)),
-        ("k_means", 1, looks_at_exact_sums),
+        pytest.param("k_means", 1, looks_at_exact_sums, marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_curator_is_caught_by_enumeration(name, place, answer):

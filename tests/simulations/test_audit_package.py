@@ -203,6 +203,7 @@ def test_a_flipped_byte_in_any_file_is_named(copy):
     assert check_folder(copy)[1] == []
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_never_ends_a_check_with_a_fault(copy):
     for name in ("claim.json", "exact.json", "ledger.json", "audit.json", "deployment.yaml", "evidence/inventory.json"):
         whole = (copy / name).read_bytes()

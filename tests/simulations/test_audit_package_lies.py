@@ -74,6 +74,7 @@ def spent(paths, folder, *, one_curator_each):
     return {one.name: one.spent for one in curators}
 
 
+@pytest.mark.slow
 def test_what_one_curator_spent_in_several_runs_adds_up(honest, tmp_path):
     parts = [part_of(honest, tmp_path / who, who) for who in sorted(honest[1])]
     assert len(parts) == 2
@@ -83,6 +84,7 @@ def test_what_one_curator_spent_in_several_runs_adds_up(honest, tmp_path):
     assert max(both.values()) > max(*one.values(), *other.values())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_given_twice_with_its_ledgers_counts_what_they_say(honest, tmp_path):
     again = shutil.copytree(honest[0], tmp_path / "again")
     once = spent([honest[0]], tmp_path / "once", one_curator_each=False)

@@ -235,6 +235,7 @@ FLAGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_lives_in_a_real_browser_and_is_no_wider_than_a_phone(tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -88,6 +88,7 @@ def exact_loss(which, first, second):
     return float(np.abs(np.log(laws[0] / laws[1])).max())
 
 
+@pytest.mark.slow
 def test_enumeration_of_what_is_learnt_stays_within_epsilon():
     """Over every pair of these sets, from the densities themselves."""
     sets = [units for pair in FAR.values() for units in pair]

@@ -163,6 +163,7 @@ def one_example(answer=ANSWERER.answer, check=ANSWERER.check):
     return {"secure_counts": replace(ANSWERER, kind=kind, answer=answer, check=check)}
 
 
+@pytest.mark.slow
 def test_a_right_curator_holds():
     result = audit_kind("secure_counts", draws=8_000, error_rate=SURE, answerers=one_example(), noise=QuickNoise)
     assert not result.violation, result
@@ -187,6 +188,7 @@ def half_of_the_scale(question, dataset, noise):
     return ANSWERER.answer(question, dataset, Half())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "exact"), [(shares_for_all_sites, 1.906), (half_of_the_scale, 2.0)])
 def test_a_curator_with_too_little_noise_is_caught_by_draws_and_by_enumeration(answer, exact):
     result = audit_kind(

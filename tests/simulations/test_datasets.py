@@ -31,7 +31,10 @@ def data_directory(monkeypatch):
     return directory
 
 
-@pytest.fixture(params=sorted(DATASETS))
+LARGE = {"readmission", "readmission-30"}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in sorted(DATASETS)])
 def dataset(request):
     if request.param != "wdbc":
         request.getfixturevalue("data_directory")

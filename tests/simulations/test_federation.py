@@ -11,6 +11,7 @@ import polars as pl
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_node.dataset import PrivateDataset
 from curator_node.ledger import Ledger, StudyKey, create_ledger
 from curator_node.ledger.checks import load
@@ -156,7 +157,7 @@ def step(world, operation):
             entry.receive(reply)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(OPERATIONS)
 @example([("propose", 0, 0), ("query", 0, "lose reply"), ("wait", 0, 200), ("retry", 0, 0), ("close", 0, "deliver")])
 @example([("propose", 0, 0), ("propose", 1, 0), ("propose", 2, 1), ("wait", 0, 200), ("propose", 2, 1)])
@@ -166,6 +167,9 @@ def test_no_list_of_faults_breaks_the_budget_or_the_transcript(operations):
     for operation in operations:
         step(world, operation)
         world.check()
+
+
+test_no_list_of_faults_at_length = at_length(test_no_list_of_faults_breaks_the_budget_or_the_transcript, 60, OPERATIONS)
 
 
 def test_the_world_can_spend_its_whole_budget():

@@ -276,7 +276,7 @@ def test_the_error_need_not_be_asked():
         class_probabilities(model.models_[""], model._records(slope(5)))
 
 
-@pytest.mark.parametrize("pooling", ["sum", "site"])
+@pytest.mark.parametrize("pooling", ["sum", pytest.param("site", marks=pytest.mark.slow)])
 def test_three_classes_are_learnt(pooling):
     asked = {name: open_curator(name, thirds(600, seed=i), classes=CLASSES) for i, name in enumerate(("basel", "bern"))}
     model = ExPriLClassifier(federate(asked), epsilon=1, pooling=pooling, random_state=0).fit(thirds(400, 8))

@@ -3,9 +3,10 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from simulations.records import load_records, population_notes, sites_of, split_records
@@ -71,11 +72,15 @@ def load(folder, sites='how = "site"\ncolumn = "home"\nsmall = "leave out"', dat
 # --- the bound --------------------------------------------------------------------------------------------
 
 
-@given(
-    units=st.lists(st.integers(0, 9), min_size=1, max_size=60),
-    most=st.integers(1, 6),
-    seed=st.integers(0, 2**32),
-)
+DRAWN = {
+    "units": st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    "most": st.integers(1, 6),
+    "seed": st.integers(0, 2**32),
+}
+
+
+@settings(max_examples=20)
+@given(**DRAWN)
 def test_a_bounded_frame_has_so_many_of_each_unit_in_their_order(units, most, seed):
     frame = pl.DataFrame({"unit": units, "row": range(len(units))})
     kept = counted(frame, "unit", most, np.random.default_rng(seed))
@@ -84,6 +89,10 @@ def test_a_bounded_frame_has_so_many_of_each_unit_in_their_order(units, most, se
     assert counted(frame, None, most, np.random.default_rng(seed)).equals(frame)
 
 
+test_a_bounded_frame_at_length = at_length(test_a_bounded_frame_has_so_many_of_each_unit_in_their_order, 100, **DRAWN)
+
+
+@pytest.mark.slow
 def test_each_record_of_a_unit_is_as_likely_to_count():
     """3 of 12 records, 4,000 draws: a share is off by 0.05 with a chance of 12 x 2 exp(-2 x 4000 x 0.05^2) < 1e-7.
 

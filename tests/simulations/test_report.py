@@ -452,6 +452,7 @@ def browser():
     pytest.skip("install chromium: no chromium, chromium-browser or google-chrome on PATH")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("make", [three_learners, hostile])
 def test_page_lives_in_a_real_browser(make, browser, tmp_path):
@@ -471,6 +472,7 @@ def test_page_lives_in_a_real_browser(make, browser, tmp_path):
     assert len(colours) > 200
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
     """The control of the test above: its log is not empty by chance, and the second line of defence holds."""

@@ -100,6 +100,7 @@ def test_a_list_of_an_older_run_reads_as_one_of_fits(finished, tmp_path):
     assert all("study" not in line for line in lines if line["learner"] == "grace")
 
 
+@pytest.mark.slow
 def test_a_validation_that_is_refused_is_a_note_and_costs_nothing(tmp_path):
     change = (ASKED[0], ASKED[1].replace('validate = "1/4"', "validate = 2"))
     _, run = make_run(tmp_path, repeats=1, change=change)

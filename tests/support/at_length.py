@@ -3,12 +3,13 @@
 from types import FunctionType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 
-def at_length(test, examples, *drawn):
+def at_length(test, examples, *drawn, **named):
     """The same property as a slow test: over as many examples, drawn anew from the strategies."""
     held = test.hypothesis.inner_test
     # A copy: what was decorated once takes no other settings.
     held = FunctionType(held.__code__, held.__globals__, held.__name__, held.__defaults__, held.__closure__)
-    return pytest.mark.slow(settings(deadline=None, max_examples=examples)(given(*drawn)(held)))
+    asked = settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
+    return pytest.mark.slow(asked(given(*drawn, **named)(held)))

@@ -504,6 +504,7 @@ def test_plan_whose_partial_sums_outgrow_every_message_is_refused():
     refused(curator, proposal(curator, plan), RefusalCode.BAD_PLAN, field="plan")
 
 
+@pytest.mark.slow
 def test_totals_that_outgrow_every_message_stop_nobody():
     """Hundreds of closed studies with coprime costs: exact in the ledger, rounded against the learner on the wire."""
     store = MemoryStore()

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from notebook import code_cells, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +23,7 @@ def python(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom_in_a_process_of_its_own():
     done = python(NOTEBOOK)
     assert done.returncode == 0, done.stderr

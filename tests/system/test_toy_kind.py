@@ -491,6 +491,7 @@ class Served:
         assert self.process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_it_survives_kill_9_between_its_messages(tmp_path):
     file = tmp_path / "basel.ledger"
     create_ledger_file(file, key("basel"), now=NOW)
