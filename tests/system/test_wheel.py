@@ -48,7 +48,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bare(wheel, tmp_path_factory):
-    """The programs of a fresh environment with the wheel and what an administrator installs beside it, by its hashes."""
+    """The programs of a fresh environment with the wheel, and with what an administrator installs beside it."""
     programs = tmp_path_factory.mktemp("bare") / "bin"
     run(sys.executable, "-m", "venv", programs.parent)
     install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
