@@ -23,18 +23,16 @@ DOWNLOAD_TIMEOUT_SECONDS = 30
 
 
 class DataUnavailableError(ConfigurationError, RuntimeError):
-    """A data file is not to be had, or is not the file it should be; the message says how to provide it."""
+    """A data file is not to be had, or is not the file it should be; the message, one line, says how to provide it."""
 
     kind = "data"
 
     def __init__(self, filename: str, url: str, attempts: list[str]) -> None:
         self.filename = filename
         self.attempts = tuple(attempts)
-        tried = "".join(f"\n  - {attempt}" for attempt in attempts)
         super().__init__(
-            f"the data file {filename} is not available. Tried:{tried}\n"
-            f"To provide it, save {url} as {filename} in a folder "
-            f"and set {DATA_DIRECTORY_VARIABLE} to that folder."
+            f"the data file {filename} is not available ({'; '.join(attempts)}): "
+            f"save {url} as {filename} in a folder and set {DATA_DIRECTORY_VARIABLE} to that folder"
         )
 
 
@@ -132,6 +130,7 @@ def data_file(file: DataFile, *, cache: Path | None = None, download: Downloader
             file.check(arrived)
             arrived.replace(cached)  # one step: another process never sees half a file
     except (OSError, ValueError) as error:
-        attempts.append(f"download of {file.url}: {type(error).__name__}: {error}")
-        raise DataUnavailableError(file.name, file.url, attempts) from None  # the chain of urllib3 says no more
+        reason = str(error).partition(": Max retries")[0]  # the chain of urllib3 says no more
+        attempts.append(f"download of {file.url}: {type(error).__name__}: {reason}")
+        raise DataUnavailableError(file.name, file.url, attempts) from None
     return cached

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from offline import bare, offline
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario
 
@@ -53,7 +54,7 @@ def test_the_tours_files_load_and_its_python_compiles(tmp_path):
 
 @pytest.mark.slow
 def test_every_block_of_the_tour_runs_in_order(tmp_path):
-    """Shell blocks between Python's, which share one session, as in a notebook."""
+    """Shell blocks between Python's, which share one session, as in a notebook; no data file or network is there."""
     write_files(tmp_path)
     command = tmp_path / "bin" / "expril"
     command.parent.mkdir()
@@ -67,12 +68,12 @@ def test_every_block_of_the_tour_runs_in_order(tmp_path):
             steps.append(text)
     paths = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-u", "-c", "\n".join(steps)],
+        offline(sys.executable, "-u", "-c", "\n".join(steps)),
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, **paths},
+        env=bare(tmp_path / "cache") | paths,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

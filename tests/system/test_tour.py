@@ -1,15 +1,79 @@
 """What the README and the tour show is what happens."""
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from offline import bare, offline
 from simulations.federation import run_repeat
 from simulations.records import load_records
 from simulations.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+NOT_RUN = {
+    "make test": "these tests",
+    "make deploy-demo": "test_deploy_demo runs it on such a machine",
+    "make audit": "four minutes; test_audit_all runs its parts",
+    "make peers": "installs from a registry",
+    "pip install --only-binary :all: --require-hashes --requirement deploy/curator.lock": "test_wheel does it",
+    "pip install --no-deps --no-build-isolation .": "test_wheel installs what it makes",
+    "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the README allows",
+    "expril compare --datasets wdbc --runs 3": "minutes; test_comparison runs its parts",
+    "expril compare-synthetic --datasets wdbc --runs 2 --generators cells,mst,source,real": "needs make peers",
+    "expril reproduce table2": "18 minutes",
+    "expril reproduce figure1 --runs 5": "20 minutes",
+    "expril reproduce table2 --setting descent-10": "as long as all of Table 2",
+}
+"""Command of the README -> why no test runs it as it stands there."""
+NEED_DATA = {
+    "expril simulate readmission-30": "diabetic_data.csv.zip",
+    "expril simulate heart": "processed.cleveland.data",
+    "expril simulate ctg": "CTG.xls",
+    "expril simulate ctg3": "CTG.xls",
+    "expril simulate ctg-astv": "CTG.xls",
+    "expril simulate heart --epsilon 0.1,0.3,1,3": "processed.cleveland.data",
+    "expril simulate heart --carrier deploy": "processed.cleveland.data",
+    "expril quote heart": "processed.cleveland.data",
+}
+"""Command of the README -> the file that it lacks on a machine without data and network."""
+RUN_TABLE = "learner site accuracy ± se expected majority ceiling (ceiling) claimed spent ─ ada (cells) all # ± #"
+SHOWN = {
+    "expril simulate wdbc-faults": (
+        "wdbc-faults: # repeats",
+        RUN_TABLE,
+        "grace (paper-c)",
+        "report: runs/wdbc-faults-",
+    ),
+    "expril ledger show runs/own-*/ledgers/surgery.ledger": (
+        "spent and left learner key spent reserved cap left ─ ada # #/# # # #/# grace # # # # #/# all #/# #",
+        "entries, chain and signatures verified to #",
+        "# when (UTC) what learner study question epsilon note ─ # #-#-# #:#:# open",
+    ),
+    "expril audit run runs/own-*/": (
+        "repeat learner curator key verdict claimed spent releases study ledger ─ # ada internal # proven #/# #/# #",
+        "# grace surgery # refused # # # refused held",
+        "transcripts: # proven",
+    ),
+    "expril transcript show runs/own-*/ --learner ada --curator surgery --repeat 0": (
+        "messages, head # # -> learner card_request # digest #",
+        "<- curator study_accepted # digest #",
+        "query #: counts of error_correct, cost c m S / scale = # * # * # / (#/#) = #/#",
+    ),
+    "expril report runs/own-*/": ("runs/own-#-#/report.html",),
+    "expril simulate runs/own-*/": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
+    "expril reproduce table2 --datasets C --runs 5": (
+        "data set h* C I #DP-C #DP-I valid C valid I h#* epsilon ─ C (#) # ± # # ± #",
+        "report: runs/reproduction/report.html",
+    ),
+}
+"""Command whose output the README does not show -> what it prints, in shape."""
 
 
 def run_python(*arguments):
@@ -41,9 +105,83 @@ def test_the_tours_scenario_shows_a_refusal():
     assert grace.study.refusals["surgery"][0].scale_factor == "2"
 
 
-def test_the_readmes_python_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert float(run_python("-c", blocks[0])) > 0.9
+def shape(text):
+    """A text without its digits, digests, widths and line ends."""
+    text = re.sub(r"\b[0-9a-f]{8,}\b", "#", re.sub(r"─+", "─", text))
+    return " ".join(re.sub(r"\d[\d.]*", "#", text).split())
+
+
+def commands():
+    """(command, the text that the README shows of it) in order."""
+    found = []
+    for kind, block in BLOCKS:
+        if kind == "sh":
+            found += [[line.partition("  #")[0].strip(), ""] for line in block.splitlines()]
+        elif kind == "text":
+            shows = next(one for one in found[::-1] if one[0] not in NOT_RUN)
+            shows[1] = block
+    return [(command, text) for command, text in found]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What git would clone of this working tree, with the libraries that are installed here, on a machine without data
+    and network; called with a command, it runs it."""
+    folder = tmp_path_factory.mktemp("clone") / "expril"
+    tracked = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    for name in tracked.rstrip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").mkdir()
+    for inside in Path(sys.prefix).iterdir():
+        if inside.name != ".installed":
+            (folder / ".venv" / inside.name).symlink_to(inside)
+    (folder / ".venv" / ".installed").touch()  # so that make installs nothing
+    paths = {"PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(folder)}
+
+    def run(*command):
+        env = bare(folder.parent / "cache") | paths
+        return subprocess.run(offline(*command), capture_output=True, text=True, check=False, cwd=folder, env=env)
+
+    return run
+
+
+@pytest.mark.slow
+def test_every_command_of_the_readme_does_in_a_bare_clone_what_it_shows_or_says_what_it_lacks(clone):
+    seen = set()
+    for command, shown in commands():
+        seen.add(command)
+        if command in NOT_RUN:
+            continue
+        done = clone("sh", "-e", "-c", command)
+        assert "Traceback" not in done.stderr, (command, done.stderr)
+        if command in NEED_DATA:
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (command, done.stderr)
+            missing, url = NEED_DATA[command], r"https://\S+"
+            told = (
+                rf"error the data file {missing} is not available \(.*\): save {url} as {missing} in a folder and set"
+            )
+            assert re.match(told, done.stderr), (command, done.stderr)
+            continue
+        assert done.returncode == 0, (command, done.stderr)
+        if "--json" in command:
+            assert json.loads(done.stdout).keys() >= {"run", "learners"}
+            continue
+        printed = shape(done.stdout)
+        for part in SHOWN.get(command, ()) if not shown else [shape(shown)]:
+            assert part in printed, (command, part, printed)
+        assert shown or command in SHOWN, f"{command}: what does it print?"
+    assert seen >= {*NOT_RUN, *NEED_DATA, *SHOWN}, "a command that is named here is no longer in the README"
+
+
+@pytest.mark.slow
+def test_the_readmes_python_runs(clone):
+    simulated, deployed = (block for kind, block in BLOCKS if kind == "python")
+    done = clone(sys.executable, "-c", simulated)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0.9
+    compile(deployed, "README.md", "exec")  # its federation are real hospitals; test_study_by_post asks such
 
 
 def test_links_in_the_documents_lead_somewhere():

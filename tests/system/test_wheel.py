@@ -39,23 +39,41 @@ def run(*command, code=0, **options):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def locked(tmp_path_factory):
+    """The programs of a fresh environment with what an administrator installs first, by its hashes."""
+    programs = tmp_path_factory.mktemp("bare") / "bin"
+    run(sys.executable, "-m", "venv", programs.parent)
+    lock = ["--only-binary", ":all:", "--require-hashes", "--requirement", ROOT / "deploy" / "curator.lock"]
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", *lock, cwd=programs)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def wheel(locked, tmp_path_factory):
+    """Built by what is locked, too: nothing is fetched."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    build = ["wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT]
+    run(locked / "python", "-m", "pip", *build, cwd=folder)
     (built,) = folder.glob("expril-*.whl")
     return built
 
 
 @pytest.fixture(scope="module")
-def bare(wheel, tmp_path_factory):
-    """The programs of a fresh environment with the wheel and what an administrator installs by its hashes."""
-    programs = tmp_path_factory.mktemp("bare") / "bin"
-    run(sys.executable, "-m", "venv", programs.parent)
-    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
-    locked = ["--only-binary", ":all:", "--require-hashes", "--requirement", ROOT / "deploy" / "curator.lock"]
-    run(*install, *locked, cwd=programs)
-    run(*install, "--no-deps", wheel, cwd=programs)
-    return programs
+def bare(locked, wheel):
+    """The programs of an administrator's installation."""
+    run(
+        locked / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-index",
+        "--no-deps",
+        wheel,
+        cwd=locked,
+    )
+    return locked
 
 
 def test_the_wheel_holds_every_file_of_its_packages(wheel):
