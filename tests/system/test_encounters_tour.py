@@ -47,6 +47,7 @@ def test_the_tours_files_load_and_its_python_compiles(tmp_path):
     shown = next(text for kind, text in BLOCKS if kind == "text")
     assert (TOUR / "encounters.csv").read_text().startswith(shown)
     assert {kind for kind, _ in BLOCKS} == {"sh", "text", "toml", "python"}
+    assert [page.name for page in TOUR.glob("*.md")] == ["encounters.md"], "a page that no test runs"
     for kind, text in BLOCKS:
         if kind == "python":
             compile(text, "encounters.md", "exec")

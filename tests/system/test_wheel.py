@@ -61,18 +61,8 @@ def wheel(locked, tmp_path_factory):
 @pytest.fixture(scope="module")
 def bare(locked, wheel):
     """The programs of an administrator's installation."""
-    run(
-        locked / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--no-index",
-        "--no-deps",
-        wheel,
-        cwd=locked,
-    )
+    install = ["install", "--quiet", "--no-compile", "--no-index", "--no-deps", wheel]
+    run(locked / "python", "-m", "pip", *install, cwd=locked)
     return locked
 
 
