@@ -50,3 +50,11 @@ def superlink(tmp_path_factory):
 
     with SuperLink(tmp_path_factory.mktemp("superlink")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def honest_run(tmp_path_factory):
+    """The folder of a run of one repeat, and what its learners hold; who changes it copies it."""
+    from run_forger import make_run
+
+    return make_run(tmp_path_factory.mktemp("honest"), repeats=1)

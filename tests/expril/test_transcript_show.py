@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from expril.command import app
 from pooled import Pool
 from protocol.envelopes import digest, open_envelope
-from run_forger import make_run
 from simulations.audit.recompute import recompute
 from simulations.run_index import TRANSCRIPTS
 
@@ -27,8 +26,8 @@ def show(*arguments, code=0):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp("shown"), repeats=1)[0]
+def folder(honest_run):
+    return honest_run[0]
 
 
 def messages(folder, *options):

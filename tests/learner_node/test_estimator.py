@@ -27,8 +27,6 @@ SOURCE = ring(150, seed=3).drop("sick")
 TEST = ring(200, seed=4)
 PLAIN = {"networks": False}
 """For what does not hang on the networks, which take most of a fit's time."""
-
-
 HANDFUL = {
     "check_classifiers_one_label",
     "check_dict_unchanged",
@@ -126,10 +124,11 @@ def test_tables_arrays_and_lists_of_the_same_records_predict_the_same(fitted):
         assert np.array_equal(model.predict_proba(form), expected)
 
 
-def test_labels_of_the_source_are_never_used():
+@pytest.mark.parametrize("networks", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_labels_of_the_source_are_never_used(networks):
     models = []
     for y in (None, ["no"] * 150, object()):
-        model = ExPriLClassifier(federate(two()), options={"cells": 10, "networks": False}, random_state=0)
+        model = ExPriLClassifier(federate(two()), options={"cells": 10, "networks": networks}, random_state=0)
         models.append(model.fit(SOURCE, y).predict_proba(TEST))
     assert np.array_equal(models[0], models[1])
     assert np.array_equal(models[0], models[2])
@@ -290,7 +289,7 @@ def labelled(n, seed):
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"n_curators": 3}, marks=pytest.mark.slow),
         pytest.param({"n_curators": 2, "pooling": "site"}, marks=pytest.mark.slow),
-        {"noise_seed": 1, "options": {"networks": False}},
+        {"noise_seed": 1, "options": PLAIN},
     ],
 )
 def test_a_simulation_learns_and_accounts(options):
@@ -319,7 +318,7 @@ def test_categories_need_levels_and_numbers_bounds():
     kind = rng.choice(["a", "b", "c"], 300)
     frame = pl.DataFrame({"kind": kind, "age": rng.uniform(0, 100, 300)})
     y = (kind == "a") ^ (rng.random(300) < 0.05)
-    options = {"bounds": {"age": (0, 120)}, "random_state": 0, "options": {"networks": False}}
+    options = {"bounds": {"age": (0, 120)}, "random_state": 0, "options": PLAIN}
     model = SimulatedExPriLClassifier(levels={"kind": ["a", "b", "c"]}, **options).fit(frame, y)
     assert model.score(frame, y) > 0.85
     assert model.feature_names_in_.tolist() == ["kind", "age"]

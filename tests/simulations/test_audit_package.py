@@ -49,9 +49,9 @@ def write(paths, out, *, key=KEY, facts=FACTS, result=None, **more):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(honest_run, tmp_path_factory):
     """An honest run of one repeat: two learners, four curators, one that vanished."""
-    return make_run(tmp_path_factory.mktemp("run"), repeats=1)[0]
+    return shutil.copytree(honest_run[0], tmp_path_factory.mktemp("run") / honest_run[0].name)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import PlannedCounts
 from protocol.rationals import Rational
-from run_forger import Forger, make_run
+from run_forger import Forger
 from simulations.audit.files import as_object
 from simulations.audit.package.checking import check_package
 from simulations.audit.package.deployment import total_epsilon
@@ -43,9 +43,9 @@ FACTS = Facts(
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory):
+def honest(honest_run):
     """A run of one repeat, and who can sign for it."""
-    folder, run = make_run(tmp_path_factory.mktemp("run"), repeats=1)
+    folder, run = honest_run
     return folder, run.evidence.signers
 
 

@@ -211,7 +211,6 @@ def test_every_rollback_and_edit_up_to_a_witnessed_head_is_found(witnessed, tmp_
         assert any("contradicts a checkpoint" in text for text in wrong), number
 
 
-@pytest.mark.slow
 def test_a_file_that_is_no_head_is_told(witnessed, tmp_path):
     history, early, _ = witnessed
     export = tmp_path / "ward.export"

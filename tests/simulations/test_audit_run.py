@@ -50,9 +50,9 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory):
+def other(honest_run):
     """Another honest run of the same scenario."""
-    return make_run(tmp_path_factory.mktemp("other"), repeats=1)
+    return honest_run
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from at_length import at_length
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from simulations.records import load_records, population_notes, sites_of, split_records
@@ -72,24 +71,17 @@ def load(folder, sites='how = "site"\ncolumn = "home"\nsmall = "leave out"', dat
 # --- the bound --------------------------------------------------------------------------------------------
 
 
-DRAWN = {
-    "units": st.lists(st.integers(0, 9), min_size=1, max_size=60),
-    "most": st.integers(1, 6),
-    "seed": st.integers(0, 2**32),
-}
-
-
-@settings(max_examples=20)
-@given(**DRAWN)
+@given(
+    units=st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    most=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+)
 def test_a_bounded_frame_has_so_many_of_each_unit_in_their_order(units, most, seed):
     frame = pl.DataFrame({"unit": units, "row": range(len(units))})
     kept = counted(frame, "unit", most, np.random.default_rng(seed))
     assert kept["row"].is_sorted()
     assert {unit: min(most, units.count(unit)) for unit in units} == dict(kept["unit"].value_counts().iter_rows())
     assert counted(frame, None, most, np.random.default_rng(seed)).equals(frame)
-
-
-test_a_bounded_frame_at_length = at_length(test_a_bounded_frame_has_so_many_of_each_unit_in_their_order, 100, **DRAWN)
 
 
 @pytest.mark.slow

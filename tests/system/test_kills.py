@@ -95,19 +95,25 @@ class Learner:
         self.proven += session.spent
 
 
+@pytest.fixture(scope="module")
+def nursery():
+    """Loads the libraries once for all lives of all tests."""
+    with Nursery() as running:
+        yield running
+
+
 @pytest.mark.parametrize("studies", [4, pytest.param(200, marks=pytest.mark.slow)])
-def test_kill_9_at_random_moments_of_many_studies(tmp_path, studies):
+def test_kill_9_at_random_moments_of_many_studies(nursery, tmp_path, studies):
     folder = tmp_path / "site"
     identity = made_site(folder)
     dice = random.Random(studies)
-    with Nursery() as nursery:
-        curator = CuratorProcess(nursery, folder).start()
-        learner = Learner(curator, identity, dice)
-        for number in range(1, studies + 1):
-            learner.study(number)
-        for data in dice.sample(list(learner.replies), len(learner.replies) // 4):
-            learner.send(data)  # long afterwards, and after more deaths
-        curator.kill()
+    curator = CuratorProcess(nursery, folder).start()
+    learner = Learner(curator, identity, dice)
+    for number in range(1, studies + 1):
+        learner.study(number)
+    for data in dice.sample(list(learner.replies), len(learner.replies) // 4):
+        learner.send(data)  # long afterwards, and after more deaths
+    curator.kill()
     ledger = exported(folder, identity)
     assert curator.lives > studies / 4, "the test kills"
     assert not ledger.findings
@@ -123,7 +129,7 @@ def test_kill_9_at_random_moments_of_many_studies(tmp_path, studies):
 
 
 @pytest.mark.slow
-def test_eight_learners_hammer_a_curator_near_its_cap(tmp_path):
+def test_eight_learners_hammer_a_curator_near_its_cap(nursery, tmp_path):
     """The sum charged is exactly what was answered, and never above the cap."""
     folder, names = tmp_path / "site", [f"ann{n}" for n in range(8)]
     identity = made_site(folder, names, cap=Fraction(1))
@@ -138,14 +144,13 @@ def test_eight_learners_hammer_a_curator_near_its_cap(tmp_path):
             session.query("counts", mass_body(40.0, 60.0), now())
             answered[name] += isinstance(session.receive(curator.exchange(session.pending)), Release)
 
-    with Nursery() as nursery:
-        curator = CuratorProcess(nursery, folder).start()
-        threads = [threading.Thread(target=hammer, args=(name,)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        curator.kill()
+    curator = CuratorProcess(nursery, folder).start()
+    threads = [threading.Thread(target=hammer, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    curator.kill()
     ledger = exported(folder, identity)
     assert not ledger.findings
     assert sum(answered.values()) == SCALE, "32 questions at 1/30, and a cap of 1"
