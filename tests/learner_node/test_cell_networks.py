@@ -102,8 +102,8 @@ def test_every_cell_is_unseen_by_two_networks_of_eight():
                 for old, new in zip(one, two, strict=True)
             )
         )
-        # Rounding may tell even equal trainings apart, by far less than another answer does.
-        assert (moved < 0.01 * np.median(moved)).sum() == 2
+        # Rounding may tell even equal trainings apart, by less than another answer does.
+        assert (moved < 0.5 * np.median(moved)).sum() == 2
 
 
 def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():

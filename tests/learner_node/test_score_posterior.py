@@ -250,4 +250,4 @@ def test_records_that_come_in_units_need_the_design_effect():
     }
     assert sum(told[4.0]["area"]) >= binom.ppf(FALSE_ALARM, 100, 0.95)
     assert sum(told[1.0]["area"]) < sum(told[4.0]["area"])
-    assert np.mean(told[4.0]["calibration"]) > 0.9
+    assert np.mean(told[4.0]["calibration"]) > 0.85  # as documented

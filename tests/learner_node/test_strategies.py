@@ -14,6 +14,7 @@ from learner_node.strategies import paper as paper_module
 from learner_node.strategies.base import Conversation, Problem
 from learner_node.study import NoCuratorError
 from limits_told import limits_with
+from margins import DEVIATIONS, surely_above
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.queries import QUERY_KINDS
@@ -121,9 +122,9 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
     probability = learned.model().probability(encode_frame(test, learned.schema))
     assert probability.min() >= 0
     assert probability.max() <= 1
-    accuracy = np.mean((probability > 0.5) == truth)
+    # The label is told by the attributes, so all can be right: more than half of what the majority leaves is.
     majority = max(truth.mean(), 1 - truth.mean())
-    assert accuracy > majority + 0.15
+    assert surely_above((probability > 0.5) == truth, 0.5 * (majority + 1))
 
 
 def test_the_source_estimate_says_how_many_records_each_stands_for():
@@ -133,7 +134,7 @@ def test_the_source_estimate_says_how_many_records_each_stands_for():
         estimate = learned.estimates[""]
         assert estimate.weights.shape == estimate.probability.shape == (200,)
         assert (estimate.weights >= 0).all()
-        assert estimate.weights.sum() == pytest.approx(800, rel=0.1)
+        assert estimate.weights.sum() == pytest.approx(800, abs=DEVIATIONS * np.sqrt(800))  # a sample's own error
         assert ((estimate.probability >= 0) & (estimate.probability <= 1)).all()
 
 
