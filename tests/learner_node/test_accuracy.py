@@ -27,7 +27,7 @@ def pooled(name, **changes):
 
 
 def assert_learnt(score):
-    """Over 12 seeds: surely better than the majority, nearer to the ceiling than to it, and not surely beyond the ceiling.
+    """Over 12 seeds: surely better than the majority, nearer to the ceiling, and not surely beyond the ceiling.
 
     The ceiling learns without privacy. Sure is what Student's law of 11 degrees passes with a probability of 1e-9.
     """
