@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
@@ -28,21 +29,28 @@ SOURCE = ring(150, seed=3).drop("sick")
 TEST = ring(200, seed=4)
 
 
-@parametrize_with_checks([SimulatedExPriLClassifier(noise_seed=0, random_state=0)])
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
+def test_a_handful_of_scikit_learns_own_checks():
+    for check in (
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_estimators_unfitted,
+        estimator_checks.check_dict_unchanged,
+        estimator_checks.check_n_features_in,
+    ):
+        check("SimulatedExPriLClassifier", SimulatedExPriLClassifier(noise_seed=0, random_state=0))
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
     [
+        SimulatedExPriLClassifier(noise_seed=0, random_state=0),
         SimulatedExPriLClassifier(noise_seed=0, random_state=0, n_curators=2, pooling="site", source_fraction=0.9),
         SimulatedExPriLClassifier(
             noise_seed=0, random_state=0, strategy="paper-c", options={"rounds": 1}, epsilon=10, bounds=(-1e3, 1e3)
         ),
     ]
 )
-def test_scikit_learns_own_checks_of_other_settings(estimator, check):
+def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
@@ -54,7 +62,9 @@ def two(**options):
 def fitted():
     curators = two()
     federation = federate(curators)
-    model = ExPriLClassifier(federation, epsilon="1/3", options={"cells": 40}, random_state=0).fit(SOURCE)
+    model = ExPriLClassifier(federation, epsilon="1/3", options={"cells": 40, "networks": False}, random_state=0).fit(
+        SOURCE
+    )
     return model, curators
 
 
@@ -77,6 +87,15 @@ def test_predictions_are_class_names_of_the_card(fitted):
     assert np.allclose(probability.sum(axis=1), 1)
     assert np.array_equal(model.predict(TEST), model.classes_[probability.argmax(axis=1)])
     assert surely_above(model.predict(TEST) == TEST["sick"].to_numpy(), (TEST["sick"] == "no").mean())
+
+
+def test_synthetic_data_says_what_the_model_and_its_weights_say(fitted):
+    model, _ = fitted
+    made = model.synthetic_data()
+    assert made["weight"].to_numpy() == pytest.approx(model.estimates_[""].weights)
+    assert (made["weight"] >= 0).all()
+    assert made["sick_probability"].to_numpy() == pytest.approx(model.predict_proba(SOURCE)[:, 1])
+    assert made["sick"].to_list() == np.where(made["sick_probability"] > 0.5, "yes", "no").tolist()
 
 
 class Table:
@@ -104,14 +123,14 @@ def test_tables_arrays_and_lists_of_the_same_records_predict_the_same(fitted):
 def test_labels_of_the_source_are_never_used():
     models = []
     for y in (None, ["no"] * 150, object()):
-        model = ExPriLClassifier(federate(two()), options={"cells": 10}, random_state=0)
+        model = ExPriLClassifier(federate(two()), options={"cells": 10, "networks": False}, random_state=0)
         models.append(model.fit(SOURCE, y).predict_proba(TEST))
     assert np.array_equal(models[0], models[1])
     assert np.array_equal(models[0], models[2])
 
 
 def test_an_array_source_has_no_feature_names_and_a_refit_forgets_them():
-    model = ExPriLClassifier(federate(two()), epsilon="1/4", options={"cells": 10})
+    model = ExPriLClassifier(federate(two()), epsilon="1/4", options={"cells": 10, "networks": False})
     assert model.fit(SOURCE).feature_names_in_.tolist() == ["x", "y"]
     assert not hasattr(model.fit(SOURCE.to_numpy()), "feature_names_in_")
     assert model.synthetic_data().columns == ["x", "y", "weight", "sick", "sick_probability"]
@@ -123,7 +142,7 @@ def test_synthetic_data_has_numbers_where_the_source_had_texts_and_only_what_is_
     )
     wide = texts.with_columns(x=pl.when(pl.int_range(150) == 0).then(pl.lit("99")).otherwise("x"))
     gaps = wide.with_columns(y=pl.when(pl.int_range(150) == 1).then(pl.lit("?")).otherwise("y"))
-    model = ExPriLClassifier(federate(two()), options={"cells": 10}, random_state=0).fit(gaps)
+    model = ExPriLClassifier(federate(two()), options={"cells": 10, "networks": False}, random_state=0).fit(gaps)
     made = model.synthetic_data()
     assert made.schema == {
         "x": pl.Float64,
@@ -224,7 +243,9 @@ def test_a_pickle_holds_no_key_and_still_predicts(fitted):
 def test_one_model_per_site_and_their_mixture():
     curators = {"basel": open_curator("basel", ring(600, seed=1), noise=NoNoise())}
     curators["bern"] = open_curator("bern", ring(200, seed=2), noise=NoNoise())
-    model = ExPriLClassifier(federate(curators), pooling="site", options={"cells": 20}, random_state=0).fit(SOURCE)
+    model = ExPriLClassifier(
+        federate(curators), pooling="site", options={"cells": 20, "networks": False}, random_state=0
+    ).fit(SOURCE)
     basel, bern, mixture = (model.predict_proba(TEST, name)[:, 1] for name in ("basel", "bern", None))
     shares = [model.estimates_[name].weights.sum() for name in ("basel", "bern")]
     assert shares == pytest.approx([600, 200], rel=0.1)
@@ -245,7 +266,9 @@ def test_an_unknown_curator(fitted):
 def test_in_a_pipeline(fitted):
     curators = two()
     first = FunctionTransformer(lambda frame: frame.with_columns(x=pl.col("x") * 1.0))
-    pipeline = make_pipeline(first, ExPriLClassifier(federate(curators), options={"cells": 40}, random_state=0))
+    pipeline = make_pipeline(
+        first, ExPriLClassifier(federate(curators), options={"cells": 40, "networks": False}, random_state=0)
+    )
     predicted = pipeline.fit(SOURCE).predict(TEST)
     assert surely_above(predicted == TEST["sick"].to_numpy(), (TEST["sick"] == "no").mean())
 
@@ -261,7 +284,7 @@ def labelled(n, seed):
 @pytest.mark.parametrize("options", [{}, {"n_curators": 3}, {"n_curators": 2, "pooling": "site"}, {"noise_seed": 1}])
 def test_a_simulation_learns_and_accounts(options):
     X, y = labelled(900, 1)
-    model = SimulatedExPriLClassifier(bounds=(-4, 4), random_state=0, **options).fit(X, y)
+    model = SimulatedExPriLClassifier(bounds=(-4, 4), random_state=0, options={"networks": False}, **options).fit(X, y)
     sites = options.get("n_curators", 1)
     assert model.epsilon_spent_ == {f"curator {i + 1}": Fraction(1) for i in range(sites)}
     X, y = labelled(400, 2)
@@ -275,7 +298,10 @@ def test_real_noise_differs_between_fits_and_seeded_noise_does_not():
     X, y = labelled(200, 1)
     for seed, same in ((None, False), (7, True)):
         fits = [
-            SimulatedExPriLClassifier(random_state=0, noise_seed=seed, options={"cells": 8}).fit(X, y) for _ in range(2)
+            SimulatedExPriLClassifier(random_state=0, noise_seed=seed, options={"cells": 8, "networks": False}).fit(
+                X, y
+            )
+            for _ in range(2)
         ]
         answers = [fit.study_.rounds[0].answers["curator 1"].values for fit in fits]
         assert np.array_equal(*answers) == same
@@ -287,7 +313,7 @@ def test_categories_need_levels_and_numbers_bounds():
     kind = rng.choice(["a", "b", "c"], 300)
     frame = pl.DataFrame({"kind": kind, "age": rng.uniform(0, 100, 300)})
     y = (kind == "a") ^ (rng.random(300) < 0.05)
-    options = {"bounds": {"age": (0, 120)}, "random_state": 0}
+    options = {"bounds": {"age": (0, 120)}, "random_state": 0, "options": {"networks": False}}
     model = SimulatedExPriLClassifier(levels={"kind": ["a", "b", "c"]}, **options).fit(frame, y)
     assert surely_above(model.predict(frame) == y, max(y.mean(), 1 - y.mean()))
     assert model.feature_names_in_.tolist() == ["kind", "age"]

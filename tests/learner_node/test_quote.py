@@ -181,6 +181,7 @@ def test_ranges_hold_other_problems_of_the_prior():
     assert inside.mean() >= 0.86
 
 
+@pytest.mark.slow
 def test_what_is_known_narrows_the_ranges():
     def width(belief, score):
         (row,) = quote(records(), epsilons=[Fraction(1)], options={"cells": 8}, target_size=600, belief=belief)
@@ -193,13 +194,13 @@ def test_what_is_known_narrows_the_ranges():
     assert width(both, "auc") < width(nothing, "auc")
 
 
-@pytest.mark.parametrize("epsilon", ["3", "1/4"])
+@pytest.mark.parametrize("epsilon", ["3", pytest.param("1/4", marks=pytest.mark.slow)])
 def test_what_is_foreseen_is_near_what_is_rehearsed(epsilon):
     """The closed form against expectation propagation: less than a quarter of what tells problems apart is missed."""
     source = records(120)
     problem = Problem(source, Fraction(epsilon), 2, 800, 1, 0)
     points = coordinates(standardising_map(source), source)
-    drawn = draw_prior_problems(points, 12, 5, Belief(prevalence=(0.3, 0.7)))
+    drawn = draw_prior_problems(points, 8, 5, Belief(prevalence=(0.3, 0.7)))
     options = {"cells": 15, "networks": False}
     foreseen = CellsForeseen(source, drawn, seed=0).rehearse(problem, options)
     real = rehearse(problem, "cells", options, drawn, seed=0, tick=lambda done: None)
@@ -374,6 +375,7 @@ def test_the_quote_asks_as_many_cells_as_the_strategy_would():
     assert (usual["signed"].precision.scale, usual["bought"].precision.scale) == (2, Fraction(20, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "usual"), [("adaptive-cells", ("1/2", "1/2")), ("informative", ("1/4", "3/4"))])
 def test_splits_of_the_budget_are_tried_where_a_strategy_has_two_rounds(strategy, usual):
     rows = quote(records(), strategy=strategy, epsilons=[Fraction(1)], target_size=400, problems=3)

@@ -73,7 +73,7 @@ def test_without_noise_and_with_many_records_it_is_told_what_scikit_learn_tells(
     assert point.npv.value == pytest.approx(zeros / (zeros + missed), abs=0.003)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     arrays(np.int64, (5, 2), elements=st.integers(-60, 400)),
     st.sampled_from([0.0, 0.4, 3.0, 30.0]),

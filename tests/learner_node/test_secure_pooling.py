@@ -389,6 +389,7 @@ def _right(model, schema, frame):
     return said == (encode_labels(frame["sick"], schema.classes) > 0)
 
 
+@pytest.mark.slow
 def test_an_estimator_learns_and_validates_securely():
     curators = members(4, size=300, cap="3")
     fitted = ExPriLClassifier(federate(curators), options=FAST, pooling="secure", random_state=1).fit(SOURCE)

@@ -122,6 +122,7 @@ def test_it_reads_as_a_text_and_as_frames(validated):
     assert repr(found).startswith("<Validation at epsilon 1: AUC ")
 
 
+@pytest.mark.slow
 def test_a_network_is_sent_as_it_is():
     curators = three()
     federation = federate(curators, allow_not_private=True)
@@ -135,6 +136,7 @@ def test_a_network_is_sent_as_it_is():
         assert within_its_error(found.auc, 0.5, *found.auc_interval)
 
 
+@pytest.mark.slow
 def test_a_fitted_classifier_validates_itself_and_the_federation_validates_it():
     curators = three()
     federation = federate(curators, allow_not_private=True)
@@ -150,6 +152,7 @@ def test_a_fitted_classifier_validates_itself_and_the_federation_validates_it():
         alone.validate("1/4")
 
 
+@pytest.mark.slow
 def test_models_of_sites_are_validated_as_their_mixture():
     curators = three()
     federation = federate(curators, allow_not_private=True)
