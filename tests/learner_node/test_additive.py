@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from learner_node.attribute_bins import LEAST_SHARE, tied_bins
 from learner_node.label_model.additive import fit_additive
 from learner_node.label_model.bin_counts import BinCounts, ordered_kernel, source_masses
+from margins import DEVIATIONS
 from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 
@@ -58,7 +59,9 @@ def test_without_noise_it_is_penalised_logistic_regression(silent):
     deviations = np.sqrt(np.concatenate([[4.0], np.repeat(variances, SIZES)]))
     design = np.column_stack([np.ones(len(cells)), one_hot(cells)]) * deviations
     model = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=5000).fit(design, labels)
-    assert np.append(fit.intercept, fit.contributions) == pytest.approx(model.coef_[0] * deviations, abs=2e-3)
+    # Its penalised likelihood has a curvature of 1 and more in these units; the fit ends after steps of a thousandth.
+    slopes = np.append(fit.intercept, fit.contributions) / deviations
+    assert slopes == pytest.approx(model.coef_[0], abs=2e-3)
 
 
 def test_without_noise_mode_and_covariance_are_those_of_the_log_posterior(silent):
@@ -141,9 +144,13 @@ def test_an_attribute_that_says_nothing_is_shrunk_and_one_that_says_much_is_not(
     truth = np.array([-1.0, -0.3, 0.5, 1.2])
     labels = (rng.random(20_000) < expit(truth[private[:, 0]])).astype(int)
     fit = fit_additive(counted(private, labels, source, rng, 10.0))
-    assert fit.scales[0] > 5 * max(fit.scales[1:])
-    found = fit.contributions[: SIZES[0]]
-    assert found - found.mean() == pytest.approx(truth - truth.mean(), abs=0.15)
+    assert fit.scales[0] > max(fit.scales[1:])
+    for j in range(3):
+        mass = np.bincount(source[:, j], fit.source_mass, minlength=SIZES[j])
+        value, deviation = fit.centred(j, mass)
+        wanted = truth - mass @ truth / mass.sum() if j == 0 else 0.0
+        assert (np.abs(value - wanted) < DEVIATIONS * deviation).all()
+        assert (np.abs(value).max() > DEVIATIONS * deviation.max()) == (j == 0)
 
 
 def test_probabilities_follow_bins_whose_mass_differs_from_the_sources():
@@ -156,9 +163,12 @@ def test_probabilities_follow_bins_whose_mass_differs_from_the_sources():
     fit = fit_additive(counted(private, labels, source, rng, 5.0))
     share = np.bincount(private[:, 0], minlength=4) / 20_000
     mass = np.bincount(source[:, 0], fit.source_mass, minlength=4)
-    assert mass / mass.sum() == pytest.approx(share, abs=0.01)
+    # Two noises of deviation 7 in a bin; masses of other attributes, as exact as that, are met at the same time.
+    assert mass / mass.sum() == pytest.approx(share, abs=DEVIATIONS * 10 * np.sqrt(12) / 20_000)
     grid = np.column_stack([np.arange(4), np.full(4, 1), np.full(4, 2)])
-    assert fit.probability(list(grid.T)) == pytest.approx(expit(truth), abs=0.06)
+    mean, variance = fit.log_odds(list(grid.T))
+    assert (np.abs(mean - truth) < DEVIATIONS * np.sqrt(variance)).all()
+    assert fit.probability(list(grid.T)) == pytest.approx(expit(truth), abs=0.25 * DEVIATIONS * np.sqrt(variance.max()))
 
 
 def test_masses_of_all_attributes_are_met_at_once():
@@ -168,7 +178,8 @@ def test_masses_of_all_attributes_are_met_at_once():
     masses = source_masses(counted(private, rng.integers(2, size=20_000), source))
     for j, k in enumerate(SIZES):
         wanted = np.bincount(private[:, j], minlength=k)
-        assert np.bincount(source[:, j], masses.weights, minlength=k) == pytest.approx(wanted, rel=0.1)
+        found = np.bincount(source[:, j], masses.weights, minlength=k)
+        assert (np.abs(found - wanted) < DEVIATIONS * np.sqrt(wanted)).all()  # what one sample of so many leaves open
     assert masses.weights.sum() == pytest.approx(20_000)
 
 

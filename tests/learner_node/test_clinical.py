@@ -48,7 +48,7 @@ def test_auc_counts_pairs_and_the_curve_has_that_area(given_):
         assert point.sensitivity <= found.roc.at(np.array([1 - point.specificity + 1e-9]))[0] + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scored(), st.sampled_from([0.25, 0.5, 0.9]))
 def test_operating_points_are_those_of_the_flagged_records(given_, threshold):
     labels, risk = given_

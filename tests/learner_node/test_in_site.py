@@ -29,6 +29,7 @@ from learner_node.source import coordinates, standardising_map
 from learner_node.strategies import STRATEGIES, make_strategy
 from learner_node.strategies.base import NumberModel, Problem, class_probabilities
 from learner_node.strategies.in_site import unit_map
+from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.models import (
@@ -109,8 +110,13 @@ def answered(method, body, records=RECORDS, labels=LABELS, parts=1) -> ModelAnsw
     return together(found)
 
 
-def accuracy(probability) -> float:
-    return float(((probability > 0.5) == TRUTH).mean())
+def learnt(probability) -> bool:
+    """More often right than the likelier class is, and more than half of the way to the law of the records itself."""
+    x, red = TEST["x"].to_numpy(), (TEST["colour"] == "red").to_numpy()
+    best = ((2.5 * x + 1.5 * red > 0.5) == TRUTH).mean()
+    majority = max(TRUTH.mean(), 1 - TRUTH.mean())
+    right = (probability > 0.5) == TRUTH
+    return surely_above(right, majority) and right.mean() > 0.5 * (majority + best)
 
 
 # --- against independent computations -------------------------------------------------------------------------------
@@ -168,7 +174,11 @@ def test_a_linear_classifier_s_weights_are_the_minimiser(kind):
         return losses.sum() + 4 * w @ w, signed.T @ slopes + 8 * w
 
     theirs = minimize(objective, np.zeros(rows.shape[1]), jac=True, tol=1e-10).x
-    assert weights == pytest.approx(theirs, abs=2e-3)
+    # Its curvature is 8 and more: no point is further from the minimiser than an eighth of its slope. Weights are whole
+    # multiples of a 2^20th, so that a slope of the curvature times that is left, and of the steps' last.
+    left = np.linalg.norm(objective(weights)[1])
+    assert left < 8 * 2e-3
+    assert np.linalg.norm(weights - theirs) <= left / 8 + np.linalg.norm(objective(theirs)[1]) / 8 + 1e-9
 
 
 def test_the_regulariser_is_taken_out_of_the_weights_again():
@@ -183,8 +193,9 @@ def test_the_regulariser_is_taken_out_of_the_weights_again():
     weak, strong, three = read(1), read(200), read(60, parts=3)
     for model in (strong, three):
         scores = model.scores(TEST_RECORDS)
-        assert np.corrcoef(scores, weak.scores(TEST_RECORDS))[0, 1] > 0.98
-        assert 0.4 < scores.std() / weak.scores(TEST_RECORDS).std() < 1.6
+        others = weak.scores(TEST_RECORDS)
+        assert np.corrcoef(scores, others)[0, 1] ** 2 > 0.95  # of the variance, a strong penalty may turn a twentieth
+        assert 0.5 < scores.std() / others.std() < 2  # 200 shrinks a weight of 600 records' slopes by far more
 
 
 def test_random_features_and_trees_predict():
@@ -193,12 +204,12 @@ def test_random_features_and_trees_predict():
         width=features.width, frequencies=50, seed=3, radius=1024, constant=256, regulariser=Rational(5, 1), steps=1024
     )
     found = linear(answered(kernel, Mapped(features)), SOURCE_RECORDS, 600.0, 1)
-    assert accuracy(found.probability(TEST_RECORDS)) > 0.72
+    assert learnt(found.probability(TEST_RECORDS))
     standard = standardising_map(SOURCE_RECORDS)
     trees = Forest(width=standard.width, trees=10, depth=4, span=8192, seed=1)
     model, totals = forest(answered(trees, Mapped(standard), parts=2), SOURCE_RECORDS, 600.0, 1)
     assert totals == pytest.approx(np.bincount(LABELS), rel=1e-6)
-    assert accuracy(model.probability(TEST_RECORDS)) > 0.72
+    assert learnt(model.probability(TEST_RECORDS))
     assert model.probabilities(TEST_RECORDS).sum(axis=1) == pytest.approx(np.ones(500))
 
 
@@ -288,18 +299,20 @@ def test_a_study_spends_exactly_epsilon_and_learns(strategy, pooling):
     assert {spent(site, learner) for site in held.values()} == {epsilon}
     assert learned.epsilon_claimed == epsilon
     assert set(learned.estimates) == ({""} if pooling == "sum" else {"site 0", "site 1"})
-    assert accuracy(class_probabilities(learned.whole, TEST_RECORDS)[:, 1]) > 0.7
+    assert learnt(class_probabilities(learned.whole, TEST_RECORDS)[:, 1])
     for estimate in learned.estimates.values():
         wanted = 600 if pooling == "sum" else 300
         assert estimate.weights.sum() == pytest.approx(wanted, rel=0.1)
-        assert 0.3 < estimate.prevalence < 0.8
+        # Of half as many records of a site; noise is far less.
+        assert estimate.prevalence == pytest.approx(LABELS.mean(), abs=DEVIATIONS * np.sqrt(0.25 / 300))
 
 
 @pytest.mark.parametrize("strategy", CLASSIFIERS)
 def test_sites_of_one_class_learn_that_class(strategy):
     asked, held, learner = federation(frame=PRIVATE.filter(pl.col("ill") == "yes"))
     learned = learn(asked, lambda _: SOURCE_RECORDS, strategy=strategy, epsilon=Fraction(200), seed=4)
-    assert class_probabilities(learned.model(), TEST_RECORDS)[:, 1].mean() > 0.6
+    said = class_probabilities(learned.model(), TEST_RECORDS)[:, 1] > 0.5
+    assert surely_above(said, TRUTH.mean())
     assert {spent(site, learner) for site in held.values()} == {200}
 
 
@@ -309,7 +322,9 @@ def test_a_number_is_learnt():
     learned = learn(asked, lambda _: source, strategy="site-linear", epsilon=Fraction(1000), seed=4)
     predicted = learned.model().predict_number(test)
     error = np.mean((predicted - TEST["dose"].to_numpy()) ** 2)
-    assert error < 0.5 * TEST["dose"].var()
+    wanted = TEST["dose"].to_numpy()
+    assert surely_ahead((wanted - wanted.mean()) ** 2, (predicted - wanted) ** 2)
+    assert error < 2 * 0.4**2  # twice the noise's variance, which nobody can foretell
     assert learned.estimates[""].value.shape == (300,)
 
 
@@ -317,7 +332,7 @@ def test_an_estimator_predicts_and_gives_synthetic_data(tmp_path):
     asked, _, _ = federation(parts=1)
     with pytest.warns(UserWarning, match="epsilon"):
         fitted = ExPriLClassifier(asked, strategy="site-naive-bayes", epsilon=100, random_state=1).fit(SOURCE)
-    assert (fitted.predict(TEST) == TEST["ill"].to_numpy()).mean() > 0.75
+    assert learnt(fitted.predict_proba(TEST)[:, 1])
     table = fitted.synthetic_data()
     assert table.columns[:3] == ["x", "z", "colour"]
     assert table["weight"].sum() == pytest.approx(600, rel=0.05)

@@ -91,6 +91,7 @@ def assert_paid_once(study, curators):
     st.integers(0, 40),
 )
 @settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_a_process_that_ends_anywhere_is_gone_on_with(tmp_path_factory, failures, cut):
     """Each failure: at which exchange of its process, whether it was served, and seconds until the next process."""
     path = tmp_path_factory.mktemp("study") / "journal"

@@ -221,7 +221,7 @@ def test_a_target_that_is_explained_lets_the_rest_be_split_evenly():
 
 
 @given(schemas().flatmap(lambda s: records_of(s, most=30)), st.integers(2, 12), st.integers(1, 4), st.booleans())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 def test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough(source, leaves, least, guided):
     features = standardising_map(source)
     target = np.arange(len(source)) % 3 / 2 if guided else None
@@ -237,7 +237,7 @@ def test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough(source, leaves,
 
 
 @given(schemas().flatmap(lambda s: records_of(s, most=30)), st.integers(1, 6))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=35)
 def test_any_source_gives_lawful_bins(source, bins):
     features = standardising_map(source)
     first, last = source.schema.attributes[0].name, source.schema.attributes[-1].name

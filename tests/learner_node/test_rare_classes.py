@@ -123,7 +123,7 @@ def answered(share, *, networks, seed=0):
 
 
 @pytest.mark.parametrize(("share", "rare"), [(0.10, True), (0.90, True), (0.21, False), (0.79, False)])
-@pytest.mark.parametrize("networks", [False, True])
+@pytest.mark.parametrize("networks", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_strategys_gate_is_open_at_a_tenth_and_closed_at_a_fifth(share, rare, networks):
     model, estimate, source = answered(share, networks=networks)
 
@@ -133,7 +133,7 @@ def test_the_strategys_gate_is_open_at_a_tenth_and_closed_at_a_fifth(share, rare
     own = mean_probability(model.labels.probability(points), estimate.weights)
     if rare:
         assert estimate.prevalence == pytest.approx(own, abs=1e-9)
-        assert own == pytest.approx(share, abs=0.04)
+        assert own < RARE if share < 0.5 else own > 1 - RARE
     else:
         unmoved = calibrated(model.uncalibrated(points), model.sharpness)
         assert (estimate.probability == unmoved).all()

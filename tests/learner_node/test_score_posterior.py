@@ -73,7 +73,7 @@ def test_without_noise_and_with_many_records_it_is_told_what_scikit_learn_tells(
     assert point.npv.value == pytest.approx(zeros / (zeros + missed), abs=0.003)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     arrays(np.int64, (5, 2), elements=st.integers(-60, 400)),
     st.sampled_from([0.0, 0.4, 3.0, 30.0]),
@@ -250,4 +250,4 @@ def test_records_that_come_in_units_need_the_design_effect():
     }
     assert sum(told[4.0]["area"]) >= binom.ppf(FALSE_ALARM, 100, 0.95)
     assert sum(told[1.0]["area"]) < sum(told[4.0]["area"])
-    assert np.mean(told[4.0]["calibration"]) > 0.9
+    assert np.mean(told[4.0]["calibration"]) > 0.85  # as documented

@@ -165,6 +165,7 @@ def test_attempts_are_bounded():
     assert len(study.kinds.queries(study.plan)[0].participants) == 12 - ATTEMPTS + 1
 
 
+@pytest.mark.slow
 def test_a_validation_is_drafted_again_too():
     curators = with_poor(3, "site 02", cap="3/2")
     fitted = learn(federate({name: curators[name] for name in ("site 00", "site 01")}), SOURCE, **HOW)

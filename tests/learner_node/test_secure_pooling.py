@@ -31,6 +31,7 @@ from learner_node.plausibility import FALSE_ALARM
 from learner_node.pooling import SecurePool
 from learner_node.study import NoCuratorError, Study
 from learner_node.together import Together, strangers
+from margins import surely_above
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -376,18 +377,19 @@ def test_every_strategy_of_counts_learns_from_secure_sums(strategy, options):
     assert all(done.pooled.noises == 1.5 for done in found.study.rounds)
     private = [ring(300, seed=number) for number in range(3)]
     model = found.model()
-    right = np.mean([_accuracy(model, found.schema, frame) for frame in private])
-    assert right > 0.6
+    right = np.concatenate([_right(model, found.schema, frame) for frame in private])
+    assert surely_above(right, max(np.mean(np.concatenate([frame["sick"] == "no" for frame in private])), 0.5))
     assert_proven(found.study, curators, Fraction(1))
 
 
-def _accuracy(model, schema, frame):
+def _right(model, schema, frame):
     from protocol.records import encode_frame, encode_labels
 
     said = model.probability(encode_frame(frame, schema)) > 0.5
-    return np.mean(said == (encode_labels(frame["sick"], schema.classes) > 0))
+    return said == (encode_labels(frame["sick"], schema.classes) > 0)
 
 
+@pytest.mark.slow
 def test_an_estimator_learns_and_validates_securely():
     curators = members(4, size=300, cap="3")
     fitted = ExPriLClassifier(federate(curators), options=FAST, pooling="secure", random_state=1).fit(SOURCE)

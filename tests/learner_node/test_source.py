@@ -194,7 +194,8 @@ def test_a_curator_counts_the_very_cells_that_the_learner_sees():
 def test_counts_over_the_wire_are_the_learners_own_counts_of_the_same_records():
     frame = ring(300, seed=8)
     curators = {"basel": open_curator("basel", frame, noise=NoNoise())}
-    learned = learn(federate(curators), frame.drop("sick"), strategy="cells", epsilon=Fraction(1))
+    options = {"networks": False}
+    learned = learn(federate(curators), frame.drop("sick"), strategy="cells", options=options, epsilon=Fraction(1))
     (asked,) = learned.study.rounds
     (partition,) = asked.bodies["basel"].partitions
     found = partition.cells(learned.source)

@@ -1,5 +1,6 @@
 """Strategies: exact cost, what they ask, and that they learn where there is no noise."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ from learner_node.strategies import paper as paper_module
 from learner_node.strategies.base import Conversation, Problem
 from learner_node.study import NoCuratorError
 from limits_told import limits_with
+from margins import DEVIATIONS, surely_above
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.queries import QUERY_KINDS
@@ -69,12 +71,12 @@ def test_every_registered_strategy_is_tested_here():
     assert {name for name, _ in SETTINGS} == set(STRATEGIES) - elsewhere
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS, ids=str)
-@pytest.mark.parametrize("most", [1, 6])
-@pytest.mark.parametrize(("name", "options"), SETTINGS)
-def test_a_plan_costs_exactly_epsilon(name, options, most, epsilon):
-    plan = make_strategy(name, options).plan(problem(epsilon=epsilon, most_records_per_unit=most))
-    assert QUERY_KINDS.plan_cost(plan, most) == epsilon
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in SETTINGS))
+def test_a_plan_costs_exactly_epsilon(name):
+    chosen = [options for other, options in SETTINGS if other == name]
+    for options, most, epsilon in itertools.product(chosen, (1, 6), EPSILONS):
+        plan = make_strategy(name, options).plan(problem(epsilon=epsilon, most_records_per_unit=most))
+        assert QUERY_KINDS.plan_cost(plan, most) == epsilon, (options, most, epsilon)
 
 
 @pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])
@@ -97,7 +99,8 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
     [
         ("additive", {}),
         ("additive", {"choice_share": "1/4", "chosen": 1}),
-        ("cells", {"cells": 60}),
+        pytest.param("cells", {"cells": 60}, marks=pytest.mark.slow),
+        ("cells", {"cells": 60, "networks": False}),
         ("paper-c", {"rounds": 3, "bins": 12}),
         ("paper-c", {"rounds": 3, "bins": 12, "weighting": "tilt"}),
         ("random-subsets", {"rounds": 2, "features": 1}),
@@ -121,11 +124,12 @@ def test_without_noise_a_strategy_clearly_beats_the_majority(name, options):
     probability = learned.model().probability(encode_frame(test, learned.schema))
     assert probability.min() >= 0
     assert probability.max() <= 1
-    accuracy = np.mean((probability > 0.5) == truth)
+    # The label is told by the attributes, so all can be right: more than half of what the majority leaves is.
     majority = max(truth.mean(), 1 - truth.mean())
-    assert accuracy > majority + 0.15
+    assert surely_above((probability > 0.5) == truth, 0.5 * (majority + 1))
 
 
+@pytest.mark.slow
 def test_the_source_estimate_says_how_many_records_each_stands_for():
     for name in ("additive", "cells", "importance", "paper-c", "random-subsets", "informative", "adaptive-cells"):
         curators = {"basel": open_curator("basel", ring(800, seed=1), noise=NoNoise())}
@@ -133,7 +137,7 @@ def test_the_source_estimate_says_how_many_records_each_stands_for():
         estimate = learned.estimates[""]
         assert estimate.weights.shape == estimate.probability.shape == (200,)
         assert (estimate.weights >= 0).all()
-        assert estimate.weights.sum() == pytest.approx(800, rel=0.1)
+        assert estimate.weights.sum() == pytest.approx(800, abs=DEVIATIONS * np.sqrt(800))  # a sample's own error
         assert ((estimate.probability >= 0) & (estimate.probability <= 1)).all()
 
 
@@ -225,7 +229,12 @@ def test_the_same_seed_gives_the_same_questions():
     for seed in (4, 4, 5):
         curators = {"basel": open_curator("basel", noise=NoNoise())}
         learned = learn(
-            federate(curators), ring(60, seed=3).drop("sick"), strategy="cells", epsilon=Fraction(1), seed=seed
+            federate(curators),
+            ring(60, seed=3).drop("sick"),
+            strategy="cells",
+            options={"networks": False},
+            epsilon=Fraction(1),
+            seed=seed,
         )
         bodies.append(learned.study.rounds[0].bodies["basel"])
     assert bodies[0] == bodies[1] != bodies[2]

@@ -16,8 +16,8 @@ from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
 from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
 from learner_node.uncertainty import LEVEL, _steeper, calibrated, calibration, estimate_accuracy
+from margins import DEVIATIONS, FALSE_ALARM, within_its_error
 
-FALSE_ALARM = 1e-9
 N_SOURCE = 160
 
 
@@ -72,12 +72,12 @@ def test_the_model_is_the_one_without_a_cell_posterior():
 def test_the_estimate_is_near_the_truth_and_the_verdicts_are_given(steep):
     probability, posterior, truth, area = steep
     found = estimate_accuracy(probability, posterior, seed=0)
-    assert found.auc == pytest.approx(area, abs=0.03)
+    assert within_its_error(found.auc, area, found.auc_low, found.auc_high)
     assert found.ranks
     assert found.ranking_p_value <= LEVEL
     assert found.low <= found.accuracy <= found.high
-    assert found.accuracy == pytest.approx(truth, abs=0.06)
-    assert found.majority == pytest.approx(0.5, abs=0.05)
+    assert within_its_error(found.accuracy, truth, found.low, found.high)
+    assert within_its_error(found.majority, 0.5, found.majority_low, found.majority_high)
     assert found.majority_low <= found.majority <= found.majority_high
     assert found.beats_majority
     assert found.p_value <= LEVEL
@@ -87,13 +87,13 @@ def test_the_estimate_is_near_the_truth_and_the_verdicts_are_given(steep):
 def test_any_function_can_be_judged(steep):
     probability, posterior, truth, area = steep
     inverted = estimate_accuracy(1.0 - probability, posterior, seed=0)
-    assert inverted.accuracy == pytest.approx(1.0 - truth, abs=0.07)
-    assert inverted.auc == pytest.approx(1.0 - area, abs=0.07)
+    assert within_its_error(inverted.accuracy, 1.0 - truth, inverted.low, inverted.high)
+    assert within_its_error(inverted.auc, 1.0 - area, inverted.auc_low, inverted.auc_high)
     assert not inverted.beats_majority
     assert not inverted.ranks
     random = estimate_accuracy(np.random.default_rng(0).random(N_SOURCE), posterior, seed=0)
-    assert random.accuracy == pytest.approx(0.5, abs=0.1)
-    assert random.auc == pytest.approx(0.5, abs=0.1)
+    assert within_its_error(random.accuracy, 0.5, random.low, random.high)
+    assert within_its_error(random.auc, 0.5, random.auc_low, random.auc_high)
     assert not random.beats_majority
 
 
@@ -132,9 +132,9 @@ def test_a_constant_never_beats_the_majority(steep, label):
     found = estimate_accuracy(np.full(len(probability), label), posterior, seed=0)
     assert (found.auc_low, found.auc, found.auc_high) == pytest.approx((0.5, 0.5, 0.5))
     assert found.ranking_p_value == 1
-    assert found.p_value > 0.5
+    assert found.p_value > LEVEL
     assert not found.beats_majority
-    assert found.accuracy == pytest.approx(0.5, abs=0.05)
+    assert within_its_error(found.accuracy, 0.5, found.low, found.high)
 
 
 def test_a_class_that_hardly_occurs_has_an_estimate():
@@ -162,9 +162,9 @@ def test_shares_stay_in_order_and_in_range(steep, probability, seed):
 def test_less_budget_gives_wider_intervals():
     widths = {}
     for epsilon in (1.0, 0.02):
-        found = [estimate_accuracy(*answered(seed, epsilon=epsilon)[:2], seed=seed) for seed in range(2)]
-        widths[epsilon] = np.mean([each.high - each.low for each in found])
-    assert widths[0.02] > 1.5 * widths[1.0]
+        found = estimate_accuracy(*answered(0, epsilon=epsilon)[:2], seed=0)
+        widths[epsilon] = found.high - found.low
+    assert widths[0.02] > widths[1.0]
 
 
 @pytest.mark.slow
@@ -196,7 +196,8 @@ def test_the_interval_covers_and_the_verdict_has_power():
         found.append((*held, estimate.beats_majority, estimate.ranks))
     *covered, verdicts, ranks = np.sum(found, axis=0)
     assert min(covered) >= binom.ppf(FALSE_ALARM, len(found), 0.9)
-    assert min(verdicts, ranks) > 0.9 * len(found)
+    # A power of a half would give so many verdicts once in 1e9 times.
+    assert binom.sf(min(verdicts, ranks) - 1, len(found), 0.5) < FALSE_ALARM
 
 
 def test_bad_probabilities_are_refused(steep):
@@ -220,7 +221,7 @@ def test_blunt_probabilities_are_sharpened_more_than_sure_ones(steep):
     probability, posterior, *_ = steep
     blunt = calibration(calibrated(probability, 0.3), posterior, seed=0)
     sure = calibration(calibrated(probability, 3.0), posterior, seed=0)
-    assert blunt > 1.2 * sure
+    assert blunt > sure
 
 
 # --- the posterior of the cells
@@ -260,7 +261,9 @@ def test_draws_have_the_posteriors_moments():
     spread = np.sum((draws - found.mean) ** 2, axis=0) / found.variance
     assert (spread > chi2.ppf(level / 2, count)).all()
     assert (spread < chi2.isf(level / 2, count)).all()
-    assert np.cov(draws.T) == pytest.approx(exact, abs=0.02)
+    sizes = np.diag(exact)
+    errors = np.sqrt((exact**2 + sizes * sizes[:, None]) / count)
+    assert (np.abs(np.cov(draws.T) - exact) < norm.isf(level / 2) * errors).all()
 
 
 def test_draws_are_within_range_and_masses_have_their_moments():
@@ -268,8 +271,9 @@ def test_draws_are_within_range_and_masses_have_their_moments():
     assert draws.signal.shape == draws.mass.shape == (4000, 6)
     assert np.abs(draws.signal).max() <= 1
     assert draws.mass.min() > 0
-    assert draws.mass.mean() == pytest.approx(10.0, abs=0.15)
-    assert draws.mass.var() == pytest.approx(4.0, rel=0.15)
+    # Of 24,000 Gamma draws of shape 25, whose kurtosis is 3.24.
+    assert draws.mass.mean() == pytest.approx(10.0, abs=DEVIATIONS * np.sqrt(4.0 / 24_000))
+    assert draws.mass.var() == pytest.approx(4.0, rel=DEVIATIONS * np.sqrt(2.24 / 24_000))
     assert (np.ptp(draws.signal[draws.no_signal], axis=1) == 0).all()
 
 
@@ -292,5 +296,5 @@ def test_the_likelihood_of_shares_is_read_off_the_table():
 
 
 def test_coin_flips_look_like_no_signal_and_a_step_does_not(steep):
-    assert steep[1].no_signal_probability < 1e-6
-    assert answered(3, share=0.55)[1].no_signal_probability > 0.25
+    assert steep[1].no_signal_probability < FALSE_ALARM
+    assert answered(3, share=0.55)[1].no_signal_probability > 0.5  # the prior, so what was seen speaks for it
