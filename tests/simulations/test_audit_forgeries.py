@@ -242,6 +242,7 @@ def as_json(path, **options):
     return result, msgspec.json.decode(msgspec.json.encode(result.as_object()))
 
 
+@pytest.mark.slow
 def test_a_sum_too_long_to_be_written_is_rounded_up(tmp_path):
     """A learner chooses scales that are primes: the exact sum has more digits than Python prints."""
     forged, scales = Forged(), primes(2**25, 580)

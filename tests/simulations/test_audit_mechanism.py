@@ -291,9 +291,8 @@ def second_turn_drawn_anew_for_nothing(question, dataset, noise):
     return Answered(encode(ToyRelease(toy._draw(question, dataset, noise, above))))
 
 
-@pytest.mark.parametrize(
-    "answer", [second_turn_bare, pytest.param(second_turn_drawn_anew_for_nothing, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", [second_turn_bare, second_turn_drawn_anew_for_nothing])
 def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
     table = with_answer(answer, "toy")
     draws = 16_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
