@@ -250,7 +250,7 @@ def test_no_walk_says_more_than_was_charged(release):
 @pytest.mark.slow
 @pytest.mark.parametrize("release", PRIVATE)
 def test_no_walk_says_more_than_was_charged_at_length(release):
-    explore(release, 150, 60)
+    explore(release, 60, 60)
 
 
 # the worst case

@@ -337,7 +337,7 @@ def test_every_registered_kind_has_a_generator():
 
 
 FEW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def explore(strategy, how, *, both_stores):

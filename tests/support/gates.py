@@ -16,7 +16,7 @@ DEADLINE = "EXPRIL_TEST_DEADLINE"
 REACHED = "EXPRIL_JITTER_REACHED"
 MOST = 0.5
 """Seconds of processor that an unmarked test may take on the machine where the reference loop takes `REFERENCE`."""
-REFERENCE = 0.05
+REFERENCE = 0.04
 HEAVY = ("torch", "sklearn.linear_model", "scipy.stats", "polars", "flwr.server", "opendp.prelude", "sqlalchemy.orm")
 GOLDEN = 0.6180339887498949
 
