@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_fakes import (
     ATTRIBUTES,
     ROWS,
@@ -135,7 +136,7 @@ def test_every_registered_kind_is_drawn_here():
 # sensitivity
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rest=tables.filter(bool),
     own=st.lists(records, min_size=1, max_size=5),
@@ -160,7 +161,12 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
     assert release.ratios == b""
 
 
-@settings(max_examples=100, deadline=None)
+test_a_unit_moves_the_counts_by_no_more_than_is_charged_at_length = at_length(
+    test_a_unit_moves_the_counts_by_no_more_than_is_charged, 150
+)
+
+
+@settings(max_examples=25, deadline=None)
 @given(rest=tables.filter(bool), new=records, query=queries())
 def test_a_record_moves_one_number_of_each_partition_by_one(rest, new, query):
     body, planned = query
@@ -171,6 +177,11 @@ def test_a_record_moves_one_number_of_each_partition_by_one(rest, new, query):
     ends = np.cumsum([columns * p.cell_count(SCHEMA) for p in body.partitions])[:-1]
     for block in np.split(present - without, ends):
         assert sorted(np.abs(block), reverse=True)[:2] in ([1, 0], [1])
+
+
+test_a_record_moves_one_number_of_each_partition_by_one_at_length = at_length(
+    test_a_record_moves_one_number_of_each_partition_by_one, 100
+)
 
 
 def test_the_bound_is_reached():
@@ -232,7 +243,7 @@ def slow_logit(hypothesis, row):
     raise AssertionError
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=tables.filter(bool), query=queries())
 def test_counts_are_those_of_a_slow_loop(rows, query):
     body, planned = query
@@ -258,6 +269,10 @@ def test_counts_are_those_of_a_slow_loop(rows, query):
     assert answered(again, body, planned)[0][0].tolist() == blocks
 
 
+test_counts_are_those_of_a_slow_loop_at_length = at_length(test_counts_are_those_of_a_slow_loop, 150)
+
+
+@pytest.mark.slow
 def test_many_partitions_are_counted_whatever_their_sizes():
     """Partitions of one cell never fill a joint group; ten thousand of them are still counted."""
     one = NearestCentre.of(MAP, np.zeros((1, MAP.width)))
@@ -273,7 +288,7 @@ def test_many_partitions_are_counted_whatever_their_sizes():
 # privacy units
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(table=tables.filter(bool), most=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
 def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
     def kept(rows):
@@ -299,6 +314,11 @@ def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
         assert sum(f"('{unit}'" in r for r in whole) == min(most, sum(row[0] == unit for row in table))
 
 
+test_kept_rows_of_a_unit_depend_on_that_unit_alone_at_length = at_length(
+    test_kept_rows_of_a_unit_depend_on_that_unit_alone, 80
+)
+
+
 def test_the_choice_within_a_unit_is_keyed_and_not_by_position():
     rows = [("p1", float(age), 0.0, "f", "no") for age in range(40)]
     encoded = encode_frame(frame_of(rows), SCHEMA)
@@ -322,7 +342,7 @@ ODD = {
 
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("odd", ODD)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(query=queries())
 @example(
     query=(
@@ -342,6 +362,11 @@ def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query
     assert len(other.counts) == len(release.counts)
     assert len(other.ratios) == len(release.ratios)
     assert np.isfinite(np.frombuffer(other.ratios, "<f8")).all()
+
+
+test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind_at_length = at_length(
+    test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind, 25
+)
 
 
 def test_one_class_is_told_to_the_steward_only():

@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_fakes import dataset
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from protocol.noise import NoisyMax
@@ -19,6 +21,7 @@ def rows_of(drawn):
     return tuple((unit, float(age), 0.0, "f", "no") for unit, age in drawn)
 
 
+@settings(max_examples=40, deadline=None)
 @given(AGES, st.integers(1, 7))
 def test_removing_a_unit_moves_no_other_record(drawn, count):
     rows = rows_of(drawn)
@@ -31,6 +34,9 @@ def test_removing_a_unit_moves_no_other_record(drawn, count):
         assert whole[stay].tolist() == rest.tolist()
 
 
+test_removing_a_unit_moves_no_other_record_at_length = at_length(test_removing_a_unit_moves_no_other_record, 100)
+
+
 def test_another_name_is_another_split_and_blocks_are_about_even():
     held = dataset(tuple((f"p{n}", n / 10, 0.0, "f", "no") for n in range(1000)), unit=True)
     one, two = held.blocks(4, b"one"), held.blocks(4, b"two")
@@ -39,6 +45,7 @@ def test_another_name_is_another_split_and_blocks_are_about_even():
     assert np.abs(np.bincount(one, minlength=4) - 250).max() < 7 * math.sqrt(1000 * 3 / 16)
 
 
+@pytest.mark.slow
 def test_the_curators_choice_has_the_law():
     """20,000 choices among four: a chi-square of 3 degrees above 48 has a chance of 2e-10."""
     law, scores = NoisyMax(2), np.array([0, 1, 3, 2])

@@ -143,6 +143,7 @@ def test_init_overwrites_nothing_and_makes_all_or_nothing(folder, tmp_path):
         assert not (tmp_path / "other").exists() or not list((tmp_path / "other").iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_says_it_and_exits_with_1_where_something_would_stop_it(folder):
     command = [sys.executable, "-m", "expril", "curator", "check", str(folder), "--json"]
     done = subprocess.run(command, capture_output=True, check=False, text=True)

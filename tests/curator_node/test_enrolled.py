@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from at_length import walks_at_length
 from curator_fakes import (
     NOW,
     Clock,
@@ -172,7 +173,8 @@ class Histories(RuleBasedStateMachine):
                 assert public not in account.spent
 
 
-Histories.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Histories.TestCase.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestHistoriesAtLength = walks_at_length(Histories, max_examples=25, stateful_step_count=25)
 TestHistories = Histories.TestCase
 
 

@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from at_length import walks_at_length
 from curator_fakes import Clock, FlakyStore, Learner, key, mass_body, open_curator, opened, plan_of
 from curator_node.ledger import (
     AnswerGoneError,
@@ -357,9 +358,11 @@ def _folders(tmp_path_factory):
 
 
 TestMemoryLedger = LedgerMachine.TestCase
-TestMemoryLedger.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestMemoryLedger.settings = settings(max_examples=12, stateful_step_count=30, deadline=None)
+TestMemoryLedgerAtLength = walks_at_length(LedgerMachine, max_examples=40, stateful_step_count=40)
 TestDatabaseLedger = DatabaseMachine.TestCase
-TestDatabaseLedger.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestDatabaseLedger.settings = settings(max_examples=5, stateful_step_count=25, deadline=None)
+TestDatabaseLedgerAtLength = walks_at_length(DatabaseMachine, max_examples=12, stateful_step_count=25)
 
 
 @pytest.fixture

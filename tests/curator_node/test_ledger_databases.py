@@ -203,6 +203,7 @@ def test_a_session_that_holds_the_ledger_is_not_waited_for_without_end(tmp_path,
         assert isinstance(learner.ask(), Release)
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_and_serves_once_there_is_room(tmp_path):
     place = Place(tmp_path / "ward", "sqlite", None)
     with place.process() as site:

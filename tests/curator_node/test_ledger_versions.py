@@ -117,6 +117,7 @@ def test_a_ledger_of_a_newer_program_is_refused_by_all(old, tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_nobody_who_serves_needs_alembic():
     code = "import curator_node.site, sys; print('alembic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

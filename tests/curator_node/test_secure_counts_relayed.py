@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_node.ledger.checks import check
 from pooled import BODY, Pool
 from protocol.messages import Refusal
@@ -76,10 +77,15 @@ class Relay:
 SCRIPTS = (st.lists(STEPS, min_size=10, max_size=60), st.sampled_from(LARGE))
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(*SCRIPTS)
 def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(steps, end):
     play(steps, end)
+
+
+test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice_at_length = at_length(
+    test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice, 15
+)
 
 
 @pytest.mark.slow

@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from at_length import at_length
 from curator_fakes import NOW, UNIT_KEY, ZeroNoise, key, ledger_over
 from curator_node.answerers import ANSWERERS
 from curator_node.answering import Question, Seat
@@ -105,6 +106,7 @@ EVERY = (
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(ROWS, st.sampled_from(EVERY))
 def test_no_records_make_an_answer_fail_or_warn(rows, case):
     method, item = case
@@ -115,6 +117,10 @@ def test_no_records_make_an_answer_fail_or_warn(rows, case):
     assert answer.numbers.shape == (1, 2, 2 if isinstance(item, Selection) else 1)
 
 
+test_no_records_make_an_answer_fail_or_warn_at_length = at_length(test_no_records_make_an_answer_fail_or_warn, 100)
+
+
+@settings(max_examples=30, deadline=None)
 @given(ROWS, st.integers(1, 5), st.sampled_from(sorted(ESTIMATORS)))
 def test_a_unit_changes_the_value_of_one_block_at_most(rows, count, name):
     kind = ESTIMATORS[name]
@@ -127,6 +133,12 @@ def test_a_unit_changes_the_value_of_one_block_at_most(rows, count, name):
         assert np.count_nonzero(one != two) <= 1
 
 
+test_a_unit_changes_the_value_of_one_block_at_most_at_length = at_length(
+    test_a_unit_changes_the_value_of_one_block_at_most, 100
+)
+
+
+@settings(max_examples=35, deadline=None)
 @given(ROWS, st.sampled_from([(), (1, 3), (2, 2)]))
 def test_a_unit_moves_all_scores_of_candidates_one_way(rows, weights):
     item = Selection((FeatureBins("x", (3.0,)), FeatureBins("z", ()), FeatureBins("c", ())), weights)
@@ -136,6 +148,11 @@ def test_a_unit_moves_all_scores_of_candidates_one_way(rows, weights):
         moved = class_scores(held(rows), item) - class_scores(held(rest), item)
         assert moved.min() >= 0
         assert moved.max() <= method.sensitivity(STEWARD.most_records_per_unit)
+
+
+test_a_unit_moves_all_scores_of_candidates_one_way_at_length = at_length(
+    test_a_unit_moves_all_scores_of_candidates_one_way, 100
+)
 
 
 def block_of(x, z, y):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_fakes import release_of
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from generators import bodies, partitions_of, schemas
@@ -120,7 +121,7 @@ def schema_of(body, release):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=25)
 def test_more_to_do_is_more_work(data):
     schema = data.draw(schemas())
     first, second = (data.draw(partitions_of(schema)) for _ in range(2))
@@ -131,6 +132,9 @@ def test_more_to_do_is_more_work(data):
     assert of_one < work(one, planned(), schema, size + 1)
     assert of_one < work(one, planned(scale="1/30"), schema, size)
     assert of_one < work(CountsBody((first,), Constant(1)), planned("error_correct"), schema, size)
+
+
+test_more_to_do_is_more_work_at_length = at_length(test_more_to_do_is_more_work, 100)
 
 
 def test_an_undeclared_size_stands_for_a_million_records():

@@ -178,6 +178,7 @@ def read_runs(path):
         ]
 
 
+@pytest.mark.slow
 def test_runs_that_the_file_holds_are_not_made_again(tmp_path, monkeypatch):
     made = []
 

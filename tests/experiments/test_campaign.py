@@ -92,6 +92,7 @@ module.campaign(path.parent).run_file(path, module.TASKS, slow, module.Number)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
     path = tmp_path / "cells.jsonl"

@@ -259,6 +259,7 @@ def test_a_curator_is_asked_once_a_step_and_charges_each_instance_that_begins():
     assert answers.charged in {1000 * begun, 1000 * answers.counted, 1000 * (answers.counted + 1)}
 
 
+@pytest.mark.slow
 def test_when_answers_are_spent_nothing_more_is_asked():
     drawn = draw(SETTINGS[BLOG], 2, TINY)
     _, answers = ask_each_candidate(drawn, TINY, Fraction(1, 10))
@@ -387,6 +388,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(provenance, "cores", lambda: 1)
 
 
+@pytest.mark.slow
 def test_the_command_runs_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatch):
     typed = ["simulate", "holdout", "--out", str(tmp_path), "--repeats", "2", "--seed", "3", "--epsilon", "5"]
     told = CliRunner().invoke(app, [*typed, "--json"])

@@ -176,6 +176,7 @@ def tiny(monkeypatch):
     study_cells.records_of.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_report_and_goes_on(tiny, tmp_path, monkeypatch):
     asked = ["simulate", "sample", "--out", str(tmp_path), "--epsilon", "0.5,2", "--repeats", "1", "--json"]
     told = CliRunner().invoke(app, asked)

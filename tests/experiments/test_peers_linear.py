@@ -71,6 +71,7 @@ def test_half_of_the_source_keeps_its_norm_and_a_short_record_stays_short():
     assert np.abs(whole_rows(source, source)).sum(axis=1).max() >= GRID - 6
 
 
+@pytest.mark.slow
 def test_the_noise_is_discrete_laplace_of_a_scale_of_grid_over_epsilon(monkeypatch):
     """The sum that is used, less the exact one, against the law's distribution: Kolmogorov's bound at 1e-9.
 

@@ -5,10 +5,11 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from at_length import at_length
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
 from learner_node.learn import learn
 from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
@@ -78,11 +79,17 @@ def asked(learned):
 # --- shares of epsilon
 
 
+@settings(max_examples=45, deadline=None)
 @given(st.lists(st.fractions(Fraction(1, 1000), 1000, max_denominator=1000), min_size=1, max_size=6))
 def test_shares_sum_to_exactly_one_and_keep_their_ratios(weights):
     shares = exact_shares(len(weights), weights)
     assert sum(shares) == 1
     assert all(share * weights[0] == weight * shares[0] for share, weight in zip(shares, weights, strict=True))
+
+
+test_shares_sum_to_exactly_one_and_keep_their_ratios_at_length = at_length(
+    test_shares_sum_to_exactly_one_and_keep_their_ratios, 100
+)
 
 
 def test_equal_shares_are_the_default():

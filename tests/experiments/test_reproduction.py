@@ -12,11 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 from typer.testing import CliRunner
 
+from at_length import at_length
 from experiments.campaign.names import parse_names
 from experiments.campaign.store import Store, read_cells, read_settings
 from experiments.campaign.workers import FailedRunsError
@@ -157,6 +158,7 @@ cells = st.builds(
 )
 
 
+@settings(max_examples=25, deadline=None)
 @given(written=st.lists(cells, max_size=5), torn=st.integers(0, 400))
 def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path_factory, written, torn):
     path = tmp_path_factory.mktemp("store") / "cells.jsonl"
@@ -175,6 +177,11 @@ def test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path
         assert reopened.finished["A", 1000].value("x") == 1.0
     assert {(cell.dataset, cell.run) for cell in read_cells(path, Finished)} == set(reopened.finished)
     assert len(read_cells(path, Finished)) == len(reopened.finished)
+
+
+test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut_at_length = at_length(
+    test_a_store_that_was_cut_anywhere_loses_only_the_line_that_was_cut, 100
+)
 
 
 def test_a_store_of_other_settings_is_refused_and_kept(tmp_path):
@@ -400,11 +407,11 @@ def test_table_studies_follow_table_1(name):
 def test_curves_have_every_point_once_and_a_plan_costs_at_most_epsilon(name):
     setup = Setup.of(name)
     points = {}
-    for key, settings in curve_studies(setup):
+    for key, study in curve_studies(setup):
         whole = key.fixed or key.noise == "none"
-        for rounds in PLAN_LENGTHS if whole else [settings.rounds]:
+        for rounds in PLAN_LENGTHS if whole else [study.rounds]:
             assert (key, rounds) not in points
-            points[key, rounds] = settings.scale
+            points[key, rounds] = study.scale
     assert len(points) == len(CURVES) * len(PLAN_LENGTHS)
     d, masses = setup.problem.dimensions, setup.problem.reweight
     for (key, rounds), scale in points.items():

@@ -493,6 +493,7 @@ def test_plots_and_tables_are_named():
     assert tags.count("caption") == tags.count("table")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_page_lives_in_a_real_browser(tmp_path):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

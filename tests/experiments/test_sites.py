@@ -258,6 +258,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "TOLERATED", (1,))
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_and_writes_every_file(tiny, tmp_path, monkeypatch):
     order = Order(tmp_path, "expril simulate sites", problems=("tiny",), sites=(1, 4), epsilons=("50",), repeats=1)
     seen = []

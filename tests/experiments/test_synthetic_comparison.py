@@ -97,6 +97,7 @@ def test_the_source_knows_the_majority_and_nothing_else():
     assert found["accuracy-logistic"] == found["accuracy-boosting"]
 
 
+@pytest.mark.slow
 def test_no_classifier_is_trained_on_the_test_records():
     assert compute(Task("wdbc", "fresh", "inf", SEED)).values.keys() == set(DISTANCES)
     real = compute(Task("wdbc", "real", "inf", SEED)).values
@@ -104,6 +105,7 @@ def test_no_classifier_is_trained_on_the_test_records():
     assert all(real[name] == 0 for name in DISTANCES)
 
 
+@pytest.mark.slow
 def test_a_second_call_computes_nothing_and_writes_the_same(tmp_path, monkeypatch):
     wanted = request(tmp_path, epsilons=["1"], generators=[OURS, "source"])
     first = compare_synthetic(wanted, lambda *_: None)

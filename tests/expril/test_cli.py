@@ -220,6 +220,7 @@ def test_an_epsilon_list_is_a_run_at_each_that_goes_on_is_verified_and_has_one_p
     assert "result" not in run("simulate", "wdbc", "--epsilon", "1,x", code=2).stdout
 
 
+@pytest.mark.slow
 def test_noise_from_a_seed_is_never_just_proven(tmp_path):
     seeded = quick(tmp_path, "wdbc", ("repeats = 12", "repeats = 1\nnoise_seed = 7"))
     told = json.loads(run("simulate", seeded, "--out", tmp_path, "--json").stdout)

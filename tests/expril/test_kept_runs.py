@@ -318,6 +318,7 @@ def test_a_damaged_unfinished_run_is_not_gone_on_with(place, interrupted):
     assert f"{left} was left by an interrupted run and holds no finished repeat: rm -r {left}" in told.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
     import fcntl
 

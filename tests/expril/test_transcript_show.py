@@ -34,6 +34,7 @@ def messages(folder, *options):
     return json.loads(show(folder, *options, "--json"))["messages"]
 
 
+@pytest.mark.slow
 def test_every_message_is_shown_in_order(folder):
     told = messages(folder, "--learner", "grace", "--curator", "south")
     assert [one["type"] for one in told] == [

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
+from at_length import at_length
 from generators import records_of, schemas
 from learner_node import splits
 from learner_node.partitions import (
@@ -221,7 +222,7 @@ def test_a_target_that_is_explained_lets_the_rest_be_split_evenly():
 
 
 @given(schemas().flatmap(lambda s: records_of(s, most=30)), st.integers(2, 12), st.integers(1, 4), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=10)
 def test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough(source, leaves, least, guided):
     features = standardising_map(source)
     target = np.arange(len(source)) % 3 / 2 if guided else None
@@ -234,6 +235,11 @@ def test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough(source, leaves,
     counts = masses(tree, source)
     # A tree has one cut at least: where none is possible, every record is in leaf 0.
     assert counts.min() >= least or counts.tolist() == [len(source), 0]
+
+
+test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough_at_length = at_length(
+    test_any_source_gives_a_lawful_tree_whose_leaves_hold_enough, 50
+)
 
 
 @given(schemas().flatmap(lambda s: records_of(s, most=30)), st.integers(1, 6))

@@ -228,6 +228,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_
         assert attempt(Failing(curators, 1)).study.survivors == found.study.survivors, "all of it is in the journal"
 
 
+@pytest.mark.slow
 def test_a_turn_of_a_sum_that_is_over_is_not_sent_again_and_costs_nothing():
     """The masked turn never reached it; all else does."""
     curators = members(5)
@@ -250,6 +251,7 @@ def test_a_turn_of_a_sum_that_is_over_is_not_sent_again_and_costs_nothing():
     assert study.spent_at_most("site 03") == 0
 
 
+@pytest.mark.slow
 def test_a_release_of_a_sum_that_was_lost_and_charged_is_recovered_after_the_closing():
     curators = members(5)
     closed = []

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, chi2, norm
 from sklearn.cluster import KMeans
 
+from at_length import at_length
 from learner_node.areas import weighted_auc
 from learner_node.label_model import Observation, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
@@ -146,7 +147,7 @@ def test_a_class_that_hardly_occurs_has_an_estimate():
 
 
 @given(arrays(np.float64, N_SOURCE, elements=st.floats(0, 1)), st.integers(0, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_shares_stay_in_order_and_in_range(steep, probability, seed):
     found = estimate_accuracy(probability, steep[1], seed=seed)
     assert 0 <= found.low <= found.accuracy <= found.high <= 1
@@ -157,6 +158,9 @@ def test_shares_stay_in_order_and_in_range(steep, probability, seed):
     sharpness = calibration(probability, steep[1], seed=seed)
     assert 0.25 <= sharpness <= 8
     assert ((calibrated(probability, sharpness) > 0.5) <= (probability > 0.5)).all()
+
+
+test_shares_stay_in_order_and_in_range_at_length = at_length(test_shares_stay_in_order_and_in_range, 25)
 
 
 def test_less_budget_gives_wider_intervals():

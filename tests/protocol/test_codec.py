@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from generators import KEYS, MESSAGES, bodies, messages, receipts, releases
 from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode
 from protocol.envelopes import Envelope, open_envelope, seal
@@ -51,17 +52,25 @@ def test_the_generators_draw_every_message_type():
 
 
 @given(messages)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_every_message_survives_the_wire(message):
     assert decode(encode(message), type(message)) == message
 
 
+test_every_message_survives_the_wire_at_length = at_length(test_every_message_survives_the_wire, 150)
+
+
 @given(receipts, bodies(), releases())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=15)
 def test_receipts_bodies_and_releases_survive_the_wire(receipt, body, release):
     assert decode(encode(receipt), Receipt) == receipt
     assert decode(encode(body), CountsBody) == body
     assert decode(encode(release), CountsRelease) == release
+
+
+test_receipts_bodies_and_releases_survive_the_wire_at_length = at_length(
+    test_receipts_bodies_and_releases_survive_the_wire, 60
+)
 
 
 @given(st.binary(max_size=60), st.sampled_from(KINDS))
@@ -78,19 +87,29 @@ def test_arbitrary_bytes_are_no_envelope(data):
 
 
 @given(messages, st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=45)
 def test_flipped_bits_decode_to_another_value_or_are_malformed(message, data):
     flipped = bytearray(encode(message))
     flipped[data.draw(st.integers(0, len(flipped) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     decodes_or_refuses(bytes(flipped), type(message))
 
 
+test_flipped_bits_decode_to_another_value_or_are_malformed_at_length = at_length(
+    test_flipped_bits_decode_to_another_value_or_are_malformed, 150
+)
+
+
 @given(bodies(), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=20)
 def test_flipped_bits_of_a_body_decode_to_another_value_or_are_malformed(body, data):
     flipped = bytearray(encode(body))
     flipped[data.draw(st.integers(0, len(flipped) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     decodes_or_refuses(bytes(flipped), CountsBody)
+
+
+test_flipped_bits_of_a_body_decode_to_another_value_or_are_malformed_at_length = at_length(
+    test_flipped_bits_of_a_body_decode_to_another_value_or_are_malformed, 80
+)
 
 
 @pytest.mark.parametrize("kind", [CardRequest, Envelope])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from generators import plans
 from protocol.errors import RemoteProtocolError
 from protocol.plans import Plan
@@ -76,7 +77,7 @@ def test_a_plan_costs_the_exact_sum():
 
 
 @given(plans(), st.integers(1, 5))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=25)
 def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
     queries = QUERY_KINDS.queries(plan)
     parts = [Fraction(most * q.partitions * q.steps * q.scale.denominator, q.scale.numerator) for q in queries]
@@ -86,6 +87,11 @@ def test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits(plan, most):
         assert QUERY_KINDS.plan_cost(plan, most) == sum(parts)
     else:
         assert code(QUERY_KINDS.plan_cost, plan, most) == RefusalCode.BAD_PLAN
+
+
+test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits_at_length = at_length(
+    test_a_cost_is_the_independent_sum_or_needs_more_than_32_bits, 150
+)
 
 
 @pytest.mark.parametrize("kind", ["", "count", "Counts", "samples"])

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from at_length import at_length
 from generators import (
     ATTRIBUTES,
     CATEGORY,
@@ -243,7 +244,7 @@ def cases(draw, subject_of):
 
 
 @given(cases(partitions_of), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=25)
 def test_a_cell_is_a_function_of_the_record_alone(case, data):
     partition, records = case
     rows = np.array(data.draw(st.lists(st.integers(0, max(0, len(records) - 1)), max_size=8)), np.intp)
@@ -251,8 +252,11 @@ def test_a_cell_is_a_function_of_the_record_alone(case, data):
     assert np.array_equal(partition.cells(records.take(rows)), partition.cells(records)[rows])
 
 
+test_a_cell_is_a_function_of_the_record_alone_at_length = at_length(test_a_cell_is_a_function_of_the_record_alone, 80)
+
+
 @given(cases(hypotheses_of), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=30)
 def test_a_prediction_is_a_function_of_the_record_alone(case, data):
     hypothesis, records = case
     rows = np.array(data.draw(st.lists(st.integers(0, max(0, len(records) - 1)), max_size=8)), np.intp)
@@ -260,8 +264,13 @@ def test_a_prediction_is_a_function_of_the_record_alone(case, data):
     assert np.array_equal(hypothesis.predict(records.take(rows)), hypothesis.predict(records)[rows])
 
 
+test_a_prediction_is_a_function_of_the_record_alone_at_length = at_length(
+    test_a_prediction_is_a_function_of_the_record_alone, 80
+)
+
+
 @given(schemas().flatmap(lambda s: st.tuples(st.just(s), partitions_of(s), hypotheses_of(s), raw_frames_of(s))))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=10)
 def test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers(case):
     schema, partition, hypothesis, frame = case
     records = encode_frame(frame, schema)
@@ -274,8 +283,13 @@ def test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers(case
     assert predicted.dtype == np.bool_
 
 
+test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers_at_length = at_length(
+    test_every_record_is_in_exactly_one_cell_and_class_whatever_its_numbers, 120
+)
+
+
 @given(cases(feature_maps_of))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=35)
 def test_points_equal_exact_arithmetic(case):
     features, records = case
     points = features.points(records)
@@ -283,13 +297,19 @@ def test_points_equal_exact_arithmetic(case):
     assert points.tolist() == [oracle_point(features, records, row) for row in range(len(records))]
 
 
+test_points_equal_exact_arithmetic_at_length = at_length(test_points_equal_exact_arithmetic, 80)
+
+
 @given(cases(mlps_of))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=20)
 def test_logits_equal_exact_arithmetic(case):
     network, records = case
     expected = [oracle_logit(network, records, row) for row in range(len(records))]
     assert network.logits(records).tolist() == expected
     assert network.predict(records).tolist() == [logit > 0 for logit in expected]
+
+
+test_logits_equal_exact_arithmetic_at_length = at_length(test_logits_equal_exact_arithmetic, 80)
 
 
 def test_missing_has_its_own_cell_and_values_beyond_the_edges_go_to_the_end_bins():

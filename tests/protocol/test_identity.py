@@ -3,9 +3,10 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from generators import KEYS
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, SigningKey, open_envelope, seal, sign_payload, verify
@@ -54,6 +55,7 @@ def lines_of_keys(draw):
     return card, keys[-1], keys[:-1]
 
 
+@settings(max_examples=20, deadline=None)
 @given(lines_of_keys(), texts, texts)
 def test_a_card_comes_through_mail_as_it_was(made, before, after):
     card, key, earlier = made
@@ -63,6 +65,9 @@ def test_a_card_comes_through_mail_as_it_was(made, before, after):
     assert all(card.succeeds(old.public) for old in earlier)
     assert not card.succeeds(card.key)
     assert card.previous == (earlier[-1].public if earlier else None)
+
+
+test_a_card_comes_through_mail_as_it_was_at_length = at_length(test_a_card_comes_through_mail_as_it_was, 100)
 
 
 @given(lines_of_keys(), st.data())

@@ -11,6 +11,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from generators import bodies, schemas
 from protocol.codec import MOST_ENVELOPE_BYTES, encode
 from protocol.errors import RemoteProtocolError
@@ -320,7 +321,7 @@ def test_a_good_body_is_read_back():
 
 
 @given(bodies(), schemas())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=10)
 def test_any_body_is_read_or_refused_whatever_the_schema(body, schema):
     codes = []
     try:
@@ -328,6 +329,11 @@ def test_any_body_is_read_or_refused_whatever_the_schema(body, schema):
     except RemoteProtocolError as error:
         codes.append(error.code)
     assert codes in ([], [RefusalCode.BAD_QUERY])
+
+
+test_any_body_is_read_or_refused_whatever_the_schema_at_length = at_length(
+    test_any_body_is_read_or_refused_whatever_the_schema, 100
+)
 
 
 def test_the_limit_of_cells_is_inclusive_and_counts_the_whole_workload():

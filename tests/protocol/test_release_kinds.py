@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_answerers import MAP, partitions, records, slow_cell, slow_point, weights
 
+from at_length import at_length
 from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, Learner, ZeroNoise, open_curator, opened, release_of, steward_file
 from curator_node.dataset import PrivateDataset, StewardWarning
 from curator_node.mechanisms import Stamp
@@ -114,7 +115,7 @@ tables = queries().flatmap(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=tables)
 def test_a_record_moves_each_partition_by_exactly_the_planned_steps(drawn):
     (schema, body, planned), rest, (new, *_) = drawn
@@ -130,7 +131,12 @@ def test_a_record_moves_each_partition_by_exactly_the_planned_steps(drawn):
         assert np.count_nonzero(block.reshape(-1, columns).any(axis=1)) == 1
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+test_a_record_moves_each_partition_by_exactly_the_planned_steps_at_length = at_length(
+    test_a_record_moves_each_partition_by_exactly_the_planned_steps, 200
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=tables, most=st.integers(2, 3), shuffle=st.randoms(use_true_random=False))
 def test_a_unit_moves_the_numbers_by_no_more_than_is_charged(drawn, most, shuffle):
     (schema, body, planned), rest, own = drawn
@@ -140,6 +146,11 @@ def test_a_unit_moves_the_numbers_by_no_more_than_is_charged(drawn, most, shuffl
     present, _ = answered(held(with_unit, schema, most=most), body, planned)
     assert QUERY_KINDS.cost(planned, most) == Fraction(l1) / SCALE.fraction
     assert np.abs(present - without).sum() == min(len(own), most) * planned.steps * planned.partitions <= l1
+
+
+test_a_unit_moves_the_numbers_by_no_more_than_is_charged_at_length = at_length(
+    test_a_unit_moves_the_numbers_by_no_more_than_is_charged, 120
+)
 
 
 def test_steps_of_a_record_stay_within_the_plan_for_every_label_and_prediction():
@@ -192,7 +203,7 @@ def slow_numbers(row, schema, body, planned):
     return [own, planned.steps - own]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=tables)
 def test_numbers_are_those_of_a_slow_loop_and_of_a_streamed_workload(drawn):
     (schema, body, planned), rows, _ = drawn
@@ -206,6 +217,11 @@ def test_numbers_are_those_of_a_slow_loop_and_of_a_streamed_workload(drawn):
         expected += [number for cell in cells for number in cell]
     assert answered(held(rows, schema), body, planned)[0].tolist() == expected
     assert answered(held(rows, schema, cache_bytes=0), body, planned)[0].tolist() == expected
+
+
+test_numbers_are_those_of_a_slow_loop_and_of_a_streamed_workload_at_length = at_length(
+    test_numbers_are_those_of_a_slow_loop_and_of_a_streamed_workload, 150
+)
 
 
 @settings(max_examples=60, deadline=None)

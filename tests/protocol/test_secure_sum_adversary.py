@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from at_length import walks_at_length
 from protocol.errors import RemoteProtocolError
 from protocol.secure_sum import participant
 from protocol.secure_sum.graph import Graph, graph_of
@@ -127,7 +128,8 @@ class RingLearner(Learner):
 
 
 TestComplete = Learner.TestCase
-TestComplete.settings = settings(max_examples=40, stateful_step_count=10)
+TestComplete.settings = settings(max_examples=15, stateful_step_count=10)
+TestCompleteAtLength = walks_at_length(Learner, max_examples=40, stateful_step_count=10)
 TestRing = RingLearner.TestCase
 TestRing.settings = settings(max_examples=15, stateful_step_count=10)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.queries.secure_counts import (
@@ -72,7 +73,7 @@ def test_every_body_and_release_is_tried():
     assert {*BODIES, *RELEASES} <= set(SHAPES)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 @pytest.mark.parametrize("kind", SHAPES)
 def test_what_is_sent_or_kept_reads_back_alike_and_nothing_else_does(kind, data):
@@ -84,6 +85,11 @@ def test_what_is_sent_or_kept_reads_back_alike_and_nothing_else_does(kind, data)
     changed[place] ^= 1 << bit
     for other in (bytes(changed), sent + b"\0", sent[:-1]):
         assert reading(other, kind) in (None, other)
+
+
+test_what_is_sent_or_kept_reads_back_alike_and_nothing_else_does_at_length = at_length(
+    test_what_is_sent_or_kept_reads_back_alike_and_nothing_else_does, 25
+)
 
 
 def reading(data, kind):

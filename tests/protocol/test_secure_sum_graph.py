@@ -211,6 +211,7 @@ def test_the_sparsest_graph_is_settled_on_that_protects_and_opens(size, colluder
     assert apart > -FAILURE_BITS - 2 or short > -20
 
 
+@pytest.mark.slow
 def test_more_colluders_or_dropouts_never_take_fewer_edges():
     for size in (120, 250):
         for colluders, dropouts in itertools.product((1, 5, 12), (0, 4, 11)):

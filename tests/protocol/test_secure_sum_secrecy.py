@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from protocol.secure_sum.graph import Graph
 
 
@@ -99,7 +100,7 @@ def rank(rows):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=15)
 def test_all_that_can_be_worked_out_is_sums_over_whole_parts(data):
     seen = Seen(data.draw)
     signers = seen.signers()
@@ -123,3 +124,8 @@ def test_all_that_can_be_worked_out_is_sums_over_whole_parts(data):
             assert own >= seen.graph.threshold(node) - seen.graph.local_colluders
     if seen.graph.joined.sum() == seen.n * (seen.n - 1):
         assert len(parts) == 1
+
+
+test_all_that_can_be_worked_out_is_sums_over_whole_parts_at_length = at_length(
+    test_all_that_can_be_worked_out_is_sums_over_whole_parts, 150
+)

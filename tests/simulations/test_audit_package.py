@@ -328,6 +328,7 @@ def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypat
     call("all", "--run", tmp_path / "nowhere", code=2)
 
 
+@pytest.mark.slow
 def test_the_commands_write_and_check(run, tmp_path):
     key = write_key(tmp_path / "key.pem")
     facts = tmp_path / "facts.toml"

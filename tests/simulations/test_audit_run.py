@@ -656,6 +656,7 @@ def pins_of(folder, path, *, leave_out=()):
     return path
 
 
+@pytest.mark.slow
 def test_pinned_keys_that_fit(finished, tmp_path):
     pins = pins_of(finished[0], tmp_path / "keys.toml")
     output = audit(finished[0], "--keys", pins, code=0).output

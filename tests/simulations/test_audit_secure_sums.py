@@ -448,6 +448,7 @@ def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
     assert decode_result(msgspec.json.encode(as_object(full_audit(colluders=(right,)))))[0].colluders == (right,)
 
 
+@pytest.mark.slow
 def test_the_guarantee_prints_the_table_that_the_audit_computes():
     text = (File(__file__).parents[2] / "docs" / "privacy-guarantee.md").read_text(encoding="utf-8")
     lines = (line.strip() for line in text.splitlines())

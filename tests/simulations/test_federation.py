@@ -169,7 +169,7 @@ def test_no_list_of_faults_breaks_the_budget_or_the_transcript(operations):
         world.check()
 
 
-test_no_list_of_faults_at_length = at_length(test_no_list_of_faults_breaks_the_budget_or_the_transcript, 60, OPERATIONS)
+test_no_list_of_faults_at_length = at_length(test_no_list_of_faults_breaks_the_budget_or_the_transcript, 60)
 
 
 def test_the_world_can_spend_its_whole_budget():

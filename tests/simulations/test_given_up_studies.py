@@ -46,6 +46,7 @@ def folder(tmp_path_factory):
     return make_run_of(SCENARIO, tmp_path_factory.mktemp("spent"))
 
 
+@pytest.mark.slow
 def test_they_are_kept_beside_the_others_and_proven(folder):
     (proof,) = recompute(folder[0]).runs
     assert proof.wrong == []

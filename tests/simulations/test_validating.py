@@ -32,6 +32,7 @@ def finished(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("validated"), repeats=1, change=ASKED)
 
 
+@pytest.mark.slow
 def test_what_is_told_stands_beside_what_is_so(finished):
     _, run = finished
     ada, grace = run.report.learners

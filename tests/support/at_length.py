@@ -6,10 +6,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 
-def at_length(test, examples, *drawn):
-    """The same property as a slow test: over as many examples, drawn anew from the strategies."""
-    held = test.hypothesis.inner_test
+def at_length(test, examples):
+    """The same property as a slow test: over as many examples, drawn anew from the same strategies."""
+    held, strategies = test.hypothesis.inner_test, test.hypothesis._given_kwargs
     # A copy: what was decorated once takes no other settings.
     held = FunctionType(held.__code__, held.__globals__, held.__name__, held.__defaults__, held.__closure__)
-    asked = settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
-    return pytest.mark.slow(asked(given(*drawn)(held)))
+    asked = settings(deadline=None, max_examples=examples, suppress_health_check=list(HealthCheck))
+    longer = asked(given(**strategies)(held))
+    longer.pytestmark = [*getattr(test, "pytestmark", []), pytest.mark.slow.mark]
+    return longer
+
+
+def walks_at_length(machine, **limits):
+    """The same state machine as a slow test: more walks, or longer ones."""
+    long = settings(deadline=None, suppress_health_check=list(HealthCheck), **limits)
+    return pytest.mark.slow(type(f"{machine.__name__}AtLength", (machine.TestCase,), {"settings": long}))

@@ -94,7 +94,7 @@ def test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer(
 
 
 test_whatever_the_clock_does_at_length = at_length(
-    test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer, 150, STEPS
+    test_whatever_the_clock_does_the_budget_holds_and_a_question_has_one_answer, 150
 )
 
 

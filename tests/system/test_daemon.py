@@ -157,6 +157,7 @@ def test_a_daemon_that_is_stopped_leaves_cleanly_and_comes_back_at_once(own, run
     assert isinstance(learner_at(run, own).card(), Card)
 
 
+@pytest.mark.processes
 def test_after_a_kill_the_stored_answer_comes_back_and_nothing_more_is_charged(own, run):
     learner = learner_at(run, own)
     learner.propose(plan_of(30, 30))
@@ -339,6 +340,7 @@ def test_messages_whose_parts_never_come_hold_nobody_up(ward, run, monkeypatch):
     assert not list(run.grid.pull_messages(pushed)), "they are still waited for"
 
 
+@pytest.mark.slow
 def test_a_refusal_is_counted(ward, run):
     assert isinstance(learner_at(run, ward, b"refused").propose(plan_of("1/20")), Refusal)
     assert wait_for(lambda: ward.ask("/status")[1]["refusals"].get("over_budget"))

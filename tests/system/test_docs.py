@@ -216,6 +216,7 @@ def test_every_example_of_a_study_loads(block):
     assert read_study(block.encode(), where="example").curators
 
 
+@pytest.mark.slow
 def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
     path = tmp_path / "wards.toml"
     path.write_text(whole(SCENARIOS, "title", "data", "learners"), encoding="utf-8")

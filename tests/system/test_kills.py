@@ -102,6 +102,7 @@ def nursery():
         yield running
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("studies", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_kill_9_at_random_moments_of_many_studies(nursery, tmp_path, studies):
     folder = tmp_path / "site"

@@ -143,4 +143,4 @@ def test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice(tricks)
                 assert proof.epsilon_spent == session.spent
 
 
-test_a_relay_at_length = at_length(test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice, 80, tricks)
+test_a_relay_at_length = at_length(test_a_relay_brings_nobody_a_wrong_answer_and_makes_nobody_pay_twice, 80)

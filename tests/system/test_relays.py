@@ -172,9 +172,7 @@ def test_no_relay_hides_what_was_spent_and_nothing_is_lost_in_the_end(steps):
     assert session.state is State.CLOSED or held is None or held.closed or held.until <= curator.now
 
 
-test_no_relay_hides_at_length = at_length(
-    test_no_relay_hides_what_was_spent_and_nothing_is_lost_in_the_end, 100, operations
-)
+test_no_relay_hides_at_length = at_length(test_no_relay_hides_what_was_spent_and_nothing_is_lost_in_the_end, 100)
 
 
 @given(forgetful)
@@ -193,7 +191,7 @@ def test_a_curator_that_loses_answers_changes_what_is_proven_but_never_the_bound
 
 
 test_a_curator_that_loses_answers_at_length = at_length(
-    test_a_curator_that_loses_answers_changes_what_is_proven_but_never_the_bounds, 60, forgetful
+    test_a_curator_that_loses_answers_changes_what_is_proven_but_never_the_bounds, 60
 )
 
 

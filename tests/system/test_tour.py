@@ -89,6 +89,7 @@ def run_python(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_tours_two_sided_study_runs_and_its_second_fit_is_refused():
     out = run_python("docs/tour/study.py")
     assert "claimed 3/4" in out
