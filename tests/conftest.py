@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 import gates
+import trees
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
@@ -25,9 +26,21 @@ def pytest_configure(config):
             config.pluginmanager.register(gate)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    gates.mark_families(items)
+
+
 def pytest_sessionstart(session):
     if not hasattr(session.config, "workerinput"):
         session.config.get_terminal_writer().line(gates.kernels())
+
+
+@pytest.fixture(scope="session")
+def parsed():
+    """All modules of ours, parsed: the first test that reads them all pays for it here."""
+    for path in trees.FILES:
+        trees.nodes_of(path)
 
 
 @pytest.fixture(scope="session")

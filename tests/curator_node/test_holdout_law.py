@@ -31,6 +31,7 @@ SCALES = (
 QUESTIONS = [HoldoutBody(YES, p) for p in (0, 3, 10)] + [HoldoutBody(NO, p) for p in (0, 7, 10)]
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("threshold", [0, 3, 12])
 def test_no_instance_loses_more_than_it_costs(scales, threshold):

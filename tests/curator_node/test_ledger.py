@@ -417,6 +417,7 @@ def signed(index, body, signer=CURATOR):
 # exactness
 
 
+@pytest.mark.family(2)
 def test_thirty_charges_of_a_thirtieth_fit_a_cap_of_one_and_the_next_does_not(store):
     ledger = new_ledger(store)
     caps = Caps(learner=Fraction(1), total=Fraction(2))

@@ -250,6 +250,7 @@ def test_account_of_the_chain_does_not_depend_on_the_process_that_reads_it():
     assert reader.account != Account()
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_an_error_of_ours_and_no_change_goes_unseen(file):
     """One byte of the file at a time, header, pages and free space."""
     written(file, studies=1)

@@ -60,6 +60,7 @@ def test_noise_has_the_claimed_scale_and_centre(scale):
     assert not suspicious_centre(draws)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("factor", [Fraction(9, 10), Fraction(11, 10)])
 def test_a_scale_ten_percent_off_is_noticed(scale, factor):
@@ -115,6 +116,7 @@ def test_vectors_of_every_length_keep_their_order():
     assert OpenDPNoise().discrete_laplace(np.empty(0, np.int64), 1, law, STAMP).shape == (0,)
 
 
+@pytest.mark.slow
 def test_continuous_noise_of_paper_ratio_has_its_scale():
     """|X| / scale is Exponential(1): its sum over n draws is Gamma(n)."""
     from scipy import stats

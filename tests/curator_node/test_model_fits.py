@@ -356,6 +356,7 @@ def test_equal_models_have_noise_of_their_own(name, data):
     assert law == DiscreteLaplace(Fraction(3 * l1))
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", [*EXACT, "k_means"])
 @pytest.mark.filterwarnings("error")
 @BRIEF

@@ -278,6 +278,7 @@ def test_fifty_one_parts_instead_of_fifty_are_noticed():
     assert not strays(draw_negative_binomials(n, WIDE, 50), WIDE, 50)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("scale", "parts"), [(Fraction(3), 2), (Fraction(30), 8), (Fraction(1000, 3), 50), (WIDE, 3)])
 def test_shares_add_up_to_discrete_laplace_noise(scale, parts):
     n = 400_000 // parts if parts > 20 else 20_000

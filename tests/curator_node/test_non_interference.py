@@ -336,7 +336,7 @@ def test_every_registered_kind_has_a_generator():
     assert ANSWERERS.keys() == QUERY_KINDS.keys()
 
 
-FEW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -218,6 +218,7 @@ def test_an_older_copy_of_the_ledger_is_handed_over_again_and_halts(folder, tmp_
         assert site.ledger.account.total_spent == Fraction(4, 30)
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("step", ["write_key", "write_new", "hand_over", "accept", "replace_text", "replace"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_rotation_that_is_cut_off_is_ended_by_the_same_command(folder, monkeypatch, step, after):

@@ -68,6 +68,7 @@ def assert_refused(pool, index, body, field, code=RefusalCode.BAD_QUERY):
 # sums
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(
     ("n", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (3, 2, 0), (4, 1, 1), (10, 2, 1), (10, 1, 4)]
 )

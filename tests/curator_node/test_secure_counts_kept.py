@@ -400,6 +400,7 @@ def played(rows):
     return seen, store.rows(0), store._replies, store._refusals, noise.asked
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("table", TABLES)
 def test_records_show_in_the_sum_of_count_and_share_alone(table):
     """Where both together are the same, everything else is, byte for byte: no check, refusal, state or log differs."""

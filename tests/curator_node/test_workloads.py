@@ -154,6 +154,7 @@ def kept(partitions, records) -> int:
 LARGE = [(50, 10_000, 9), (50, 10_000, 300), (50, 10_000, 2), (1_000_000, 3, 200)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "m", "k"), [(50, 1_000, 9), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGE)]
 )

@@ -62,6 +62,7 @@ def partition(tiny):
 # --- the learner ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "cells"), [("cells-1", 40), ("networks-0.1", 5)])
 def test_the_learner_is_the_strategy_on_the_same_counts(tiny, name, cells):
     setting = SETTINGS[name]

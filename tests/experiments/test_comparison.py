@@ -206,6 +206,7 @@ def test_epsilons_are_written_exactly(epsilon, text):
 # --- studies ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_study_asks_every_site_and_costs_exactly_epsilon():
     split = tiny_split(1)
     answer = run_study(

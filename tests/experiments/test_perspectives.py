@@ -103,6 +103,7 @@ def test_shares_that_do_not_fit_are_refused(shares):
         make_strategy("varying-bins", {"shares": shares})
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_each_round_costs_its_share(strategy):
     options = STRATEGIES[strategy] | {"shares": [1, 4]}
@@ -247,6 +248,7 @@ def test_adaptive_cells_by_a_tree_split_what_the_label_depends_on():
 # --- exactness, limits, faults
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_that_is_random_is_the_seeds(strategy):
     """Later questions and the model are searched and trained: equal seeds need not give them equal digits."""
@@ -256,6 +258,7 @@ def test_all_that_is_random_is_the_seeds(strategy):
     assert [list(map(type, one)) for one in asked(first)] == [list(map(type, one)) for one in asked(second)]
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("cells", [64, 80])
 def test_questions_keep_to_the_cells_that_the_card_allows(strategy, cells):
@@ -265,6 +268,7 @@ def test_questions_keep_to_the_cells_that_the_card_allows(strategy, cells):
         assert sum(partition.cell_count(learned.schema) for partition in partitions) <= cells
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_curator_that_drops_out_half_way_leaves_the_others_model(strategy):
     scripts = {"site-1": silent_from(2)}
@@ -276,6 +280,7 @@ def test_a_curator_that_drops_out_half_way_leaves_the_others_model(strategy):
     assert learned.estimates[""].weights.sum() == pytest.approx(600, abs=300)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_model_per_site_has_one_plan(strategy):
     curators = {

@@ -233,6 +233,7 @@ def test_more_of_one_part_moves_nothing_of_the_other(name):
     check_same(source.oracle, both.oracle[:size])
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_further_records_are_of_the_same_populations_and_labels(name):
     """Means within 6.2 standard errors (1e-9); labels as those of the nearest frozen record, mostly."""

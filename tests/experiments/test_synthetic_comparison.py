@@ -80,6 +80,7 @@ def test_what_is_not_private_is_made_once(tmp_path):
     assert len(tasks) == 10
 
 
+@pytest.mark.slow
 def test_our_rows_are_the_sources_own_and_stand_for_the_private_records():
     split = load_split("wdbc", SEED)
     made = GENERATORS[OURS].generate(split, Fraction(1))

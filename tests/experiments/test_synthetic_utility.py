@@ -123,7 +123,7 @@ def test_disjoint_data_is_at_distance_one():
     assert range_wasserstein(young, beyond, COLUMNS) == 1.0
 
 
-@pytest.mark.parametrize("train", [logistic_regression, gradient_boosting])
+@pytest.mark.parametrize("train", [logistic_regression, pytest.param(gradient_boosting, marks=pytest.mark.slow)])
 def test_a_row_of_weight_four_is_four_rows_to_the_classifiers(train):
     """To a thousandth of what the weights do. Trees bin and bound leaves by rows: of theirs the mean is nearer."""
     (matrix, labels), (test, _) = blobs(300, 1, gap=0.5), blobs(200, 2, gap=0.5)
@@ -137,7 +137,7 @@ def test_a_row_of_weight_four_is_four_rows_to_the_classifiers(train):
     assert abs((weighted - repeated).mean()) < abs((ignored - repeated).mean())
 
 
-@pytest.mark.parametrize("train", [logistic_regression, gradient_boosting])
+@pytest.mark.parametrize("train", [logistic_regression, pytest.param(gradient_boosting, marks=pytest.mark.slow)])
 def test_classifiers_learn_from_soft_labels_and_bear_one_class(train):
     (matrix, labels), (test, truth) = blobs(400, 3), blobs(400, 4)
     soft = WeightedRecords(matrix, np.ones(400), np.where(labels, 0.8, 0.2))

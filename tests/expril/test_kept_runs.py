@@ -331,6 +331,7 @@ def test_a_folder_that_a_process_works_on_is_left_alone(place, interrupted):
     assert len(list(leftovers(interrupted))) == 1
 
 
+@pytest.mark.slow
 def test_what_the_interrupted_repeat_had_written_is_forgotten(place, interrupted, whole):
     left = partial(interrupted)
     (left / "transcripts/00099.msgpack").write_bytes(b"half")
@@ -419,6 +420,7 @@ def test_records_of_ones_own_are_found_again_and_never_copied_or_named(own, tmp_
     assert f"sub/people.csv has changed since {first.name} was made: this run has other records." in told["notes"]
 
 
+@pytest.mark.slow
 def test_a_run_without_its_local_folder_says_how_its_records_are_found(own, tmp_path):
     first = Path(json.loads(simulate(own / "own.toml", "--out", tmp_path / "runs").stdout)["run"])
     shutil.rmtree(first / "local")

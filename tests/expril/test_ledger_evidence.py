@@ -93,6 +93,7 @@ def test_an_export_that_was_changed_is_found(tmp_path):
 # --- receipts ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_receipt_says_where_the_ledger_stands_and_is_held_against_it(tmp_path):
     path, pem = made(tmp_path, studies=2)
     study, out = key_of(1).study.hex(), tmp_path / "a.receipt"

@@ -78,6 +78,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize("fault", SPOILT)
 @pytest.mark.parametrize("name", ["own.toml", "schema.toml"])
 def test_a_text_file_in_another_encoding_is_named_with_what_to_do(tour, name, fault):
@@ -363,6 +364,7 @@ def test_a_page_is_replaced_whole(tmp_path, monkeypatch):
 # terminals, pipes, interrupts
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["scenarios", "wdbc"], pytest.param(["scenarios"], marks=pytest.mark.slow)])
 def test_a_reader_that_goes_away_is_no_error(arguments):
     reader, writer = os.pipe()

@@ -129,6 +129,7 @@ def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
     assert networks.signal(point) == pytest.approx([np.mean(each)], abs=rounding_of_signal(networks, point)[0])
 
 
+@pytest.mark.slow
 def test_torch_is_left_as_it_was(answered):
     source, posterior, _ = answered
     threads = torch.get_num_threads()

@@ -132,6 +132,7 @@ FALSE_ANSWERS = {
 }
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("change", "reason"), LIES.values(), ids=LIES)
 def test_a_lying_card_is_left_out_and_the_study_is_the_one_without_it(change, reason):
     alone, _ = study(["good"])
@@ -159,6 +160,7 @@ def test_without_pooling_a_lying_card_concerns_its_own_site(change):
     assert account(curators["liar"]).total_reserved == 0
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("change", FALSE_ANSWERS.values(), ids=FALSE_ANSWERS)
 def test_a_false_answer_is_left_out_and_the_study_is_about_as_good_without_it(change):
     alone, _ = study(["good"])
@@ -375,6 +377,7 @@ def noise_of(rng, shape, scale):
     return rng.geometric(1 - p, shape) - rng.geometric(1 - p, shape)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("declared", [None, 430, 110])
 def test_honest_answers_are_used_whatever_the_figure_and_the_unit_bound(declared):
     """A two-digit figure, none, one that is four years old; under a unit bound, a tenth of the records is counted."""

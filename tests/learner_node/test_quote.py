@@ -316,6 +316,7 @@ def test_the_object_has_all_keys_and_says_what_was_stated():
     assert row["majority"] == pytest.approx(0.6, abs=1 / 300)  # as 300 quantiles of the records have it
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("EXPRIL_DATA_DIR" not in os.environ, reason="needs the UCI files in EXPRIL_DATA_DIR")
 def test_a_label_of_three_classes_has_no_scores_and_says_why():
     found = json.loads(run("ctg3", "--json").stdout)

@@ -122,6 +122,7 @@ def answered(share, *, networks, seed=0):
     return model, estimate, source
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize(("share", "rare"), [(0.10, True), (0.90, True), (0.21, False), (0.79, False)])
 @pytest.mark.parametrize("networks", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_strategys_gate_is_open_at_a_tenth_and_closed_at_a_fifth(share, rare, networks):

@@ -190,6 +190,7 @@ SEVERAL_TURNS = {
 }
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(
     "name", [*list(SEVERAL_TURNS)[:-1], pytest.param(*list(SEVERAL_TURNS)[-1:], marks=pytest.mark.slow)]
 )
@@ -362,6 +363,7 @@ READ = [
 ]
 
 
+@pytest.mark.family(5)
 @pytest.mark.parametrize(("name", "options", "label"), READ)
 def test_answers_are_read_with_what_was_asked_and_not_with_what_would_be_drawn_now(
     tmp_path, monkeypatch, name, options, label

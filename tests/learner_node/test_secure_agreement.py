@@ -196,6 +196,7 @@ class Failing(Scripted):
         return replies
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("at", range(2, 9))
 def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_path, monkeypatch, at):
     """Exchange 1 is of the cards, 2 and 3 of the plan, 4 of it once more, 5 closes, 6 is of the cards, 7 of a plan."""

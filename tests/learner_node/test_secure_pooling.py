@@ -118,6 +118,7 @@ def test_the_noise_of_the_sum_has_the_variance_of_its_shares():
     assert FALSE_ALARM == 1e-9
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("bad", [silent_from, garbage_from])
 @pytest.mark.parametrize("turn", range(1, 6))
 def test_one_that_falls_silent_at_any_turn_is_tolerated(bad, turn):
@@ -141,6 +142,7 @@ def test_one_that_falls_silent_at_any_turn_is_tolerated(bad, turn):
     assert_proven(study, {name: curators[name] for name in rest}, 2 * COST)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("turn", range(1, 6))
 def test_one_that_falls_silent_too_many_ends_the_study_with_what_it_costs(turn):
     curators = members(3)

@@ -81,6 +81,7 @@ def test_right_expectations_cost_one_instance_that_never_ends():
     assert "off by about 40 records" in found.to_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_how_near_it_is():
     asked = curators(("basel",))
     found = select(federate(asked), {"ellipse": Ellipse()}, "1", source=SOURCE, expected={"ellipse": 0}, threshold=1)

@@ -79,6 +79,7 @@ def test_a_plan_costs_exactly_epsilon(name):
         assert QUERY_KINDS.plan_cost(plan, most) == epsilon, (options, most, epsilon)
 
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])
 def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, options):
     curators = {"basel": open_curator("basel", most=6)}
@@ -94,6 +95,7 @@ def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, o
         assert RELEASE_KINDS[planned.release].wants_hypothesis == (body.hypothesis is not None)
 
 
+@pytest.mark.family(4)
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -116,6 +116,7 @@ def test_pooled_estimates_keep_the_records_of_each_class():
     assert pooled.weights @ pooled.probability == pytest.approx(sum(s.weights @ s.probability for s in sites))
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(
     ("ending", "read"), [(".csv", pl.read_csv), (".parquet", pl.read_parquet), (".CSV", pl.read_csv)]
 )

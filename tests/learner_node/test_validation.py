@@ -162,6 +162,7 @@ def test_models_of_sites_are_validated_as_their_mixture():
     assert surely_ranks(found)
 
 
+@pytest.mark.slow
 def test_who_refuses_or_vanishes_is_left_out_and_charged_nothing():
     curators = three() | {"davos": open_curator("davos", cap="1/10", noise=NoNoise())}
     federation = federate(curators, {"chur": silent_from(0)}, allow_not_private=True)
@@ -195,6 +196,7 @@ def test_noise_is_scaled_to_the_contribution_bound():
     assert "at most 3 records of each patient" in found.to_text()
 
 
+@pytest.mark.family(6)
 @pytest.mark.parametrize(
     ("model", "how", "words"),
     [
@@ -228,6 +230,7 @@ def test_a_network_for_other_records_is_refused_by_the_learner_itself():
         federate(three(), allow_not_private=True).validate(other, 1, source=SOURCE)
 
 
+@pytest.mark.slow
 def test_a_distilled_network_is_as_large_as_the_limits_allow():
     records = encode_frame(SOURCE, open_curator("basel")._dataset.schema)
     sizes = {}

@@ -204,6 +204,7 @@ def test_draws_have_the_law(realisation, scale, places):
     assert not suspicious_centre(draws)
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(("scale", "places"), PLACES)
 @pytest.mark.parametrize("factor", [Fraction(3, 4), Fraction(4, 3)])
 def test_draws_of_another_scale_are_noticed(scale, places, factor):

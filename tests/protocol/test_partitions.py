@@ -68,7 +68,7 @@ def test_each_record_is_in_exactly_one_cell_whatever_its_numbers(kind):
     @given(
         schemas().flatmap(lambda schema: st.tuples(st.just(schema), PARTITIONS[kind](schema), raw_frames_of(schema)))
     )
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(case):
         schema, partition, frame = case
         cells = partition.cells(encode_frame(frame, schema))
@@ -82,7 +82,7 @@ def test_each_record_is_in_exactly_one_cell_whatever_its_numbers(kind):
 @KINDS
 def test_a_cell_equals_exact_arithmetic(kind):
     @given(cases(kind))
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(case):
         partition, records = case
         expected = [oracle_cell(partition, records, row) for row in range(len(records))]
@@ -96,7 +96,7 @@ def test_a_cell_does_not_depend_on_the_other_records(kind):
     """Alone, permuted, repeated, and in blocks of any size."""
 
     @given(cases(kind), st.data())
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(case, data):
         partition, records = case
         whole = partition.cells(records)
@@ -118,7 +118,7 @@ def test_a_record_more_moves_the_counts_by_one(kind):
     """L1 sensitivity by brute force: each record in turn is the one that is added."""
 
     @given(cases(kind))
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(case):
         partition, records = case
         k = partition.cell_count(records.schema)
@@ -135,7 +135,7 @@ def test_a_record_more_moves_the_counts_by_one(kind):
 @KINDS
 def test_a_partition_survives_the_wire_and_passes_its_own_check(kind):
     @given(schemas().flatmap(lambda schema: st.tuples(st.just(schema), PARTITIONS[kind](schema))))
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(case):
         schema, partition = case
         partition.check(schema, "here")
@@ -149,7 +149,7 @@ def test_a_partition_survives_the_wire_and_passes_its_own_check(kind):
 @KINDS
 def test_a_partition_passes_or_is_a_bad_query_whatever_the_schema(kind):
     @given(schemas().flatmap(PARTITIONS[kind]), schemas())
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=15)
     def holds(partition, schema):
         refused = refusals(partition, schema)
         assert [error.code for error in refused] in ([], [RefusalCode.BAD_QUERY])
@@ -173,7 +173,7 @@ def test_threads_give_each_record_its_cell(kind, monkeypatch):
     monkeypatch.setattr(workloads.os, "sched_getaffinity", lambda _: range(3), raising=False)
 
     @given(cases(kind))
-    @settings(deadline=None, max_examples=20)
+    @settings(deadline=None, max_examples=10)
     def holds(case):
         partition, records = case
         (codes,) = workloads.encode_workload((partition,), records).groups

@@ -224,7 +224,7 @@ test_numbers_are_those_of_a_slow_loop_and_of_a_streamed_workload_at_length = at_
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(rows=st.lists(number_rows, min_size=1, max_size=10), hypothesis=regressors(), shuffle=st.randoms())
 def test_a_prediction_does_not_depend_on_the_batch(rows, hypothesis, shuffle):
     schema = SCHEMAS["number"]
@@ -237,6 +237,9 @@ def test_a_prediction_does_not_depend_on_the_batch(rows, hypothesis, shuffle):
     shuffle.shuffle(order)
     assert hypothesis.predict_number(encoded.take(np.array(order))).tolist() == whole[order].tolist()
     assert [hypothesis.predict_number(encoded.take(slice(i, i + 1)))[0] for i in order] == whole[order].tolist()
+
+
+test_a_prediction_does_not_depend_on_the_batch_at_length = at_length(test_a_prediction_does_not_depend_on_the_batch, 60)
 
 
 def test_a_sum_of_many_records_does_not_overflow_or_round():

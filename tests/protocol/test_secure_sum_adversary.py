@@ -208,6 +208,7 @@ def opened_by(group, seeds):
     return opened
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("group", COMPLETE)
 def test_learners_that_show_two_lists_of_everything_get_one_whole_sum_or_nothing(group):
     assert opened_by(group, range(30)) > 0

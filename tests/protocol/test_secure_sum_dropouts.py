@@ -120,6 +120,7 @@ class Every:
         return True
 
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_pattern_of_dropouts_gives_the_sum_of_the_survivors_or_the_failure_of_the_rules(group):
     every = Every(group).walk()
@@ -127,6 +128,7 @@ def test_every_pattern_of_dropouts_gives_the_sum_of_the_survivors_or_the_failure
     assert every.opened > 0
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize(
     ("group", "seed"),
     [((100, 5, 10), 1), ((100, 33, 33), 2), ((150, 5, 15), 3), pytest.param((150, 15, 45), 4, marks=pytest.mark.slow)],
@@ -168,6 +170,7 @@ def test_in_a_sparse_round_nobody_is_left_out_of_reach(step, name, monkeypatch):
     assert str(failed.value).endswith("3 holders of participant 0 are left, 4 are needed")
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("group", [(2, 1, 0), (3, 1, 0), (4, 1, 1), (10, 2, 3), (50, 3, 8)])
 def test_with_true_signatures(group):
     curators = Curators(*group, true=True)

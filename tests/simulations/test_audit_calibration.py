@@ -115,6 +115,7 @@ def test_installed_noise_passes(monkeypatch):
         assert check.false_alarm <= FALSE_ALARM
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize(
     ("noise", "name"),
     [

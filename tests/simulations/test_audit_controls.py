@@ -14,6 +14,7 @@ SUBTLE = ("svt_3", "raw_leak")
 """These need all the draws of a default audit."""
 
 
+@pytest.mark.family(8)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_control_is_caught(name):
     """The noise is seeded; in an audit it is not, and benchmarks/audit.py counts how often each is caught."""

@@ -144,6 +144,7 @@ def test_the_audit_names_no_query_kind():
 # questions, records, and what is released
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_question_asked_several_times_costs_as_much_each_time(name):
     for place, example in enumerate(examples(name)):

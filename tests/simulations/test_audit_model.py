@@ -31,6 +31,7 @@ def enumerated(name, place):
     return exact.loss
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_short_question_tells_nearly_as_much_as_its_claim_and_no_more(name):
     assert enumerated(name, 0) >= LEAST.get(name, 1 - 1e-9)

@@ -231,6 +231,7 @@ FORGED = {
 }
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("said", FORGED)
 def test_what_was_forged_and_signed_anew_contradicts_the_evidence(copy, said):
     name, old, new = FORGED[said]

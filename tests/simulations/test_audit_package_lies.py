@@ -180,6 +180,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("said", ENTRIES)
 def test_an_entry_that_the_evidence_does_not_give_is_found(copy, said):
     path = copy / "deployment.yaml"

@@ -477,6 +477,7 @@ QUICK = {rebuild_a_ledger_at_a_hundredth, forge_what_the_report_says_was_spent, 
 SOME = [attack if attack in QUICK else pytest.param(attack, marks=pytest.mark.slow) for attack in ATTACKS]
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("attack", SOME, ids=IDS)
 def test_attack_without_touching_the_list(attack, forger):
     """The list still says what there was."""
@@ -485,6 +486,7 @@ def test_attack_without_touching_the_list(attack, forger):
     audit(forger.folder, code=1)
 
 
+@pytest.mark.family(1)
 @pytest.mark.parametrize("attack", SOME, ids=IDS)
 def test_attack_with_a_list_that_was_made_to_fit(attack, forger):
     """Every digest and head is recomputed, but nobody can sign: that is the first thing said."""

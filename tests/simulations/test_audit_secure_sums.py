@@ -130,6 +130,7 @@ def test_the_law_of_a_sum_of_shares_is_one_law(known, parts, scale, shift):
 # the attack on what is registered
 
 
+@pytest.mark.family(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.limits["release_kinds"][0])
 def test_every_release_kind_is_summed_at_exactly_its_claim(example):
     path = Path(ANSWERER, example)

@@ -350,6 +350,7 @@ def test_a_rollback_an_edit_and_an_equivocation_are_named_with_their_places():
     assert [each.name for each in forked.contradicted] == ["b"]
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("lie", [HONEST, *LIES])
 def test_no_open_lie_of_an_invented_history_is_missed(lie):
     """Nothing here is left to chance but which histories are drawn: each is decided as it truly is."""

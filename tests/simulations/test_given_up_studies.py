@@ -69,6 +69,7 @@ def test_they_are_kept_beside_the_others_and_proven(folder):
     assert folder[1].report.learners[1].epsilon_spent == "1"
 
 
+@pytest.mark.slow
 def test_one_that_was_charged_was_not_given_up(folder, tmp_path):
     forger = Forger(folder[0], tmp_path / "copy")
     for line in forger.transcripts(learner="bob", curator="north"):

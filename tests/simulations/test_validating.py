@@ -50,6 +50,7 @@ def test_what_is_told_stands_beside_what_is_so(finished):
     assert told.held in ("0 of 1", "1 of 1")
 
 
+@pytest.mark.slow
 def test_report_page_table_and_json_have_it(finished):
     _, run = finished
     report = decode_report(encode_report(run.report))

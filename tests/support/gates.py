@@ -49,6 +49,20 @@ def kernels():
     return f"kernels: {', '.join([*sorted(blas), others, *told])}"
 
 
+def mark_families(items):
+    """Mark all cases of a test slow but as many as it says, spread evenly."""
+    families = {}
+    for item in items:
+        if item.get_closest_marker("family"):
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in families.values():
+        (few,) = cases[0].get_closest_marker("family").args
+        fast = {place * len(cases) // few for place in range(few)}
+        for place, item in enumerate(cases):
+            if place not in fast:
+                item.add_marker(pytest.mark.slow)
+
+
 def processor():
     """Seconds of processor of this process and of those that it waited for."""
     return sum(os.times()[:4])

@@ -15,6 +15,8 @@ from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from trees import FILES, PACKAGES, ROOT, Modules, nodes_of, place
 
+pytestmark = pytest.mark.usefixtures("parsed")
+
 ALLOWED = {
     "protocol": {"protocol"},
     "curator_node": {"protocol", "curator_node"},

@@ -330,6 +330,7 @@ def test_a_message_of_300_megabytes_is_refused_before_it_is_held(own, run):
     assert isinstance(learner_at(run, own).card(), Card)
 
 
+@pytest.mark.slow
 def test_messages_whose_parts_never_come_hold_nobody_up(ward, run, monkeypatch):
     """More than there are threads: the SuperLink has the names of their parts, and nothing else."""
     monkeypatch.setattr("flwr.superlink.grid.http_grid.push_objects", lambda *_, **__: None)

@@ -22,6 +22,8 @@ from expril.terminal import plain_errors
 from learner_node.strategies import STRATEGIES, make_strategy
 from trees import FILES, PACKAGES, ROOT, place, tree_of
 
+pytestmark = pytest.mark.usefixtures("parsed")
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {
     "torch": ("learner_node", "experiments/peers/gan_models.py", "experiments/peers/opacus_models.py"),
@@ -185,6 +187,7 @@ def test_every_strategy_of_the_table_is_where_it_says():
         assert callable(make_strategy(name, {}).plan)
 
 
+@pytest.mark.processes
 def test_what_needs_no_data_loads_nothing_slow(tmp_path):
     key, ledger = tmp_path / "curator.pem", tmp_path / "ward.ledger"
     told, loaded = in_one_process(

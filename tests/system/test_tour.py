@@ -96,6 +96,7 @@ def test_the_tours_two_sided_study_runs_and_its_second_fit_is_refused():
     assert "ask for an epsilon of at most 1/4 (scales times 3)" in out
 
 
+@pytest.mark.slow
 def test_the_tours_scenario_shows_a_refusal():
     scenario, _, folder = load_scenario(str(ROOT / "docs" / "tour" / "own.toml"))
     repeat = run_repeat(scenario, load_records(scenario, folder), 0)
