@@ -114,8 +114,8 @@ def test_its_shapes_are_the_truths_and_in_the_order_of_strength(learned):
     truth = ADMISSIONS - share @ ADMISSIONS
     for one, wanted in zip(admissions.bins, truth, strict=True):
         deviation = (one.upper - one.lower) / (2 * BAND)
-        # 5,000 records tell no log-odds better than to 2 / sqrt(5000); half of that of a rare bin's 1 is told.
-        assert 2 / np.sqrt(5000) < deviation < 0.5
+        # 5,000 records tell no log-odds better than this; with noise, six times what the 625 of the rarest bin tell.
+        assert 2 / np.sqrt(5000) < deviation < 6 * 2 / np.sqrt(625)
         assert abs(one.log_odds - wanted) < DEVIATIONS * deviation
     assert [one.label for one in found["ward"].bins] == ["medicine", "surgery"]
     assert found["shoe size"].strength < found["ward"].strength

@@ -174,8 +174,7 @@ def test_a_linear_classifier_s_weights_are_the_minimiser(kind):
         return losses.sum() + 4 * w @ w, signed.T @ slopes + 8 * w
 
     theirs = minimize(objective, np.zeros(rows.shape[1]), jac=True, tol=1e-10).x
-    # Its curvature is 8 and more: no point is further from the minimiser than an eighth of its slope. Weights are whole
-    # multiples of a 2^20th, so that a slope of the curvature times that is left, and of the steps' last.
+    # The curvature is 8 and more, so no point is further from the minimiser than an eighth of the slope there.
     left = np.linalg.norm(objective(weights)[1])
     assert left < 8 * 2e-3
     assert np.linalg.norm(weights - theirs) <= left / 8 + np.linalg.norm(objective(theirs)[1]) / 8 + 1e-9
@@ -194,8 +193,9 @@ def test_the_regulariser_is_taken_out_of_the_weights_again():
     for model in (strong, three):
         scores = model.scores(TEST_RECORDS)
         others = weak.scores(TEST_RECORDS)
-        assert np.corrcoef(scores, others)[0, 1] ** 2 > 0.95  # of the variance, a strong penalty may turn a twentieth
-        assert 0.5 < scores.std() / others.std() < 2  # 200 shrinks a weight of 600 records' slopes by far more
+        # Minimisers of smooth convex losses, which no processor moves: how well the penalty is undone is what is asked.
+        assert np.corrcoef(scores, others)[0, 1] > 0.98
+        assert 0.4 < scores.std() / others.std() < 1.6
 
 
 def test_random_features_and_trees_predict():

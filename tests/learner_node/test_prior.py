@@ -11,6 +11,7 @@ from learner_node.label_model import foresight
 from learner_node.label_model.foresight import Foresight
 from learner_node.label_model.prior import DIFFICULTIES, Belief, draw_prior_problems
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
+from margins import DEVIATIONS
 
 POINTS = np.random.default_rng(0).standard_normal((900, 5)) @ np.diag([3.0, 1.0, 1.0, 0.5, 0.5])
 
@@ -75,7 +76,7 @@ def test_simple_problems_follow_the_main_axis():
     drawn = draw_prior_problems(POINTS, 60, 1)
     along = np.array([abs(np.corrcoef(POINTS[:, 0], column)[0, 1]) for column in drawn.probability.T])
     easy, hard = (along[drawn.difficulty == kind] for kind in (0, 2))
-    assert easy.mean() - hard.mean() > 6.1 * np.sqrt(easy.var() / len(easy) + hard.var() / len(hard))
+    assert easy.mean() - hard.mean() > DEVIATIONS * np.sqrt(easy.var() / len(easy) + hard.var() / len(hard))
     assert np.median(easy) > np.sqrt(0.5)  # that axis says more than all the others
     assert np.median(hard) < np.sqrt(0.5)
 

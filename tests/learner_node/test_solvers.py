@@ -432,7 +432,9 @@ def quasi_newton_objective(A, b, alpha, prior, upper):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 1e-6, 1e-2, 450.0])
-def test_full_size_problem_is_certified_in_few_iterations(alpha):
+def test_full_size_problem_is_certified_without_the_last_resort(alpha, monkeypatch):
+    """By the hundred gradient steps of the warm-up and Newton's, where plain descent takes tens of thousands."""
+    monkeypatch.setattr(solvers.gradient, "GRADIENT_ITERATIONS", 0)
     rng = np.random.default_rng(0)
     latent = rng.normal(size=(5000, 3)) @ rng.normal(size=(3, 10))
     bins = np.argsort(np.argsort(latent, axis=0), axis=0) // 200
@@ -443,5 +445,4 @@ def test_full_size_problem_is_certified_in_few_iterations(alpha):
     systems = [label_system(R, weights.x, h, e) for h, e in zip((np.ones(5000), bins[:, 0] > 12), q, strict=True)]
     labels = solve_labels(systems, alpha=alpha)
     for solution in (weights, labels):
-        assert solution.iterations < 300
         assert solution.kkt_residual <= solvers.DEFAULT_TOLERANCE
