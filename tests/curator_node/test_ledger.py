@@ -432,6 +432,7 @@ def test_thirty_charges_of_a_thirtieth_fit_a_cap_of_one_and_the_next_does_not(st
     spend(ledger, 32, learner=LEARNERS[1], caps=caps)
 
 
+@pytest.mark.family(2)
 def test_cap_over_all_binds_learners_together(store):
     ledger = new_ledger(store)
     caps = Caps(learner=Fraction(1), total=Fraction(1))

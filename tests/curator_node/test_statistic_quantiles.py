@@ -6,9 +6,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_node.estimators import quantiles
 from curator_node.estimators.heavy_tails import draw_rounded
 from generators_statistic import counts_and_unit
@@ -128,6 +129,7 @@ METHODS = st.builds(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(UNITS.flatmap(lambda c: st.tuples(st.just(c), counts_and_unit(c))), SIDES, METHODS)
 def test_no_point_tells_more_than_the_cost(case, sides, method):
     """By enumeration, in floats: of the smallest chances only 1e-6 digits are right."""
@@ -135,6 +137,9 @@ def test_no_point_tells_more_than_the_cost(case, sides, method):
     one, two = (law_of(counts, sides, method, most) for counts in pair)
     seen = np.minimum(one, two) > 1e-9
     assert np.abs(np.log(one[seen] / two[seen])).max(initial=0.0) <= float(method.cost(most)) + 1e-5
+
+
+test_no_point_tells_more_than_the_cost_at_length = at_length(test_no_point_tells_more_than_the_cost, 100)
 
 
 @pytest.mark.parametrize("degrees", sorted(POLYNOMIALS))

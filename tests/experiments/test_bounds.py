@@ -138,6 +138,7 @@ def test_there_are_no_more_cardiotocograms():
 # --- exact labels -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_exact_labels_are_gaussian_process_regression(monkeypatch):
     """Against the textbook's n x n form, kernel by kernel."""
     monkeypatch.setattr(bounds, "_LENGTH_SCALES", (0.5, 2.0))

@@ -235,6 +235,7 @@ class ThriftyStrategy(CellsStrategy):
         )
 
 
+@pytest.mark.slow
 def test_a_study_that_costs_something_else_is_never_reported(monkeypatch):
     monkeypatch.setitem(STRATEGIES, "thrifty", ThriftyStrategy)
     with pytest.raises(WrongCostError, match="asked for 1, claimed 1/2, spent 1/2"):

@@ -57,6 +57,7 @@ def found(monkeypatch):
     return msgspec.structs.replace(compare_outcomes(outcomes()), provenance=WHERE)
 
 
+@pytest.mark.slow
 def test_every_mean_is_on_the_page_and_the_page_loads_nothing(found):
     text = build_page(found)
     outline = Outline(text)

@@ -117,6 +117,7 @@ def test_each_round_costs_its_share(strategy):
 # --- what each asks
 
 
+@pytest.mark.slow
 def test_random_subsets_ask_every_attribute_before_one_is_repeated():
     learned = study("random-subsets", {"rounds": 5, "features": 3})
     rounds = [[partition.attribute for partition in partitions] for partitions in asked(learned)]

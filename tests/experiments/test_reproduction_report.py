@@ -10,9 +10,10 @@ import subprocess
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from experiments.paper import findings, plots, words
 from experiments.paper.files import closures_csv, curves_csv, table_csv, wilcoxon_csv
 from experiments.paper.markdown import build_markdown
@@ -216,6 +217,7 @@ def away(place, mean, std, runs):
     return (mean - TABLE_2[place].mean) / (std**2 / runs + TABLE_2[place].std ** 2 / 100) ** 0.5
 
 
+@settings(max_examples=25, deadline=None)
 @given(tables, attempts)
 def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
     found = Reproduction(
@@ -251,6 +253,11 @@ def test_the_verdict_counts_what_an_independent_count_finds(table, attempts):
         assert f"closes the gap of {len(shut & (above | below))} of the {len(above | below)} outside" in text
     listed = {(gap.dataset, gap.column) for gap in findings.gaps(found)}
     assert listed == {place for place, z in everywhere.items() if z is not None and abs(z) > 2}
+
+
+test_the_verdict_counts_what_an_independent_count_finds_at_length = at_length(
+    test_the_verdict_counts_what_an_independent_count_finds, 100
+)
 
 
 def test_the_verdict_says_what_it_finds():

@@ -41,6 +41,7 @@ def finished(tmp_path_factory):
     return json.loads(result.stdout)
 
 
+@pytest.mark.processes
 def test_json_has_the_documented_shape(finished):
     assert finished.keys() == {
         "run",

@@ -153,6 +153,7 @@ def same(run_, other):
 # What a run leaves
 
 
+@pytest.mark.slow
 def test_every_score_can_be_computed_anew_from_the_predictions(whole):
     told = predictions(whole)
     metrics = pl.read_parquet(whole / "metrics.parquet")
@@ -217,6 +218,7 @@ def test_of_which_repeats_models_are_kept(place, tmp_path, which, count):
     assert len(list(Path(json.loads(told.stdout)["run"]).glob("models/*"))) == count
 
 
+@pytest.mark.slow
 def test_a_model_that_no_file_holds_is_said_and_costs_the_run_nothing(place, tmp_path, monkeypatch):
     monkeypatch.delitem(KINDS, "network")
     told = json.loads(simulate(place / "small.toml", "--out", tmp_path, "--repeats", 1).stdout)

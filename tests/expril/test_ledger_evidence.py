@@ -187,6 +187,7 @@ def test_no_mark_is_made_beside_one_that_knows_more_than_the_ledger(tmp_path):
 # --- a database's URL -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_command_takes_a_url_and_tells_no_password(tmp_path, postgres):
     url, pem, mark = postgres.new_url(), tmp_path / "curator.pem", tmp_path / "mark"
     name = f"postgresql+psycopg://expril@/test{postgres._databases}"

@@ -55,6 +55,7 @@ def test_every_message_is_shown_in_order(folder):
     assert [one["sequence"] for one in told] == [open_envelope(data)[1].sequence for data in envelopes]
 
 
+@pytest.mark.slow
 def test_the_arithmetic_can_be_redone_from_what_is_printed(folder):
     """From the text alone: costs from c m S / scale, the sum of the plan, charges, totals and the refund."""
     text = show(folder, "--learner", "grace", "--curator", "south")

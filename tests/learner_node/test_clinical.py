@@ -162,6 +162,7 @@ def fitted():
     return ExPriLClassifier(federate(curators), options={"cells": 20}, random_state=0).fit(ring(300, seed=3))
 
 
+@pytest.mark.slow
 def test_an_estimator_scores_records_that_its_user_owns(fitted):
     own = ring(200, seed=4)
     spent = dict(fitted.epsilon_spent_)

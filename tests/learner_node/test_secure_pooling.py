@@ -234,6 +234,7 @@ class Failing:
         return replies
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("at", [3, 4, 5, 6, 7])
 def test_a_process_that_ends_within_a_round_is_gone_on_with_and_the_sum_is_paid_once(tmp_path, at, served):

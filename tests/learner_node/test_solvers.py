@@ -165,6 +165,7 @@ def test_labels_are_optimal(shape, order):
     assert_optimal(solve_labels(systems, alpha=alpha), A, b, alpha, 0.5, 1.0)
 
 
+@pytest.mark.family(12)
 @pytest.mark.parametrize("alpha", [0.0, 1e-6, 0.3])
 @pytest.mark.parametrize("seed", range(4))
 def test_tiny_instances_agree_with_the_enumeration_of_active_sets(seed, alpha, order):

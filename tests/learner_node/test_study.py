@@ -598,7 +598,7 @@ def test_a_question_over_every_cards_limits_is_a_local_error(limits, strategy, o
     _untouched(curators)
 
 
-@pytest.mark.family(2)
+@pytest.mark.family(1)
 @pytest.mark.parametrize(("limits", "strategy", "options", "text"), OVER)
 @pytest.mark.parametrize("pooling", ["sum", "site"])
 def test_a_question_over_one_cards_limits_is_asked_of_the_others(limits, strategy, options, text, pooling):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from protocol.ledger.merkle import (
     EMPTY_ROOT,
     Tree,
@@ -145,7 +146,7 @@ def changed(data, bit):
     return data[: place // 8] + bytes([data[place // 8] ^ 1 << place % 8]) + data[place // 8 + 1 :]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=45, deadline=None)
 @given(SIZES, st.data())
 def test_any_change_of_a_consistency_proof_or_root_is_refused(size, data):
     old = data.draw(st.integers(1, size))
@@ -166,6 +167,11 @@ def test_any_change_of_a_consistency_proof_or_root_is_refused(size, data):
     if proof:
         swapped = tuple(reversed(proof))
         assert swapped == proof or not check_consistency(old, before, size, after, swapped)
+
+
+test_any_change_of_a_consistency_proof_or_root_is_refused_at_length = at_length(
+    test_any_change_of_a_consistency_proof_or_root_is_refused, 150
+)
 
 
 @settings(max_examples=150, deadline=None)

@@ -70,6 +70,7 @@ def table(scale, shape, reach):
 # probabilities
 
 
+@pytest.mark.family(12)
 @pytest.mark.parametrize("scale", SMALL)
 @pytest.mark.parametrize("shape", [*SHARES, *MANY])
 def test_probabilities_are_those_of_the_definition(scale, shape):

@@ -241,6 +241,7 @@ def fails_for_many(question, dataset, noise):
     return COUNTS.answer(question, dataset, noise)
 
 
+@pytest.mark.family(2)
 @pytest.mark.parametrize("answer", [half_the_noise, pytest.param(fails_for_many, marks=pytest.mark.slow)])
 def test_a_wrong_answerer_of_counts_is_caught(answer, briefly):
     result = audit_kind("counts/mass", draws=4_000, error_rate=STRICT, answerers=with_answer(answer), noise=QuickNoise)

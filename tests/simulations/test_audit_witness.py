@@ -386,6 +386,7 @@ def words(result):
     return " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_steward_and_a_witness_by_their_commands(tmp_path):
     path, pem = made(tmp_path, studies=2)
     own, owner = tmp_path / "witness.pem", read_key(pem).public.hex()

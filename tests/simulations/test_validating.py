@@ -67,6 +67,7 @@ def test_report_page_table_and_json_have_it(finished):
     assert validation_table(plain) is None
 
 
+@pytest.mark.slow
 def test_both_studies_are_kept_and_proven(finished):
     folder, run = finished
     proof = recompute(folder).runs[0]
