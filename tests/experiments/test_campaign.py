@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from experiments.campaign.store import Task, read_cells
 from experiments.campaign.workers import FailedRunsError
 from experiments.peers import PeerUnavailableError
 from protocol.errors import ConfigurationError
+from waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 TASKS = [Task("tiny", maker, "1", seed) for seed in range(6) for maker in ("adds", "doubles")]
@@ -77,18 +77,20 @@ def test_what_fails_is_named_and_what_is_not_installed_is_left_out(tmp_path):
     assert read_provenance(tmp_path)["numbers"].skipped == {"doubles": "install it"}
 
 
-SLEEPY = """
-import sys, time
+WAITING = """
+import signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_campaign as module
 
-def slow(task):
-    time.sleep(0.2)
+path = Path({path!r})
+
+def waiting(task):
+    if path.exists() and path.read_bytes().count(b"\\n") >= 4:
+        signal.pause()
     return module.compute(task)
 
-path = Path({path!r})
-module.campaign(path.parent).run_file(path, module.TASKS, slow, module.Number)
+module.campaign(path.parent).run_file(path, module.TASKS, waiting, module.Number)
 """
 
 
@@ -96,11 +98,9 @@ module.campaign(path.parent).run_file(path, module.TASKS, slow, module.Number)
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
     path = tmp_path / "cells.jsonl"
-    script = SLEEPY.format(tests=str(Path(__file__).parent), path=str(path))
+    script = WAITING.format(tests=str(Path(__file__).parent), path=str(path))
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not path.exists() or path.read_bytes().count(b"\n") < 4):
-        time.sleep(0.05)
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4, 60)
     process.send_signal(signal.SIGKILL)
     process.wait(30)
     had = read_cells(path, Number)
