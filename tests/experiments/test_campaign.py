@@ -99,7 +99,11 @@ module.campaign(path.parent).run_file(path, module.TASKS, waiting, module.Number
 def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
     path = tmp_path / "cells.jsonl"
     script = WAITING.format(tests=str(Path(__file__).parent), path=str(path))
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
+    )
     wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4, 60)
     process.send_signal(signal.SIGKILL)
     process.wait(30)
