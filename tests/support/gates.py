@@ -156,7 +156,7 @@ class Deadline:
 
     def pytest_runtest_setup(self, item):
         if time.time() > self.moment:
-            pytest.skip("left out: CI's time was up")
+            pytest.skip(f"left out, CI's time was up: {item.nodeid}")
 
 
 class Reached:
