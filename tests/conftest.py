@@ -1,5 +1,6 @@
 """Settings that every test shares, and the gates of CI."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,7 @@ settings.load_profile("expril")
 
 
 def pytest_configure(config):
+    gc.disable()  # until all is imported
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         for gate in gates.chosen(os.environ):
             config.pluginmanager.register(gate)
@@ -29,6 +31,12 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     gates.mark_families(items)
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()  # what was imported stays; to look at it again and again costs seconds
+    gc.enable()
 
 
 def pytest_sessionstart(session):
