@@ -22,8 +22,8 @@ settings.load_profile("expril")
 
 
 def pytest_configure(config):
-    gc.disable()  # until all is imported
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        gc.disable()  # until all is imported
         for gate in gates.chosen(os.environ):
             config.pluginmanager.register(gate)
 

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, key, open_curator, ring
+from learner_fakes import LEARNER, Clock, Entropy, NoNoise, Scripted, account, journalled, key, open_curator, ring
 from learner_node.deployed import run_study
-from learner_node.federation import Federation
 from learner_node.journal import HEAD, Begun, Decided, Journal, Record, Settings
 from learner_node.learn import learn
 from learner_node.strategies.base import NumberModel, class_probabilities, train_alone
@@ -87,15 +86,7 @@ class World:
             return self.study(self, journal, carrier or self.carrier)
 
     def federation(self, journal, carrier):
-        return Federation(
-            curators=self.identities,
-            key=key(LEARNER),
-            carrier=journal.through(carrier),
-            clock=journal.clock,
-            entropy=journal.entropy,
-            decided=journal.decided,
-            resumable=True,
-        )
+        return journalled(journal, self.curators, carrier)
 
     @property
     def identities(self):

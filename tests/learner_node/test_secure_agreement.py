@@ -12,6 +12,7 @@ from learner_fakes import (
     Scripted,
     account,
     federate,
+    journalled,
     key,
     mass_body,
     open_curator,
@@ -20,7 +21,6 @@ from learner_fakes import (
     silent_from,
 )
 from learner_node.agreeing import ATTEMPTS
-from learner_node.federation import Federation
 from learner_node.journal import Journal, Settings
 from learner_node.learn import learn
 from learner_node.study import NoCuratorError, Study
@@ -204,16 +204,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_
 
     def attempt(carrier):
         with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=ENTROPY) as journal:
-            federation = Federation(
-                curators={name: curator.identity for name, curator in curators.items()},
-                key=key(LEARNER),
-                carrier=journal.through(carrier),
-                clock=journal.clock,
-                entropy=journal.entropy,
-                decided=journal.decided,
-                resumable=True,
-            )
-            return learn(federation, SOURCE, **HOW)
+            return learn(journalled(journal, curators, carrier), SOURCE, **HOW)
 
     first = Failing(curators, at)
     with pytest.raises(PowerFailure):

@@ -162,6 +162,19 @@ def federate(curators, scripts=None, **options):
     )
 
 
+def journalled(journal, curators, carrier):
+    """The federation of one process of a study: another one goes on with it."""
+    return Federation(
+        curators={name: curator.identity for name, curator in curators.items()},
+        key=key(LEARNER),
+        carrier=journal.through(carrier),
+        clock=journal.clock,
+        entropy=journal.entropy,
+        decided=journal.decided,
+        resumable=True,
+    )
+
+
 def silent_from(sequence):
     """Never answers the study's requests from this sequence on; 0 is the proposal, -1 the card too."""
 
