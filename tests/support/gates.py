@@ -105,9 +105,11 @@ class Budget:
     def __init__(self):
         for name in HEAVY:
             __import__(name)
-        any_text()
         self.unit = min(reference() for _ in range(5))
         self.shared = self.taken = 0.0
+
+    def pytest_collection_finish(self):
+        any_text()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef):
