@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ settings.load_profile("expril")
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves what it runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         gc.disable()  # until all is imported
         for gate in gates.chosen(os.environ):
