@@ -248,10 +248,10 @@ def _ledger(
         if account.terms not in ("", terms):
             found.say("stop", "ledger", f"{name} was kept for other terms ({account.terms}); now: {terms}")
     mark = told or mark_path(folder / LEDGER)
-    position = read_mark(mark, keys.first.derive("ledger mark")) if mark.is_file() else None
-    if position is None:
+    marked = read_mark(mark, keys.first.derive("ledger mark")) if mark.is_file() else None
+    if marked is None:
         found.say("stop", "ledger", f"the mark {mark} is missing or damaged: the curator would halt until you resume")
-    elif not account.knows(position):
+    elif not all(account.knows(lost) for lost in marked.branches(b"", account.hashes)):
         found.say("stop", "ledger", f"{name} lacks the entry that {mark} names: it was rolled back, or replaced")
     if policy is None:
         return

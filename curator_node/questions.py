@@ -7,12 +7,13 @@ from typing import Any
 from curator_node.answering import Question, Seat
 from curator_node.identities import Identities, Keys
 from curator_node.ledger import Ledger, StateGoneError, StudyAccount, StudyKey
-from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
+from curator_node.ledger.sealing import StateSealer
 from curator_node.mechanisms import Stamp
 from curator_node.policy import Policy
 from curator_node.proposals import ENVELOPE_ROOM
 from protocol.envelopes import open_envelope
 from protocol.kinds import Kinds, Past, Turn
+from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.messages import Query, Release
 from protocol.schema import Schema
 

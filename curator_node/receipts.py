@@ -3,9 +3,9 @@
 import math
 
 from curator_node.ledger import Account, AnswerGoneError, Ledger, Owed, StudyKey
-from curator_node.ledger.branches import holds
+from curator_node.ledger.branches import Lost, holds
 from curator_node.ledger.sealing import Sealer
-from protocol.envelopes import SigningKey, open_envelope, open_receipt, seal_receipt
+from protocol.envelopes import SigningKey, digest, open_envelope, open_receipt, seal_receipt
 from protocol.errors import RemoteProtocolError
 from protocol.ledger.entries import Suspect
 from protocol.messages import NO_DIGEST, Receipt
@@ -67,15 +67,16 @@ class Receipts:
         if not data:
             return
         try:
-            suspect = self.suspect(data, ledger)
+            lost = self.lost(data, ledger)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(error.code, "newest_receipt") from None
-        if suspect is not None:
+        if lost is not None:
+            learner = lost.suspect.learner.hex()
             note = (
-                f"the ledger lacks the entry, or the answer, of a receipt of learner {suspect.learner.hex()}: "
-                "rolled back or edited"
+                f"the ledger lacks the entry, or the answer, of a receipt of learner {learner}: rolled back or edited"
             )
-            ledger.halt(now, note, suspect=suspect)
+            ledger.halt(now, note, lost=lost)
+            ledger.settle()
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def standing(self, account: Account, key: StudyKey, now: int) -> bytes:
@@ -106,7 +107,7 @@ class Receipts:
         )
         return seal_receipt(receipt, self._key, label=self._label)
 
-    def suspect(self, data: bytes, ledger: Ledger) -> Suspect | None:
+    def lost(self, data: bytes, ledger: Ledger) -> Lost | None:
         """What a receipt proves the ledger to have lost: its entry, or its answer; None where neither, or acknowledged.
 
         A receipt leaves inside a stored reply. So where its request has no reply, or another one, the reply was lost.
@@ -116,15 +117,14 @@ class Receipts:
         """
         receipt = open_receipt(data, self._key.public, label=self._label)
         position = self._sealer.open(receipt.position, receipt.request)
-        suspect = Suspect(position, receipt.learner, amount(parse_amount(receipt.spent_by_learner)), receipt.request)
         account = ledger.account
-        if suspect in account.acknowledged:
-            return None
-        if holds(position, account.hashes):
-            if receipt.request == NO_DIGEST:  # the steward's, of where the ledger stands: it has no reply
-                return None
-            return None if receipt.request in account.lost or _is_kept(data, receipt, ledger) else suspect
-        return None if account.knows(position) else suspect
+        if holds(position, account.hashes) and (receipt.request == NO_DIGEST or _is_kept(data, receipt, ledger)):
+            return None  # the steward's, of where the ledger stands, has no reply
+        spent = amount(parse_amount(receipt.spent_by_learner))
+        suspect = Suspect(position, receipt.learner, spent, receipt.request)
+        lost = Lost(suspect, receipt=digest(data))
+        waits = any(lost.is_same(each) for each in account.suspects)
+        return lost if waits or not account.knows(lost) else None
 
 
 def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:

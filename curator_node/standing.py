@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from curator_node.ledger import Account, StudyKey
+from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check_evidence
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.files import NEVER_ANEW, open_mark
@@ -110,16 +111,15 @@ def join(where: Place, key: SigningKey, mark: Path, *, beside: Path | None, firs
         known = read_mark(beside, (first or key).derive("ledger mark"))
         if known is None:
             raise ConfigurationError(f"{beside} is no mark under this key, or damaged; it proves nothing")
-        if not account.knows(known):
+        if not all(account.knows(lost) for lost in known.branches(b"", account.hashes)):
             raise ConfigurationError(
-                f"{told_place(where)} lacks entry {known.index}, which {beside} names: it was rolled back; restore "
-                "the newest copy, or let the process of that mark start, halt, and resume it"
+                f"{told_place(where)} lacks entry {known.position.index}, which {beside} names: it was rolled back; "
+                "restore the newest copy, or let the process of that mark start, halt, and resume it"
             )
-    newest = account.next_index - 1
     with new_file(mark, rule=NEVER_ANEW) as draft:
         held = open_mark(draft, first or key)
         try:
-            held.write(account.position(newest))
+            held.write(marked_at_end(account), account.hashes)
         finally:
             held.close()
     return place_of(entries[-1], account)

@@ -6,16 +6,19 @@ Out of scope: noise. The conversion of a scale to the float that a noise library
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Annotated
 
 import msgspec
 
 from protocol.errors import ConfigurationError
 
+GRID = 2**64
 LONGEST_DENOMINATOR = 2**1024
+LONGEST_SUM = 2**32_768
+"""Denominator up to which sums are exact: of a thousand prime scales of 32 bits."""
 MOST = 2**32 - 1
 """Largest numerator and denominator on the wire (32 bits)."""
 
@@ -112,11 +115,24 @@ def _why_not_read(given: str | float, plain: str) -> str:
     return "is not a positive rational: write 1, 0.3 or 1/30"
 
 
-def shorten(total: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
+def shorten(
+    total: Fraction, rounding: Callable[[Fraction], int] = math.ceil, longest: int = LONGEST_DENOMINATOR
+) -> Fraction:
     """A total of many studies that can be written down: itself, or its neighbour on the grid of 2^-64.
 
     Args:
         total: exact; its denominator may have grown beyond any message.
         rounding: `math.floor` or `math.ceil`, against the asker.
+        longest: denominator up to which it stays itself.
     """
-    return total if total.denominator <= LONGEST_DENOMINATOR else Fraction(rounding(total * 2**64), 2**64)
+    return total if total.denominator <= longest else Fraction(rounding(total * GRID), GRID)
+
+
+def plus(one: Fraction, other: Fraction) -> Fraction:
+    """The sum: exact, or rounded up to the grid of 2^-64 where its denominator is longer than any honest one."""
+    return shorten(one + other, longest=LONGEST_SUM)
+
+
+def total_of(amounts: Iterable[Fraction]) -> Fraction:
+    """The sum of all, as `plus`."""
+    return reduce(plus, amounts, Fraction(0))

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import cast
 
-from curator_node.ledger.branches import STUB, holds, position_at, precedes
+from curator_node.ledger.branches import Lost, position_at
 from curator_node.ledger.learners import Learners
-from curator_node.ledger.restoring import restored
+from curator_node.ledger.restoring import known, restored
 from curator_node.ledger.studies import (
     ZERO,
     Answer,
@@ -16,33 +16,26 @@ from curator_node.ledger.studies import (
     Restored,
     StudyAccount,
     StudyKey,
+    complaint_of_step,
     state_key,
+    step,
 )
-from protocol.errors import LocalProtocolError
+from curator_node.ledger.units import Units
 from protocol.ledger.entries import (
     DATA_VERSION,
     GENESIS,
+    STATE_SEAL_BYTES,
     Entry,
     EntryKind,
     LedgerCorruptError,
     Position,
     StatefulEntry,
-    Suspect,
     entry_hash,
 )
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
-from protocol.rationals import parse_amount
+from protocol.rationals import parse_amount, plus, total_of
 from protocol.transitions import Event, State, advance
-
-EVENTS: dict[EntryKind, tuple[Event, ...]] = {
-    EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
-    EntryKind.CHARGE: (Event.QUERY,),
-    EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
-    EntryKind.EXPIRE: (Event.EXPIRY,),
-}
-"""How an entry moves its study through `protocol.transitions`. ANSWERED of a charge that its study still waits for is
-the release."""
 
 
 @dataclass
@@ -53,7 +46,7 @@ class Account(Learners):
         head: hash of the last entry.
         hashes: of every entry, by index.
         totals: spent over all learners up to every entry.
-        starts: (index, stub) of the START entries, newest first.
+        named: indices of the entries that receipts name, rising.
         curators: (index, public key) of whose ledger it is: from that entry on, this key signs.
         terms: what the charges mean; empty before the first START.
         total_spent: over all learners.
@@ -61,6 +54,7 @@ class Account(Learners):
         decisions: request digest of a proposal -> its steward's word.
         owed: request digest -> what has no reply yet.
         answers: request digest -> its reply.
+        units: what is drawn under each charge.
         lost: digests of charged requests that may have been answered on a lost branch -> index of their charge; they
             are never answered again.
         evicted: digests of requests whose replies are kept no more.
@@ -76,7 +70,7 @@ class Account(Learners):
     head: bytes = GENESIS
     hashes: list[bytes] = field(default_factory=list)
     totals: list[Fraction] = field(default_factory=list)
-    starts: list[tuple[int, bytes]] = field(default_factory=list)
+    named: list[int] = field(default_factory=list)
     curators: list[tuple[int, bytes]] = field(default_factory=list)
     terms: str = ""
     total_spent: Fraction = ZERO
@@ -84,14 +78,15 @@ class Account(Learners):
     decisions: dict[bytes, Decision] = field(default_factory=dict)
     owed: dict[bytes, Owed] = field(default_factory=dict)
     answers: dict[bytes, Answer] = field(default_factory=dict)
+    units: Units = field(default_factory=Units)
     lost: dict[bytes, int] = field(default_factory=dict)
     evicted: set[bytes] = field(default_factory=set)
     kept: dict[StudyKey, list[bytes]] = field(default_factory=dict)
     states: dict[tuple[StudyKey, str], KeptState] = field(default_factory=dict)
     kept_bytes: int = 0
     halted: bool = False
-    suspects: list[Suspect] = field(default_factory=list)
-    acknowledged: list[Suspect] = field(default_factory=list)
+    suspects: list[Lost] = field(default_factory=list)
+    acknowledged: list[Lost] = field(default_factory=list)
     data: list[tuple[int, str]] = field(default_factory=list)
 
     @property
@@ -129,12 +124,11 @@ class Account(Learners):
 
     def position(self, index: int) -> Position:
         """The position of an entry."""
-        return position_at(index, self.hashes, self.totals, self.starts)
+        return position_at(index, self.hashes, self.totals, self.named)
 
-    def knows(self, position: Position) -> bool:
-        """Whether the chain holds a position, or its branch was lost and the steward has seen it."""
-        seen = (suspect.position for suspect in self.acknowledged)
-        return holds(position, self.hashes) or any(other and precedes(position, other) for other in seen)
+    def knows(self, lost: Lost) -> bool:
+        """Whether a lost branch is no news; see `restoring.known`."""
+        return known(self, lost)
 
     def took_effect(self, request: bytes) -> bool:
         """Whether a request was accepted: it is owed a reply, has one, or may have had one on a lost branch."""
@@ -173,7 +167,6 @@ class Account(Learners):
                 self.curators.append((entry.index, entry.learner))
             case EntryKind.START:
                 self.terms = entry.note
-                self.starts.insert(0, (entry.index, head[:STUB]))
             case EntryKind.RESERVE:
                 self._reserve(entry, amount)
             case EntryKind.CHARGE:
@@ -230,7 +223,9 @@ class Account(Learners):
             case EntryKind.RESUME:
                 if not self.halted:
                     return "resumes what was not halted"
-                lost = sum((item.total for item in self.restored()), ZERO)
+                # Of what an older program halted for, it entered what its own rules said.
+                by_rule = all(lost.proven for lost in self.suspects)
+                lost = total_of(item.total for item in self.restored()) if by_rule else ZERO
                 return "restores less than was lost" if amount < lost else ""
             case EntryKind.ENROL:
                 return self.complaint_of_name(entry.learner, entry.note)
@@ -268,7 +263,7 @@ class Account(Learners):
             return "charges more than was reserved for its query"
         if entry.sequence != study.sequence + 1:
             return "charges a query out of order"
-        return _complaint_of_step(study.state, entry) or self._complaint_of_request(entry)
+        return complaint_of_step(study.state, entry) or self._complaint_of_request(entry)
 
     def _complaint_of_end(self, entry: Entry, amount: Fraction) -> str:
         study = self.studies.get(_key(entry))
@@ -277,7 +272,7 @@ class Account(Learners):
         if amount != study.reserved:
             return "refunds another amount than is left"
         repeated = self._complaint_of_request(entry) if entry.kind is EntryKind.CLOSE else ""
-        return _complaint_of_step(study.state, entry) or repeated
+        return complaint_of_step(study.state, entry) or repeated
 
     def _complaint_of_request(self, entry: Entry) -> str:
         return "repeats a request" if self.took_effect(entry.request) else ""
@@ -296,7 +291,7 @@ class Account(Learners):
         plan = cast(Plan, entry.plan)
         costs = tuple(map(parse_amount, entry.costs))
         study = StudyAccount(key, ordinal, plan, costs, entry.expires_at, entry.request)
-        study.state = _step(State.NEW, entry)
+        study.state = step(State.NEW, entry)
         self.studies[key] = study
         self.open_by_learner.setdefault(entry.learner, set()).add(key)
         self._set_aside(entry.learner, amount)
@@ -304,9 +299,10 @@ class Account(Learners):
 
     def _charge(self, entry: Entry, amount: Fraction) -> None:
         study = self.studies[_key(entry)]
-        study.state = _step(study.state, entry)
+        study.state = step(study.state, entry)
         study.spent += amount
         query = study.places[entry.sequence - 1][0]
+        self.units.charge(study.key, query, amount, entry.index)
         study.spent_on[query] = study.spent_on.get(query, ZERO) + amount
         study.sequence, study.last_request = entry.sequence, entry.request
         self._set_aside(entry.learner, -amount)
@@ -323,6 +319,10 @@ class Account(Learners):
             place = (owed.key, study.kind_of(entry.sequence))
             self.kept_bytes += entry.state_size - (self.states[place].size if place in self.states else 0)
             self.states[place] = KeptState(entry.index, entry.state, entry.state_size)
+        if owed.charged:
+            kept = self.states.get((owed.key, study.kind_of(entry.sequence)))
+            goes_on = kept is not None and kept.size > STATE_SEAL_BYTES and not study.ended
+            self.units.answer(owed.key, study.places[entry.sequence - 1][0], entry.index, goes_on=goes_on)
         if study.last_request == entry.request:
             study.last_reply = entry.reply
             if study.state is State.ASKED:
@@ -330,7 +330,10 @@ class Account(Learners):
 
     def _end(self, entry: Entry, amount: Fraction) -> None:
         study = self.studies[_key(entry)]
-        study.state = _step(study.state, entry)
+        owed = self.owed.get(study.last_request)
+        pending = study.places[owed.sequence - 1][0] if owed is not None and owed.charged else None
+        self.units.end(study.key, entry.index, owed=pending)
+        study.state = step(study.state, entry)
         if entry.kind is EntryKind.CLOSE:
             study.sequence, study.last_request = entry.sequence, entry.request
             self._owe(entry, amount)
@@ -349,7 +352,8 @@ class Account(Learners):
     def _halt(self, entry: Entry) -> None:
         self.halted = True
         if entry.suspect is not None:
-            self.suspects.append(entry.suspect)
+            self.suspects.append(Lost.of(entry, entry.suspect))
+            self.units.halt(entry.index)
             for request in [request for request, owed in self.owed.items() if owed.charged]:
                 self.lost[request] = self.owed.pop(request).index
             self.states = {place: replace(kept, usable=False) for place, kept in self.states.items()}
@@ -364,6 +368,7 @@ class Account(Learners):
 
     def _owe(self, entry: Entry, amount: Fraction) -> None:
         charged = entry.kind is EntryKind.CHARGE
+        self.named.append(entry.index)
         self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount, charged)
 
     def _set_aside(self, learner: bytes, amount: Fraction) -> None:
@@ -371,24 +376,10 @@ class Account(Learners):
 
     def _spend(self, learner: bytes, own: Fraction, total: Fraction) -> None:
         if learner != NOBODY:
-            self.spent[learner] = self.spent.get(learner, ZERO) + own
+            self.spent[learner] = plus(self.spent.get(learner, ZERO), own)
             self.history.setdefault(learner, []).append((self.next_index, self.spent[learner]))
-        self.total_spent += total
+        self.total_spent = plus(self.total_spent, total)
 
 
 def _key(entry: Entry) -> StudyKey:
     return StudyKey(entry.learner, entry.study)
-
-
-def _step(state: State, entry: Entry) -> State:
-    for event in EVENTS[entry.kind]:
-        state = advance(state, event)
-    return state
-
-
-def _complaint_of_step(state: State, entry: Entry) -> str:
-    try:
-        _step(state, entry)
-    except LocalProtocolError as error:
-        return str(error)
-    return ""

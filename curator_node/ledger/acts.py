@@ -13,7 +13,7 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NOBODY
-from protocol.rationals import amount
+from protocol.rationals import GRID, amount, shorten, total_of
 
 
 class StewardedChain(Chain):
@@ -70,9 +70,8 @@ class StewardedChain(Chain):
     def resume(self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = "") -> list[Restored]:
         """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
 
-        What the positions prove that it was halted for is entered by itself: each one's total over all learners less
-        the total at the last entry in common. It is a lower bound: what was charged after the newest position is not
-        in it.
+        What the positions prove that it was halted for is entered by itself, see `restoring`. What was charged on a
+        branch after its newest position is not in it.
 
         Args:
             now: the time.
@@ -89,7 +88,7 @@ class StewardedChain(Chain):
             if not account.halted:
                 return None
             found[:] = account.restored()
-            total = restored + sum((item.total for item in found), ZERO)
+            total = shorten(restored + total_of(item.total for item in found), longest=GRID)
             return self.entry(
                 EntryKind.RESUME, now, learner=learner, amount=amount(total), own=amount(restored), note=note
             )

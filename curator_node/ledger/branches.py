@@ -1,78 +1,145 @@
-"""Lost branches: what a receipt or a mark proves about entries that a ledger no longer holds.
+"""Lost branches: what receipts and marks prove about entries that a ledger no longer holds.
 
-A ledger that was rolled back goes on from an older entry, and what came after it is a lost branch. All that is left of
-one are positions in receipts and marks.
+A ledger that was rolled back goes on from an older entry, the *fork*. What had come after it is a lost branch. All that
+is left of one are positions in receipts and marks, and the hashes that a process keeps beside its mark.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
-from protocol.ledger.entries import Position
-from protocol.messages import SEALED_BYTES
-from protocol.rationals import amount
+from protocol.ledger.entries import STUB, Entry, LostEntry, Position, Suspect
+from protocol.messages import NO_DIGEST, NOBODY, SEALED_BYTES
+from protocol.rationals import GRID, amount, parse_amount, shorten, total_of
 from protocol.refusals import RefusalCode
 
 MOST_ANCESTORS = 24
 """The oldest is 2^23 entries back: with a charge a second, three months."""
-MOST_STARTS = 16
-"""Receipts of more restarts ago than this are recognised no more as part of an acknowledged branch."""
-STUB = 8
+MOST_NAMED = 16
 POSITION_BYTES = SEALED_BYTES - 28
 """Of a padded position; a cipher adds a nonce of 12 bytes and a tag of 16."""
 MOST_BITS = 800
 """Of a total's numerator and denominator together, 243 characters; a longer one is rounded up to the grid of 2^-64."""
 
 
-def position_at(
-    index: int, hashes: Sequence[bytes], totals: Sequence[Fraction], starts: Iterable[tuple[int, bytes]]
-) -> Position:
+@dataclass(frozen=True)
+class Lost:
+    """What is known of a lost branch, from one mark or receipt.
+
+    Attributes:
+        suspect: its position, and whose receipt shows it.
+        entries: stubs of its entries up to the position, as far as they are known; see `LostEntry`.
+        spent: by key, what each learner had spent at the position; empty where it is not known.
+        receipt: digest of the receipt; zero for a mark.
+        proven: whether it must be restored as the rules of today say. Older programs had others.
+    """
+
+    suspect: Suspect
+    entries: bytes = b""
+    spent: Mapping[bytes, Fraction] = field(default_factory=dict)
+    receipt: bytes = NO_DIGEST
+    proven: bool = True
+
+    @classmethod
+    def of(cls, entry: Entry, suspect: Suspect) -> "Lost":
+        """What a HALT entry says."""
+        if not isinstance(entry, LostEntry):
+            return cls(suspect, proven=False)
+        spent = {key: parse_amount(spent) for key, spent in entry.spent}
+        return cls(suspect, entry.lost, spent, entry.receipt)
+
+    @property
+    def position(self) -> Position | None:
+        """The newest entry that is known of the branch; None where a mark is missing."""
+        return self.suspect.position
+
+    def is_same(self, other: "Lost") -> bool:
+        """Whether both are one mark's, or one receipt's."""
+        return (self.suspect, self.receipt) == (other.suspect, other.receipt)
+
+    def contradicts(self, other: "Lost") -> bool:
+        """Whether both are receipts of one request, with two answers: then they are of two branches."""
+        one, another = self.suspect.request, other.suspect.request
+        shown = NO_DIGEST not in (self.receipt, other.receipt)
+        return one == another != NO_DIGEST and shown and self.receipt != other.receipt
+
+    def learners(self, keys_of: Callable[[bytes], tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
+        """The keys of each learner of whom it says what was spent; `keys_of` has all keys of the learner with one."""
+        return list(dict.fromkeys(keys_of(key) for key in (self.suspect.learner, *self.spent) if key != NOBODY))
+
+    def own(self, keys: Sequence[bytes]) -> Fraction:
+        """What the learner with these keys had spent at the position; 0 where nothing is said of it.
+
+        A receipt says what its learner had spent over all keys, so another key's receipt is one of the same learner.
+        """
+        if self.suspect.learner in keys:
+            return parse_amount(self.suspect.spent)
+        return total_of(self.spent.get(key, Fraction(0)) for key in keys)
+
+    def holds(self, position: Position) -> bool:
+        """Whether a hash of the branch proves that it holds an entry."""
+        return self.stub_at(position.index) == position.head[:STUB]
+
+    def stub_at(self, index: int) -> bytes | None:
+        """The stub of the branch's entry with this index, where it is known."""
+        if self.position is None:
+            return None
+        first = self.position.index + 1 - len(self.entries) // STUB
+        if first <= index <= self.position.index:
+            return self.entries[STUB * (index - first) :][:STUB]
+        return self._stubs.get(index)
+
+    def last_common(self, hashes: Sequence[bytes]) -> int | None:
+        """Index of the newest entry that the branch is proven to share with a chain; None where none is.
+
+        It may lie before the fork, never after it. Where only the position is known, the distance from it is at most
+        twice that of the fork.
+
+        Args:
+            hashes: of the chain, by index.
+        """
+        if self.position is None:
+            return None
+        if holds(self.position, hashes):
+            return self.position.index
+        first = self.position.index + 1 - len(self.entries) // STUB
+        known = {*self._stubs, *range(first, self.position.index + 1)}
+        shared = (index for index in known if index < len(hashes) and hashes[index][:STUB] == self.stub_at(index))
+        return max(shared, default=None)
+
+    @cached_property
+    def _stubs(self) -> dict[int, bytes]:
+        """By index, those that the position itself names."""
+        position = self.position
+        if position is None:
+            return {}
+        older = {position.index - (1 << power): stub for power, stub in enumerate(position.ancestors)}
+        return {**older, **dict(position.named), position.index: position.head[:STUB]}
+
+
+def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction], named: Sequence[int] = ()) -> Position:
     """The position of an entry.
 
     Args:
         index: of the entry.
         hashes: of every entry, by index.
         totals: spent over all learners up to each entry.
-        starts: (index, stub) of the START entries, newest first.
+        named: indices of the entries that receipts name, rising.
     """
-    before = [index - (1 << k) for k in range(MOST_ANCESTORS) if 1 << k <= index]
-    newest = [start for start in starts if start[0] <= index]
+    before = [index - (1 << power) for power in range(MOST_ANCESTORS) if 1 << power <= index]
+    end = bisect_left(named, index)
+    newest = [(i, hashes[i][:STUB]) for i in named[max(end - MOST_NAMED, 0) : end]]
     return Position(
         index=index,
         head=hashes[index],
         total=_short(totals[index]),
         ancestors=tuple(hashes[i][:STUB] for i in before),
-        starts=tuple(newest[:MOST_STARTS]),
+        named=tuple(newest[::-1]),
     )
-
-
-def last_common(position: Position, hashes: Sequence[bytes], starts: Iterable[tuple[int, bytes]] = ()) -> int | None:
-    """Index of the newest entry that a chain shares with the branch of `position`; None where unknown.
-
-    Whoever finds a rollback writes a START before anything else. So under the newest START that both hold, the shorter
-    of the two is the beginning of the longer. Where an ancestor contradicts that (a process that was copied while it
-    ran), the newest ancestor that both hold is taken, which may lie before the fork, never after it.
-
-    Args:
-        position: of the branch.
-        hashes: of the chain, by index.
-        starts: (index, stub) of the chain's START entries.
-    """
-    if holds(position, hashes):
-        return position.index
-    older = [(position.index - (1 << k), stub) for k, stub in enumerate(position.ancestors)]
-    there = [(index, stub) for index, stub in (*older, *position.starts) if index < len(hashes)]
-    shared = [index for index, stub in there if hashes[index][:STUB] == stub]
-    begun = [index for index, stub in position.starts if index in shared]
-    if not begun:
-        return max(shared, default=None)
-    begin = max(begun)
-    ends = [index - 1 for index, _ in (*starts, *position.starts) if index > begin]
-    end = min(len(hashes) - 1, position.index, *ends)
-    contradicted = any(index <= end and hashes[index][:STUB] != stub for index, stub in there)
-    return max(shared) if contradicted else max(end, *shared)
 
 
 def holds(position: Position, hashes: Sequence[bytes]) -> bool:
@@ -80,50 +147,9 @@ def holds(position: Position, hashes: Sequence[bytes]) -> bool:
     return position.index < len(hashes) and hashes[position.index] == position.head
 
 
-def precedes(earlier: Position, later: Position) -> bool:
-    """Whether `earlier` provably lies on the branch that leads to `later`.
-
-    It does where both were written under one START entry, and `later`'s branch had not begun the next by then.
-    """
-    if not earlier.starts or earlier.index > later.index:
-        return False
-    newest = earlier.starts[0]
-    ends = [math.inf, *(index for index, _ in later.starts)]
-    return any(start == newest and earlier.index < end for start, end in zip(later.starts, ends, strict=False))
-
-
-def lost_amounts(
-    position: Position,
-    spent: Fraction,
-    hashes: Sequence[bytes],
-    totals: Sequence[Fraction],
-    starts: Sequence[tuple[int, bytes]],
-    own_at: Sequence[tuple[int, Fraction]],
-    restored: Iterable[tuple[Position, Fraction]],
-) -> tuple[Fraction, Fraction]:
-    """What a lost branch spent and this ledger does not show: (over all learners, by one learner).
-
-    Counted from the last entry in common, or from a position of the same branch that was restored before. A lower
-    bound: what came after the position is not in it.
-
-    Args:
-        position: of the lost branch.
-        spent: by the learner there.
-        hashes: of this chain, by index.
-        totals: likewise.
-        starts: of this chain's START entries.
-        own_at: (index, spent) of the learner in this chain, after each of its charges.
-        restored: positions that were restored before, and what the learner had spent there.
-    """
-    common = last_common(position, hashes, starts)
-    total = [Fraction(0)] if common is None else [totals[common]]
-    own = [Fraction(0)] + [here for index, here in own_at if common is not None and index <= common]
-    for other, own_there in restored:
-        if precedes(other, position):
-            total.append(Fraction(other.total))
-            own.append(own_there)
-    zero = Fraction(0)
-    return max(zero, Fraction(position.total) - max(total)), max(zero, spent - max(own))
+def stubs_of(hashes: Iterable[bytes]) -> bytes:
+    """The stubs of entries, one after the other."""
+    return b"".join(each[:STUB] for each in hashes)
 
 
 def pack(position: Position) -> bytes:
@@ -146,4 +172,4 @@ def unpack(data: bytes) -> Position:
 
 def _short(total: Fraction) -> str:
     small = total.denominator.bit_length() + total.numerator.bit_length() <= MOST_BITS
-    return amount(total if small else Fraction(math.ceil(total * 2**64), 2**64))
+    return amount(total if small else shorten(total, longest=GRID))

@@ -4,14 +4,18 @@ A decision is taken on the sum of all entries and takes effect by appending the 
 If another process appended first, the decision is taken anew on the longer list.
 """
 
+import math
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from curator_node.ledger.account import Account
+from curator_node.ledger.branches import Lost, holds, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.errors import HandedOverError
-from curator_node.ledger.marks import Mark
+from curator_node.ledger.marks import Evidence, Mark, Marked
 from curator_node.ledger.storing import AppendConflictError, LedgerStore, Replies, Row
 from curator_node.ledger.studies import StudyKey
 from protocol.envelopes import SigningKey
@@ -20,7 +24,7 @@ from protocol.ledger.entries import (
     Entry,
     EntryKind,
     LedgerCorruptError,
-    Position,
+    LostEntry,
     StatefulEntry,
     Suspect,
     decode_entry,
@@ -28,9 +32,13 @@ from protocol.ledger.entries import (
     entry_hash,
 )
 from protocol.ledger.heads import head_is_signed, sign_head
+from protocol.messages import NO_DIGEST
+from protocol.rationals import amount, shorten
 
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
+MOST_SUSPECTS = 256
+"""Lost branches that halts name; a receipt of one more is refused, and not entered, until the steward has gone on."""
 UNFINISHED = "the ledger was handed to this curator's key, which has not signed in it yet"
 NO_MARK = "this process's mark is missing or damaged: the ledger may have been replaced by an older one"
 
@@ -64,7 +72,13 @@ def create_ledger(
     store.append(Row(0, body, sign_head(key, 0, entry_hash(body))))
     account = Account()
     account.apply(entry, body)
-    mark.write(account.position(0))
+    mark.write(marked_at_end(account), account.hashes)
+
+
+def marked_at_end(account: Account) -> Marked:
+    """What a mark says that moves to a chain's newest entry."""
+    spent = tuple((key, amount(shorten(own, math.ceil))) for key, own in account.spent.items() if own)
+    return Marked(account.position(account.next_index - 1), spent)
 
 
 class Chain:
@@ -96,7 +110,6 @@ class Chain:
         self._key = key
         self._mark = mark
         self._entropy = entropy
-        self._marked = -1
         self.account = self._load()
 
     def begin(self, terms: str, now: int) -> None:
@@ -123,9 +136,9 @@ class Chain:
         marked = self._mark.read()
         self._start(terms, now)
         if marked is None:
-            self.halt(now, NO_MARK, suspect=Suspect())
+            self.halt(now, NO_MARK, lost=Lost(Suspect()))
         else:
-            self._hold_against(marked, now)
+            self._hold_against(marked, self._mark.log(), now)
         self.settle()
 
     def refresh(self, now: int) -> None:
@@ -141,10 +154,10 @@ class Chain:
         newest = account.next_index - 1
         found = self.store.rows(newest)
         if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
-            known = account.position(newest)
+            known = replace(marked_at_end(account), open=_open_of(account))
             self.account = self._load()
             self._start(self.account.terms, now)
-            self._hold_against(known, now)
+            self._hold_against(known, stubs_of(account.hashes), now)
             return
         for row in found[1:]:
             if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
@@ -154,22 +167,40 @@ class Chain:
             raise HandedOverError
 
     def settle(self) -> None:
-        """Move this process's mark to the newest entry; before any answer that rests on it leaves."""
-        newest = self.account.next_index - 1
-        if newest > self._marked:
-            self._mark.write(self.account.position(newest))
-            self._marked = newest
+        """Move this process's mark to the newest entry; before any answer that rests on it leaves.
 
-    def halt(self, now: int, note: str, *, suspect: Suspect | None = None) -> None:
+        While the steward has not gone on from a lost branch, the mark stays where it is, and names that branch beside:
+        whatever copy is put back next, what was found before is found again.
+        """
+        account, marked = self.account, self._mark.read()
+        if marked is not None and (marked.position.head, marked.open) == (account.head, ()):
+            return
+        found = _open_of(account)
+        if not found:
+            goes_on = marked is not None and holds(marked.position, account.hashes)
+            first = marked.position.index + 1 if marked is not None and goes_on else 0
+            self._mark.write(marked_at_end(account), account.hashes, first=first)
+        elif marked is None:
+            self._mark.write(replace(marked_at_end(account), open=found), account.hashes)
+        elif found != marked.open:
+            self._mark.write(replace(marked, open=found))
+
+    def halt(self, now: int, note: str, *, lost: Lost | None = None) -> None:
         """Stop reserving and charging until `resume`.
 
-        With a `suspect`, the ledger may have lost entries. Then charged requests that have no reply in it may have had
-        one, and are never answered again.
+        With `lost`, the ledger may have lost entries. Then charged requests that have no reply in it may have had one,
+        and are never answered again.
         """
 
         def decide(account: Account) -> Entry | None:
-            seen = account.halted if suspect is None else suspect in account.suspects
-            return None if seen else self.entry(EntryKind.HALT, now, suspect=suspect, note=note)
+            if lost is None:
+                return None if account.halted else self.entry(EntryKind.HALT, now, note=note)
+            too_many = len(account.suspects) >= MOST_SUSPECTS and lost.receipt != NO_DIGEST
+            if too_many or any(lost.is_same(each) for each in account.suspects):
+                return None
+            spent = tuple((key, amount(own)) for key, own in lost.spent.items())
+            more = {"lost": lost.entries, "spent": spent, "receipt": lost.receipt}
+            return self.entry(EntryKind.HALT, now, suspect=lost.suspect, note=note, **more)
 
         self.append(decide, now)
 
@@ -180,7 +211,8 @@ class Chain:
 
     def entry(self, kind: EntryKind, now: int, **fields: Any) -> Entry:
         """The next entry, not yet appended."""
-        return (StatefulEntry if "state" in fields else Entry)(
+        made = StatefulEntry if "state" in fields else LostEntry if "lost" in fields else Entry
+        return made(
             index=self.account.next_index,
             previous=self.account.head,
             nonce=self._entropy(_NONCE),
@@ -224,9 +256,24 @@ class Chain:
             raise ConfigurationError("this ledger belongs to another curator's key; a new one never carries it on")
         return account
 
-    def _hold_against(self, known: Position, now: int) -> None:
-        """Halt where the chain does not hold what this process knows to have been in it."""
-        if not self.account.knows(known):
-            note = f"ledger entry {known.index}, which this curator had written, is missing: rolled back or edited"
-            self.halt(now, note, suspect=Suspect(known))
-            self._marked = -1
+    def _hold_against(self, marked: Marked, log: bytes, now: int) -> None:
+        """Halt where the chain does not hold what this process knows to have been in it.
+
+        Args:
+            marked: what it knows.
+            log: stubs of all entries up to the position; empty where they are not known.
+            now: the time.
+        """
+        for lost in marked.branches(log, self.account.hashes):
+            if not self.account.knows(lost) and lost.position is not None:
+                place = lost.position.index
+                self.halt(now, f"ledger entry {place}, which was written, is missing: rolled back or edited", lost=lost)
+
+
+def _open_of(account: Account) -> tuple[Evidence, ...]:
+    """The lost branches of a chain that its steward has not gone on from."""
+    found = (lost for lost in account.suspects if lost.position is not None)
+    return tuple(
+        Evidence(lost.suspect, tuple((key, amount(own)) for key, own in lost.spent.items()), lost.receipt)
+        for lost in found
+    )

@@ -6,7 +6,7 @@ from curator_node.ledger.account import Account
 from curator_node.ledger.chain import UNFINISHED
 from curator_node.ledger.checks import load
 from curator_node.ledger.files import mark_path
-from curator_node.ledger.marks import read_mark
+from curator_node.ledger.marks import Marked, read_mark
 from curator_node.ledger.places import Place, read_store, told_place
 from curator_node.ledger.storing import LedgerStore
 from curator_node.new_files import write_new
@@ -14,7 +14,6 @@ from curator_node.text_files import read_text_file
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.checkpoints import CheckpointError, Submission, make_checkpoint, read_checkpoint, sign_checkpoint
-from protocol.ledger.entries import Position
 from protocol.ledger.merkle import Tree
 
 
@@ -76,16 +75,16 @@ def _check(account: Account, key: SigningKey, place: str) -> None:
         raise CheckpointError(f"{place} is halted; see what was lost, then: expril ledger resume")
 
 
-def _hold_against(account: Account, known: Position | None, mark: Path, place: str) -> None:
+def _hold_against(account: Account, known: Marked | None, mark: Path, place: str) -> None:
     if known is None:
         raise CheckpointError(
             f"{mark} is no mark under this key, or damaged: the ledger may have been replaced by an older one, and is "
             "not signed for; let its process start, halt, and resume it"
         )
-    if not account.knows(known):
+    if not all(account.knows(lost) for lost in known.branches(b"", account.hashes)):
         raise CheckpointError(
-            f"{place} lacks entry {known.index}, which its mark names: it was rolled back, and is not signed for; "
-            "restore the newest copy, or let its process start, halt, and resume it"
+            f"{place} lacks entry {known.position.index}, which its mark names: it was rolled back, and is not signed "
+            "for; restore the newest copy, or let its process start, halt, and resume it"
         )
 
 

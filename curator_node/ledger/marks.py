@@ -1,33 +1,101 @@
 """A process's own mark: the newest entry that it wrote or relied on, kept outside the ledger's database.
 
 A ledger must hold the entry that the mark names; one that does not was rolled back. The mark is written after the
-commit and before the answer leaves, so no answer is out whose entry a later process would not miss.
+commit and before the answer leaves, so no answer is out whose entry a later process would not miss. It never moves past
+a lost branch that the steward has not gone on from: until then it stays where it was, and names what else was found.
+
+Beside it the process keeps the first bytes of every entry's hash, its *log*. With it a process can say of any entry of
+a lost branch that it was one.
 """
 
 import fcntl
 import hmac
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from curator_node.ledger.branches import POSITION_BYTES, pack, unpack
-from protocol.errors import ConfigurationError, RemoteProtocolError
-from protocol.ledger.entries import Position
+import msgspec
 
-SLOT = 4096
-"""Two slots, written in turn, each in a block of its own: a torn write leaves the other whole."""
+from curator_node.ledger.branches import POSITION_BYTES, Lost, stubs_of, unpack
+from protocol.codec import decode, encode
+from protocol.envelopes import digest
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.ledger.entries import MOST_LOST, STUB, Position, Suspect
+from protocol.messages import NO_DIGEST, Digest, Key
+from protocol.rationals import Amount, parse_amount
+
+FIRST_SLOT = 8192
+"""Before it a file that an older program wrote has its two slots; they are emptied with the first write."""
+SLOT = 2**20
+"""Two slots, written in turn, each far from the other: a torn write leaves the other whole."""
+_LOG = FIRST_SLOT + 2 * SLOT
+_OLD_SLOT = 4096
 _TAG = 32
 _SERIAL = 8
+_LENGTH = 4
+
+Spent = tuple[tuple[Key, Amount], ...]
+"""By key, what each learner has spent."""
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A lost branch that the steward has not gone on from; the fields are those of `LostEntry`."""
+
+    suspect: Suspect
+    spent: Spent = ()
+    receipt: Digest = NO_DIGEST
+
+    @property
+    def lost(self) -> Lost:
+        """What is known of it."""
+        return Lost(self.suspect, b"", {key: parse_amount(spent) for key, spent in self.spent}, self.receipt)
+
+
+class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a mark says.
+
+    Attributes:
+        position: of the newest entry.
+        spent: what each learner had spent there; empty where it is not known, or too long.
+        open: lost branches that the steward has not gone on from.
+        logged: chain of hashes over the log, up to the position; zero where there is none.
+    """
+
+    position: Position
+    spent: Spent = ()
+    open: tuple[Evidence, ...] = ()
+    logged: Digest = NO_DIGEST
+
+    def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[Lost, ...]:
+        """What a ledger has lost that lacks what the mark names.
+
+        Args:
+            log: stubs of all entries up to the position; empty where they are not known.
+            hashes: of the ledger's entries, by index.
+        """
+        spent = {key: parse_amount(own) for key, own in self.spent}
+        own = Lost(Suspect(self.position), _from_fork(log, hashes), spent)
+        return own, *(each.lost for each in self.open)
 
 
 class Mark(Protocol):
     """Where a process keeps its mark."""
 
-    def read(self) -> Position | None:
-        """The newest position written; None where there is none that can be trusted."""
+    def read(self) -> Marked | None:
+        """What was written last; None where there is nothing that can be trusted."""
 
-    def write(self, position: Position) -> None:
-        """Durably keep a position in place of the one before."""
+    def log(self) -> bytes:
+        """Stubs of all entries up to the position, one after the other; empty where they cannot be trusted."""
+
+    def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
+        """Durably put this in place of what was written before.
+
+        Args:
+            marked: what the mark is to say; its `logged` is made here.
+            hashes: of every entry of the chain up to the position, by index; empty leaves the log as it is.
+            first: the log holds the same chain's entries before this one.
+        """
 
     def close(self) -> None:
         """Release what is held."""
@@ -37,15 +105,23 @@ class MemoryMark:
     """For tests and simulations: gone with the process."""
 
     def __init__(self) -> None:
-        self._kept: Position | None = None
+        self._kept: Marked | None = None
+        self._log = b""
 
-    def read(self) -> Position | None:
+    def read(self) -> Marked | None:
         """See `Mark`."""
         return self._kept
 
-    def write(self, position: Position) -> None:
+    def log(self) -> bytes:
         """See `Mark`."""
-        self._kept = position
+        return self._log
+
+    def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
+        """See `Mark`."""
+        if hashes:
+            begin = first if len(self._log) == STUB * first else 0
+            self._log = self._log[: STUB * begin] + stubs_of(hashes[begin : marked.position.index + 1])
+        self._kept = marked
 
     def close(self) -> None:
         """See `Mark`."""
@@ -56,7 +132,7 @@ class FileMark:
 
     Args:
         path: of the file; made where there is none. Keep it on another disk than the database, and out of its backups:
-            a mark that is restored with the database proves nothing.
+            a mark that is restored with the database proves nothing. It grows by 8 bytes an entry.
         key: 32 secret bytes.
 
     Raises:
@@ -77,19 +153,39 @@ class FileMark:
                 f"the mark {path} is held by another process; stop it, or give each process a mark of its own"
             ) from None
         self._serial, self._kept = _newest(self._file, key)
+        self._old = any(os.pread(self._file, FIRST_SLOT, 0))
 
-    def read(self) -> Position | None:
+    def read(self) -> Marked | None:
         """See `Mark`."""
         return self._kept
 
-    def write(self, position: Position) -> None:
+    def log(self) -> bytes:
+        """See `Mark`."""
+        if self._kept is None or self._kept.logged == NO_DIGEST:
+            return b""
+        found = os.pread(self._file, STUB * (self._kept.position.index + 1), _LOG)
+        return found if _chained(NO_DIGEST, found) == self._kept.logged else b""
+
+    def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
         """See `Mark`. Raises OSError where the disk does not take it."""
+        logged = self._kept.logged if self._kept else NO_DIGEST
+        if hashes:
+            begin = first if logged != NO_DIGEST else 0
+            stubs = stubs_of(hashes[begin : marked.position.index + 1])
+            os.pwrite(self._file, stubs, _LOG + STUB * begin)
+            logged = _chained(logged if begin else NO_DIGEST, stubs)
+        marked = msgspec.structs.replace(marked, logged=logged)
         serial = self._serial + 1
-        content = serial.to_bytes(_SERIAL, "big") + pack(position)
-        slot = (content + _tag(self._key, content)).ljust(SLOT, b"\0")
-        os.pwrite(self._file, slot, SLOT * (serial % 2))
+        slot = _slot_of(self._key, serial, marked) or _slot_of(
+            self._key, serial, msgspec.structs.replace(marked, spent=())
+        )
+        os.pwrite(self._file, slot, FIRST_SLOT + SLOT * (serial % 2))
         os.fdatasync(self._file)
-        self._serial, self._kept = serial, position
+        if self._old:
+            os.pwrite(self._file, bytes(FIRST_SLOT), 0)
+            os.fdatasync(self._file)
+            self._old = False
+        self._serial, self._kept = serial, marked
 
     def close(self) -> None:
         """See `Mark`."""
@@ -98,8 +194,16 @@ class FileMark:
             self._file = -1
 
 
-def read_mark(path: Path, key: bytes) -> Position | None:
-    """What another process's mark names; None where nothing there can be trusted. It may be held, and moved meanwhile.
+def _from_fork(log: bytes, hashes: Sequence[bytes]) -> bytes:
+    """The part of a log from the last entry in common with a chain on, and at most `MOST_LOST` entries of it."""
+    count = len(log) // STUB
+    both = min(count, len(hashes))
+    fork = next((at for at in range(both) if log[STUB * at : STUB * (at + 1)] != hashes[at][:STUB]), both) - 1
+    return log[STUB * max(fork, 0, count - MOST_LOST) :]
+
+
+def read_mark(path: Path, key: bytes) -> Marked | None:
+    """What another process's mark says; None where nothing there can be trusted. It may be held, and moved meanwhile.
 
     Raises:
         ConfigurationError: there is no such file.
@@ -114,20 +218,51 @@ def read_mark(path: Path, key: bytes) -> Position | None:
         os.close(file)
 
 
-def _newest(file: int, key: bytes) -> tuple[int, Position | None]:
-    return max((_slot(file, key, number) for number in (0, 1)), key=lambda slot: slot[0])
+def _newest(file: int, key: bytes) -> tuple[int, Marked | None]:
+    slots = [_slot(file, key, number) for number in (0, 1)]
+    if os.fstat(file).st_size <= FIRST_SLOT:
+        slots += [_old_slot(file, key, number) for number in (0, 1)]
+    return max(slots, key=lambda slot: slot[0])
 
 
-def _slot(file: int, key: bytes, number: int) -> tuple[int, Position | None]:
-    data = os.pread(file, _SERIAL + POSITION_BYTES + _TAG, SLOT * number)
-    content, tag = data[:-_TAG], data[-_TAG:]
-    if len(content) != _SERIAL + POSITION_BYTES or not hmac.compare_digest(tag, _tag(key, content)):
+def _slot_of(key: bytes, serial: int, marked: Marked) -> bytes:
+    """A slot's bytes; none where it would be too long."""
+    body = encode(marked)
+    content = serial.to_bytes(_SERIAL, "big") + len(body).to_bytes(_LENGTH, "big") + body
+    return content + _tag(key, b"expril/2 mark 2", content) if len(content) + _TAG <= SLOT else b""
+
+
+def _slot(file: int, key: bytes, number: int) -> tuple[int, Marked | None]:
+    place, head = FIRST_SLOT + SLOT * number, _SERIAL + _LENGTH
+    length = int.from_bytes(os.pread(file, head, place)[_SERIAL:], "big")
+    data = os.pread(file, head + min(length, SLOT) + _TAG, place)
+    content, tag = data[: head + length], data[head + length :]
+    if len(content) <= head or not hmac.compare_digest(tag, _tag(key, b"expril/2 mark 2", content)):
         return 0, None
     try:
-        return int.from_bytes(content[:_SERIAL], "big"), unpack(content[_SERIAL:])
+        return int.from_bytes(content[:_SERIAL], "big"), decode(content[head:], Marked)
     except RemoteProtocolError:
         return 0, None
 
 
-def _tag(key: bytes, content: bytes) -> bytes:
-    return hmac.digest(key, b"expril/2 mark" + content, "sha256")
+def _old_slot(file: int, key: bytes, number: int) -> tuple[int, Marked | None]:
+    """A slot as programs before version 0.3 wrote it: a position alone."""
+    data = os.pread(file, _SERIAL + POSITION_BYTES + _TAG, _OLD_SLOT * number)
+    content, tag = data[:-_TAG], data[-_TAG:]
+    if len(content) != _SERIAL + POSITION_BYTES or not hmac.compare_digest(tag, _tag(key, b"expril/2 mark", content)):
+        return 0, None
+    try:
+        return int.from_bytes(content[:_SERIAL], "big"), Marked(unpack(content[_SERIAL:]))
+    except RemoteProtocolError:
+        return 0, None
+
+
+def _tag(key: bytes, context: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, context + content, "sha256")
+
+
+def _chained(start: bytes, stubs: bytes) -> bytes:
+    """The chain of hashes that goes on over more stubs."""
+    for place in range(0, len(stubs), STUB):
+        start = digest(start + stubs[place : place + STUB])
+    return start

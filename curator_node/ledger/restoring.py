@@ -1,13 +1,19 @@
-"""What lost branches spent, by the sum of a chain."""
+"""What lost branches spent, by the sum of a chain.
 
-from collections.abc import Iterator
+For each lost branch that is proven, a chain enters once more what it does not show: the branch's total less that at the
+last entry in common, and the whole charge of every unit that was running there (`units`). That may be more than was
+lost: the last entry in common may lie before the fork, and a unit may have ended without another answer.
+
+Two positions are taken for one branch only where a hash in what is known of one proves that it holds the other.
+"""
+
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from curator_node.ledger.branches import last_common, lost_amounts, precedes
+from curator_node.ledger.branches import Lost, holds
 from curator_node.ledger.studies import ZERO, Restored
-from protocol.ledger.entries import Position, Suspect
-from protocol.rationals import parse_amount
+from protocol.messages import NOBODY
+from protocol.rationals import GRID, parse_amount, shorten, total_of
 
 if TYPE_CHECKING:
     from curator_node.ledger.account import Account
@@ -15,42 +21,81 @@ if TYPE_CHECKING:
 
 def restored(account: "Account") -> list[Restored]:
     """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
-    found = []
-    seen = [suspect for suspect in account.acknowledged if suspect.position]
-    for suspect in sorted(account.suspects, key=lambda item: item.position.index if item.position else -1):
-        found.append(_restored(account, suspect, seen))
-        if suspect.position:
-            seen.append(suspect)
-    return found
+    branches = _Branches(account)
+    for lost in account.acknowledged:
+        branches.add(lost)
+    return [branches.add(lost) for lost in sorted(account.suspects, key=_place)]
 
 
-def _restored(account: "Account", suspect: Suspect, seen: list[Suspect]) -> Restored:
-    position = suspect.position
-    if position is None:
-        return Restored(suspect, ZERO, {})
-    # A receipt says what its learner had spent over all keys, so another key's receipt is one of the same learner.
-    keys = account.keys_of(suspect.learner)
-    before = [
-        (other.position, parse_amount(other.spent) if other.learner in keys else ZERO)
-        for other in seen
-        if other.position
-    ]
-    own_at = account.history_of(suspect.learner)
-    spent = parse_amount(suspect.spent)
-    total, own = lost_amounts(position, spent, account.hashes, account.totals, account.starts, own_at, before)
-    by_learner = {suspect.learner: own}
-    if not any(precedes(other, position) for other, _ in before):
-        for learner, cost in _answered_twice(account, position):
-            by_learner[learner] = by_learner.get(learner, ZERO) + cost
-            total += cost
-    return Restored(suspect, total, by_learner)
+def known(account: "Account", lost: Lost) -> bool:
+    """Whether a lost branch is no news.
+
+    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where what the
+    steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It is news
+    where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where the steward has
+    seen another answer to the same request.
+    """
+    if any(lost.is_same(each) for each in (*account.suspects, *account.acknowledged)):
+        return True
+    if lost.position is None or any(lost.contradicts(each) for each in account.acknowledged):
+        return False
+    if holds(lost.position, account.hashes):
+        return lost.suspect.learner == NOBODY
+    seen = [each for each in account.acknowledged if each.holds(lost.position)]
+    learners = lost.learners(account.keys_of) if seen else []
+    return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
 
 
-def _answered_twice(account: "Account", position: Position) -> Iterator[tuple[bytes, Fraction]]:
-    """(learner, cost) of charges before the fork that were answered after it: perhaps on both branches."""
-    common = last_common(position, account.hashes, account.starts)
-    if common is None:
-        return
-    for answer in account.answers.values():
-        if answer.owed.charged and answer.owed.index <= common < answer.index:
-            yield answer.owed.key.learner, answer.owed.amount
+class _Branches:
+    """Lost branches, told apart by proof.
+
+    Args:
+        account: the sum of the chain that lacks them.
+    """
+
+    def __init__(self, account: "Account") -> None:
+        self._account = account
+        self._known: list[list[Lost]] = []
+
+    def add(self, lost: Lost) -> Restored:
+        """What this proves beyond all that was added before."""
+        if lost.position is None:
+            return Restored(lost.suspect, ZERO, {})
+        account, common = self._account, lost.last_common(self._account.hashes)
+        branch = next((branch for branch in self._known if _is_of(lost, branch)), None)
+        totals = [ZERO if common is None else account.totals[common]]
+        again: dict[bytes, Fraction] = {}
+        if branch is None:
+            branch = []
+            self._known.append(branch)
+            for unit in account.units.running_at(common) if common is not None else ():
+                again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
+        totals += [parse_amount(each.position.total) for each in branch if each.position]
+        by_learner = dict(again)
+        for keys in lost.learners(account.keys_of):
+            before = [ZERO if common is None else account.spent_at(keys[0], common)]
+            before += [each.own(keys) for each in branch]
+            by_learner[keys[0]] = by_learner.get(keys[0], ZERO) + max(ZERO, lost.own(keys) - max(before))
+        beyond = max(ZERO, parse_amount(lost.position.total) - max(totals))
+        branch.append(lost)
+        branch.sort(key=_place)
+        running = total_of(again.values())
+        shares = {learner: _up(own) for learner, own in by_learner.items()}
+        return Restored(lost.suspect, _up(beyond + running), shares, _up(running))
+
+
+def _is_of(lost: Lost, branch: list[Lost]) -> bool:
+    """Whether a proof puts this on a branch: it goes on from the newest that is known of it, or lies before that."""
+    newest = branch[-1].position
+    if lost.position is None or newest is None or any(lost.contradicts(each) for each in branch):
+        return False
+    return lost.holds(newest) or any(each.holds(lost.position) for each in branch)
+
+
+def _up(amount: Fraction) -> Fraction:
+    """Rounded up where it is long: nobody's scales make an amount that cannot be entered."""
+    return shorten(amount, longest=GRID)
+
+
+def _place(lost: Lost) -> int:
+    return lost.position.index if lost.position else -1

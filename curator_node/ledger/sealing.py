@@ -14,8 +14,6 @@ from protocol.ledger.entries import Position
 from protocol.refusals import RefusalCode
 
 _NONCE = 12
-STATE_SEAL_BYTES = _NONCE + 16
-"""What a sealed state takes beside the state: nonce and tag."""
 
 
 class Sealer:

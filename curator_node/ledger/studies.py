@@ -5,12 +5,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from protocol.errors import LocalProtocolError
 from protocol.ledger import exports
-from protocol.ledger.entries import Suspect
+from protocol.ledger.entries import Entry, EntryKind, Suspect
 from protocol.plans import Plan
-from protocol.transitions import State
+from protocol.transitions import Event, State, advance
 
 ZERO = Fraction(0)
+EVENTS: dict[EntryKind, tuple[Event, ...]] = {
+    EntryKind.RESERVE: (Event.PROPOSAL, Event.ACCEPTED),
+    EntryKind.CHARGE: (Event.QUERY,),
+    EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
+    EntryKind.EXPIRE: (Event.EXPIRY,),
+}
+"""How an entry moves its study through `protocol.transitions`. ANSWERED of a charge that its study still waits for is
+the release."""
 
 
 class StudyKey(NamedTuple):
@@ -170,8 +179,26 @@ class Restored:
         suspect: of the branch.
         total: epsilon over all learners.
         by_learner: of it, what is known to be a learner's own.
+        running: of the total, charges before the fork under which the branch may have answered once more.
     """
 
     suspect: Suspect
     total: Fraction
     by_learner: Mapping[bytes, Fraction]
+    running: Fraction = ZERO
+
+
+def step(state: State, entry: Entry) -> State:
+    """The state of a study after an entry that concerns it; LocalProtocolError where there is none."""
+    for event in EVENTS[entry.kind]:
+        state = advance(state, event)
+    return state
+
+
+def complaint_of_step(state: State, entry: Entry) -> str:
+    """Why an entry cannot concern a study in a state; "" where it can."""
+    try:
+        step(state, entry)
+    except LocalProtocolError as error:
+        return str(error)
+    return ""

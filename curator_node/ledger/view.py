@@ -238,6 +238,8 @@ def _restored(item: Restored) -> str:
     how = "this curator's own mark" if suspect.learner == NOBODY else f"a receipt of {suspect.learner.hex()[:16]}"
     text = f"entered as spent over all learners: {_written(item.total)}, by {how}"
     own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
+    if item.running:
+        text += f"; {_written(item.running)} of it once more, for what was running where the ledger was put back"
     return text + "".join(f"; of it by {learner.hex()[:16]}: {_written(spent)}" for learner, spent in own.items())
 
 

@@ -19,8 +19,12 @@ DATA_VERSION = re.compile(r"[0-9a-f]{32}")
 """How a snapshot of records is named: 128 random bits, so that the name tells nothing of them."""
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
-Stub = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
-"""The first bytes of an entry's hash."""
+STUB = 8
+Stub = Annotated[bytes, msgspec.Meta(min_length=STUB, max_length=STUB)]
+"""The first bytes of an entry's hash. Entries hold secret nonces, so nobody chooses two that begin alike."""
+MOST_LOST = 2**16
+STATE_SEAL_BYTES = 28
+"""What a sealed state takes beside the state: a nonce of 12 bytes and a tag of 16. A state of this size is empty."""
 
 
 class LedgerCorruptError(ExprilError):
@@ -58,15 +62,15 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         total: epsilon spent over all learners up to it.
         ancestors: stubs of the entries 1, 2, 4, 8, ... before it: the newest that a chain still holds is the last
             entry in common, or a little before it.
-        starts: (index, stub) of the newest START entries up to it, newest first. Each process begins with one, so two
-            branches never share the entries after one.
+        named: (index, stub) of the newest entries before it that receipts name, newest first: two receipts that are
+            not far apart are proven to be of one chain. An older program had START entries here.
     """
 
     index: Index
     head: Digest
     total: Amount
     ancestors: tuple[Stub, ...]
-    starts: tuple[tuple[Index, Stub], ...]
+    named: tuple[tuple[Index, Stub], ...] = msgspec.field(name="starts")
 
 
 class Suspect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +150,21 @@ class StatefulEntry(Entry, frozen=True, kw_only=True):
     state_size: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
+class LostEntry(Entry, frozen=True, kw_only=True):
+    """A HALT entry of a ledger that may have lost entries.
+
+    Attributes:
+        lost: stubs of the entries up to the suspect's position, as far as the process that halts has kept them: from
+            the last entry in common on, and at most `MOST_LOST`. Empty where it knows of the position alone.
+        spent: by key, what each learner had spent there; empty where it is not known.
+        receipt: digest of the receipt that was shown; zero for a mark.
+    """
+
+    lost: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)]
+    spent: tuple[tuple[Key, Amount], ...]
+    receipt: Digest
+
+
 def entry_hash(body: bytes) -> bytes:
     """Hash of an encoded entry; the entry names its predecessor's."""
     return digest(b"expril/2 ledger entry" + body)
@@ -158,7 +177,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(body: bytes) -> Entry:
     """Inverse of `encode_entry`; LedgerCorruptError for anything else."""
-    for kind in (Entry, StatefulEntry):
+    for kind in (Entry, StatefulEntry, LostEntry):
         with suppress(RemoteProtocolError):
             return decode(body, kind)
     raise LedgerCorruptError("a ledger entry cannot be read")

@@ -17,13 +17,14 @@ from curator_node.ledger.acts import hand_over
 from curator_node.ledger.book import Ledger
 from curator_node.ledger.checks import check
 from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
+from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import MemoryStore
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.site import assemble_site
 from protocol.codec import encode
 from protocol.envelopes import LABEL, Envelope, is_signed, open_receipt, statement_bytes, verify
 from protocol.errors import RemoteProtocolError
+from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.messages import Release
 from protocol.plans import Plan
 from protocol.rationals import Rational

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from curator_fakes import hold, key
 from curator_node.answerers import ANSWERERS
 from curator_node.ledger.checks import load
+from curator_node.ledger.marks import Marked
 from curator_node.steward import StewardFile
 from generators import ATTRIBUTES, queries_of
 from protocol.codec import encode
@@ -367,7 +368,7 @@ def put_back(*, mark):
     del store._rows[charged + 1 :]
     store._replies = {}
     if mark:
-        served.mark.write(load(store).position(charged))
+        served.mark.write(Marked(load(store).position(charged)))
     served.start()
     return served, study, served.sent[-1], served.got[-1]
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import hmac
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from test_ledger import (
     CURATOR,
     LEARNERS,
@@ -28,13 +30,15 @@ from test_ledger import (
 
 from curator_fakes import key
 from curator_node.ledger import Account, Ledger, create_ledger
-from curator_node.ledger.branches import POSITION_BYTES, last_common, pack, position_at, precedes, unpack
+from curator_node.ledger.branches import POSITION_BYTES, Lost, pack, position_at, stubs_of, unpack
+from curator_node.ledger.chain import marked_at_end
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.files import create_ledger_file, mark_path, open_ledger_file, open_mark
-from curator_node.ledger.marks import SLOT, MemoryMark
+from curator_node.ledger.marks import FIRST_SLOT, SLOT, Marked, MemoryMark
 from curator_node.ledger.reading import read_ledger_file
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, read_only_url, sqlite_url
+from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError
 from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, Suspect, decode_entry, encode_entry
 from protocol.messages import SEALED_BYTES
@@ -365,20 +369,52 @@ def test_store_rolled_back_under_a_running_ledger_halts_it():
 def test_a_mark_survives_a_torn_write(file):
     written(file, studies=1)
     mark = open_mark(mark_path(file), CURATOR)
-    older = mark.read()
-    position = msgspec.structs.replace(older, index=older.index + 1)
-    mark.write(position)
+    older, log = mark.read(), mark.log()
+    newer = replace(older, position=replace(older.position, index=older.position.index + 1))
+    hashes = [*load_file(file).hashes, bytes(32)]
+    mark.write(newer, hashes, first=older.position.index + 1)
     serial = mark._serial
+    assert mark.log() == log + bytes(8)
     mark.close()
     torn = bytearray(mark_path(file).read_bytes())
-    for at in range(SLOT * (serial % 2), SLOT * (serial % 2) + 50):
+    place = FIRST_SLOT + SLOT * (serial % 2)
+    for at in range(place, place + 50):
         torn[at] ^= 0xFF
     mark_path(file).write_bytes(bytes(torn))
     mark = open_mark(mark_path(file), CURATOR)
-    assert mark.read() == older
-    mark.write(position)
-    assert mark.read() == position
+    assert (mark.read(), mark.log()) == (older, log)
+    mark.write(newer, hashes, first=older.position.index + 1)
+    assert (mark.read().position, mark.log()) == (newer.position, log + bytes(8))
     mark.close()
+
+
+def test_a_log_that_was_changed_proves_nothing_and_the_mark_still_does(file):
+    written(file, studies=1)
+    changed = bytearray(mark_path(file).read_bytes())
+    changed[FIRST_SLOT + 2 * SLOT + 12] ^= 1
+    mark_path(file).write_bytes(bytes(changed))
+    mark = open_mark(mark_path(file), CURATOR)
+    assert mark.read().position.index == load_file(file).next_index - 1
+    assert mark.log() == b""
+    mark.close()
+
+
+def test_a_mark_of_an_older_program_is_read_and_then_kept_in_the_new_form(file):
+    """It had two slots of 4,096 bytes, each with a position alone."""
+    written(file, studies=1)
+    position, secret = load_file(file).position(3), CURATOR.derive("ledger mark")
+    content = (7).to_bytes(8, "big") + pack(position)
+    slot = content + hmac.digest(secret, b"expril/2 mark" + content, "sha256")
+    mark_path(file).write_bytes(bytes(4096) + slot.ljust(4096, b"\0"))
+    mark = open_mark(mark_path(file), CURATOR)
+    assert (mark.read(), mark.log()) == (Marked(position), b"")
+    mark.write(Marked(position))
+    mark.close()
+    assert not any(mark_path(file).read_bytes()[:FIRST_SLOT])
+    mark_path(file).write_bytes(mark_path(file).read_bytes()[:FIRST_SLOT])
+    damaged = open_mark(mark_path(file), CURATOR)
+    assert damaged.read() is None
+    damaged.close()
 
 
 def test_a_mark_is_held_by_one_process_at_a_time(file):
@@ -401,7 +437,7 @@ def test_a_mark_of_another_key_is_none(file):
 
 
 def grown(*, first, lost, starts=()):
-    """A ledger with `first` studies, and a copy of it that went on for `lost` more; each of a thirtieth."""
+    """A ledger with `first` studies; its positions and hashes as it went on for `lost` more; each of a thirtieth."""
     store = MemoryStore()
     create_ledger(store, CURATOR, MemoryMark(), now=0)
     ledger = Ledger(store, key=CURATOR, mark=MemoryMark())
@@ -418,110 +454,140 @@ def grown(*, first, lost, starts=()):
         positions.append(ledger.account.position(ledger.account.next_index - 1))
     back = MemoryStore()
     back._rows, back._replies = kept
-    return back, positions
+    return back, positions, ledger.account
 
 
-def halted_for(store, *suspects):
+def halted_for(store, *found):
     ledger = opened_on(store)
     ledger.begin(TERMS, 0)
     ledger.resume(0, note="a new process has no mark")
-    for suspect in suspects:
-        ledger.halt(0, "by a receipt", suspect=suspect)
+    for lost in found:
+        ledger.halt(0, "found", lost=lost)
     return ledger
+
+
+def receipt_of(position, spent="0", learner=LEARNERS[0]):
+    """What a learner's receipt shows, of a request of its own."""
+    return Lost(Suspect(position, learner, str(spent), position.head), receipt=digest(position.head))
+
+
+def mark_of(account, *, log=True):
+    """What a process's mark shows of a branch that it served."""
+    marked = marked_at_end(account)
+    return lambda hashes: marked.branches(stubs_of(account.hashes) if log else b"", hashes)[0]
 
 
 def amounts(item):
     return item.total, item.by_learner[LEARNERS[0]]
 
 
-def test_what_a_lost_branch_spent_is_restored_once():
-    store, positions = grown(first=5, lost=4)
-    newest, older = positions[-1], positions[1]
-    ledger = halted_for(store, Suspect(newest, LEARNERS[0], str(9 * THIRTIETH)))
+def test_what_a_lost_branch_spent_is_restored_once_and_its_receipts_are_known():
+    store, positions, branch = grown(first=5, lost=4)
+    ledger = halted_for(store, mark_of(branch)(load(store).hashes))
     assert amounts(ledger.resume(1)[0]) == (4 * THIRTIETH, 4 * THIRTIETH)
     assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
-    assert all(ledger.account.knows(position) for position in (older, newest, *positions))
+    assert all(ledger.account.knows(receipt_of(each)) for each in positions)
 
 
-def test_a_newer_receipt_of_the_same_branch_adds_only_what_is_new():
-    store, positions = grown(first=5, lost=4)
-    ledger = halted_for(store, Suspect(positions[0], LEARNERS[0], str(6 * THIRTIETH)))
+def test_a_receipt_proves_no_other_receipt_but_those_whose_hashes_it_names():
+    """Without a mark's log: the entries 1, 2, 4, ... before a position, and the last 16 that receipts name."""
+    store, positions, _ = grown(first=5, lost=19)
+    newest = positions[-1]
+    named = {newest.index - 2**power for power in range(24)} | {newest.index} | {index for index, _ in newest.named}
+    ledger = halted_for(store, receipt_of(newest, 24 * THIRTIETH))
     ledger.resume(1)
-    assert ledger.account.total_spent == 6 * THIRTIETH
-    assert not ledger.account.knows(positions[3])
-    ledger.halt(1, "by a newer receipt", suspect=Suspect(positions[3], LEARNERS[0], str(9 * THIRTIETH)))
+    known = [position for position in positions if ledger.account.knows(receipt_of(position))]
+    assert known == [position for position in positions if position.index in named]
+    assert 0 < len(known) < len(positions)
+
+
+def test_a_newer_position_that_goes_on_from_an_older_adds_only_what_is_new():
+    store, positions, branch = grown(first=5, lost=4)
+    ledger = halted_for(store, receipt_of(positions[0], 6 * THIRTIETH))
+    (before,) = ledger.resume(1)
+    assert not ledger.account.knows(receipt_of(positions[3]))
+    ledger.halt(1, "by a mark", lost=mark_of(branch)(ledger.account.hashes))
     assert amounts(ledger.resume(2)[0]) == (3 * THIRTIETH, 3 * THIRTIETH)
-    assert ledger.account.total_spent == ledger.account.spent[LEARNERS[0]] == 9 * THIRTIETH
+    assert before.total >= THIRTIETH
+    assert ledger.account.total_spent >= 9 * THIRTIETH
 
 
-def test_two_receipts_of_one_branch_at_once_are_not_added_up():
-    store, positions = grown(first=2, lost=6, starts=(5,))
-    suspects = [Suspect(positions[at], LEARNERS[0], str((3 + at) * THIRTIETH)) for at in (5, 1)]
-    ledger = halted_for(store, *suspects)
+def test_positions_that_no_hash_puts_on_one_branch_are_two_branches():
+    store, positions, branch = grown(first=2, lost=15)
+    newest = mark_of(branch, log=False)(())
+    older = next(each for each in positions if not newest.holds(each))
+    shown = Fraction(older.total) - 2 * THIRTIETH
+    ledger = halted_for(store, receipt_of(older), newest)
     ledger.resume(1)
-    assert ledger.account.total_spent == 8 * THIRTIETH
+    assert ledger.account.total_spent >= (2 + 15) * THIRTIETH + shown
+    assert mark_of(branch)(()).holds(older), "with the log of its mark they would be one"
 
 
-def test_a_receipt_of_a_process_before_the_acknowledged_one_is_known():
-    """The lost branch saw a restart; receipts from before and after it are of one branch."""
-    store, positions = grown(first=2, lost=6, starts=(4, 6))
-    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], str(8 * THIRTIETH)))
+def test_two_branches_that_go_on_from_one_entry_are_not_one():
+    """Each is proven to hold it; which of them is proven to hold the other?"""
+    store, positions, branch = grown(first=2, lost=3)
+    twin_store = MemoryStore()
+    twin_store._rows = list(store._rows)
+    twin = opened_on(twin_store)
+    twin.begin(TERMS, 0)
+    twin.resume(0)
+    for number in (50, 51):
+        spend(twin, number)
+    both = [mark_of(each)(load(store).hashes) for each in (branch, twin.account)]
+    ledger = halted_for(store, *both)
     ledger.resume(1)
-    assert all(ledger.account.knows(position) for position in positions)
+    assert ledger.account.total_spent >= (2 + 3 + 2) * THIRTIETH
+    ledger.halt(2, "again", lost=receipt_of(positions[-1]))
+    assert sum(item.total for item in ledger.resume(3)) == 0
 
 
-def test_a_second_lost_branch_is_not_taken_for_the_first():
-    store, first = grown(first=3, lost=3)
-    kept = list(store._rows)
-    ledger = opened_on(store)
-    ledger.begin(TERMS, 0)
-    ledger.resume(0)
-    for number in (20, 21, 22, 23):
-        spend(ledger, number)
-    second = ledger.account.position(ledger.account.next_index - 1)
-    store._rows = kept
-    ledger = halted_for(store, Suspect(second, LEARNERS[0], str(7 * THIRTIETH)))
+def test_two_answers_to_one_request_are_two_branches():
+    store, positions, _ = grown(first=2, lost=1)
+    one = receipt_of(positions[0], 3 * THIRTIETH)
+    other = dataclasses.replace(one, receipt=digest(b"another answer"))
+    ledger = halted_for(store, one, other)
     ledger.resume(1)
-    assert ledger.account.total_spent == 7 * THIRTIETH
-    assert not any(ledger.account.knows(position) for position in first)
-    ledger.halt(1, "by a receipt", suspect=Suspect(first[-1], LEARNERS[0], str(6 * THIRTIETH)))
-    ledger.resume(2)
-    assert ledger.account.total_spent == 10 * THIRTIETH
+    assert ledger.account.total_spent >= 4 * THIRTIETH
+    assert ledger.account.knows(one)
+    assert not ledger.account.knows(dataclasses.replace(one, receipt=digest(b"a third answer")))
 
 
 def test_a_position_of_an_unknown_ledger_restores_the_whole():
-    _, positions = grown(first=5, lost=1)
+    _, positions, _ = grown(first=5, lost=1)
     other = MemoryStore()
     new_ledger(other)
-    ledger = halted_for(other, Suspect(positions[0], LEARNERS[0], "1/10"))
+    ledger = halted_for(other, receipt_of(positions[0], "1/10"))
     assert amounts(ledger.resume(1)[0]) == (6 * THIRTIETH, Fraction(1, 10))
 
 
 def test_less_than_was_lost_cannot_be_restored_even_by_the_key():
-    store, positions = grown(first=5, lost=4)
-    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], "0"))
+    store, positions, _ = grown(first=5, lost=4)
+    ledger = halted_for(store, receipt_of(positions[-1]))
     short = _entry(ledger.account, EntryKind.RESUME, "1/31", learner=bytes(32), study=bytes(16), sequence=0)
     store.append(signed(ledger.account.next_index, encode_entry(short)))
     with pytest.raises(LedgerCorruptError, match="less than was lost"):
         load(store)
 
 
-@given(first=st.integers(0, 40), lost=st.integers(1, 40), data=st.data())
-def test_the_last_common_entry_is_never_beyond_the_fork_and_close_to_it(first, lost, data):
-    """Within twice the distance, whatever the lengths: a stub at every power of two."""
-    trunk = [bytes([1]) * 8 + n.to_bytes(24, "big") for n in range(first + 1)]
-    one = [*trunk, *(bytes([2]) + n.to_bytes(31, "big") for n in range(lost))]
-    other = [*trunk, *(bytes([3]) + n.to_bytes(31, "big") for n in range(data.draw(st.integers(0, 50))))]
-    one = [n.to_bytes(4, "big") + value[:28] for n, value in enumerate(one)]
-    other = [n.to_bytes(4, "big") + value[:28] for n, value in enumerate(other)]
-    position = position_at(len(one) - 1, one, [Fraction(0)] * len(one), [])
-    found = last_common(position, other)
-    distance = lost
-    if found is None:
-        assert distance > first + lost - 1 or 2 * distance > len(one) - 1
+@given(first=st.integers(0, 40), lost=st.integers(1, 40), other=st.integers(0, 50), log=st.booleans())
+def test_the_last_common_entry_is_never_beyond_the_fork_and_close_to_it(first, lost, other, log):
+    """Within twice the distance, whatever the lengths: a stub at every power of two. With a log it is the fork."""
+
+    def hashed(sort, number):
+        return digest(bytes([sort]) + number.to_bytes(4, "big"))
+
+    trunk = [hashed(1, n) for n in range(first + 1)]
+    one = [*trunk, *(hashed(2, n) for n in range(lost))]
+    there = [*trunk, *(hashed(3, n) for n in range(other))]
+    position = position_at(len(one) - 1, one, [Fraction(0)] * len(one))
+    found = Marked(position).branches(stubs_of(one) if log else b"", there)[0].last_common(there)
+    if log:
+        assert found == first
+    elif found is None:
+        assert lost > first + lost - 1 or 2 * lost > len(one) - 1
     else:
         assert found <= first
-        assert len(one) - 1 - found < 2 * distance
+        assert len(one) - 1 - found < 2 * lost
 
 
 def test_positions_have_one_length_and_come_back():
@@ -531,8 +597,8 @@ def test_positions_have_one_length_and_come_back():
         assert len(pack(position)) == POSITION_BYTES
         assert unpack(pack(position)) == position
     huge = [Fraction(10**9) + Fraction(1, 3**700)] * len(account.hashes)
-    starts = [(2**40 - n, b"12345678") for n in range(40)]
-    long = position_at(len(huge) - 1, account.hashes, huge, [(0, b"12345678")] * 40 or starts)
+    long = position_at(len(huge) - 1, account.hashes, huge, range(len(huge)))
+    long = replace(long, index=2**48, named=tuple((2**48 - n, stub) for n, (_, stub) in enumerate(long.named)))
     assert len(pack(long)) == POSITION_BYTES
     assert Fraction(long.total) >= huge[0]
     assert Fraction(long.total) - huge[0] < Fraction(1, 2**60)
@@ -554,24 +620,16 @@ def test_a_sealed_position_tells_nothing_and_opens_for_its_curator_alone():
 
 
 def test_a_process_that_was_copied_while_it_ran_is_not_trusted_to_have_one_branch():
-    """A machine that is restored with its memory goes on under the same START: the ancestors contradict."""
-    store, positions = grown(first=4, lost=6)
+    """A machine that is restored with its memory goes on under the same START."""
+    store, _, branch = grown(first=4, lost=6)
     twin = opened_on(store)
     for number in range(30, 34):
         spend(twin, number)
-    found = last_common(positions[-1], twin.account.hashes, twin.account.starts)
     fork = len(store.rows(0)) - 4 * 4 - 1
-    assert found <= fork
-    ledger = halted_for(store, Suspect(positions[-1], LEARNERS[0], "0"))
+    for log in (True, False):
+        assert mark_of(branch, log=log)(twin.account.hashes).last_common(twin.account.hashes) <= fork
+    ledger = halted_for(store, mark_of(branch)(twin.account.hashes))
     assert ledger.resume(1)[-1].total >= 6 * THIRTIETH
-
-
-def test_precedes_needs_the_same_start():
-    _, positions = grown(first=2, lost=6, starts=(5,))
-    assert precedes(positions[0], positions[5])
-    assert not precedes(positions[5], positions[0])
-    bare = msgspec.structs.replace(positions[0], starts=())
-    assert not precedes(bare, positions[5])
 
 
 # backups

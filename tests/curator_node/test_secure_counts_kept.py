@@ -17,8 +17,8 @@ from curator_node.ledger import Ledger
 from curator_node.ledger.acts import hand_over
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
-from curator_node.ledger.marks import MemoryMark
-from curator_node.ledger.sealing import STATE_SEAL_BYTES, StateSealer
+from curator_node.ledger.marks import Marked, MemoryMark
+from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.proposals import ENVELOPE_ROOM
@@ -28,6 +28,7 @@ from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, seal
 from protocol.kinds import Turn
+from protocol.ledger.entries import STATE_SEAL_BYTES
 from protocol.messages import Refusal, Release
 from protocol.queries.secure_counts import (
     SECURE_COUNTS,
@@ -179,7 +180,7 @@ def test_of_many_lists_at_once_one_is_signed(tmp_path):
             mark = MemoryMark()
             store = DatabaseStore(sqlite_url(file))
             opened.callback(store.close)
-            mark.write(load(store).position(len(store.rows(0)) - 1))
+            mark.write(Marked(load(store).position(len(store.rows(0)) - 1)))
             return site_of(pool.names[0], None, pool.rules, ledger=Ledger(store, key=own, mark=mark))
 
         pool.curators[0] = served()

@@ -8,6 +8,7 @@ import msgspec
 from curator_fakes import NOW, key
 from curator_node.ledger import Caps, HaltedError, Ledger, Reservation, StoreFullError, StudyKey, create_ledger
 from curator_node.ledger.acts import hand_over
+from curator_node.ledger.branches import Lost
 from curator_node.ledger.errors import BoundElsewhereError
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
@@ -148,7 +149,8 @@ class History:
         self.store._rows, self.store._replies = list(self.saved[0]), dict(self.saved[1])
         self.restart(number)
         if number % 2:
-            self.ledger.halt(self.now, "a receipt", suspect=Suspect(newest, learner, spent, self.digest()))
+            suspect = Suspect(newest, learner, spent, self.digest())
+            self.ledger.halt(self.now, "a receipt", lost=Lost(suspect, receipt=self.digest()))
 
     def study(self, number: int):
         """One of those that have not ended."""

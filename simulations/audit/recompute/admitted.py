@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from protocol.ledger.entries import Suspect
 from protocol.messages import NO_DIGEST, NOBODY, Receipt
-from protocol.rationals import parse_amount, shorten
+from protocol.rationals import parse_amount, plus, shorten, total_of
 from simulations.audit.recompute.findings import as_text
-from simulations.audit.recompute.known import ZERO, plus, total_of
+from simulations.audit.recompute.known import ZERO
 from simulations.audit.recompute.replay import Replayed
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from protocol.rationals import plus
 from simulations.audit.recompute.findings import as_text
-from simulations.audit.recompute.known import Charge, plus
+from simulations.audit.recompute.known import Charge
 
 INFINITE = "infinite"
 

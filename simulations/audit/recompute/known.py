@@ -1,34 +1,19 @@
 """What a replay keeps of a ledger: studies, requests, learners. No rules here."""
 
-import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
 from typing import NamedTuple
 
 from protocol.ledger.entries import EntryKind
 from protocol.messages import NOBODY
 from protocol.plans import Plan
+from protocol.rationals import plus, total_of
 
 ZERO = Fraction(0)
-LONGEST_SUM = 2**32_768
-"""Denominator up to which sums are exact: of a thousand prime scales of 32 bits."""
 OPEN, ASKED, ENDED = "open", "asked", "ended"
 """A study that may ask, one that waits for an answer, one that was closed or has expired."""
-
-
-def plus(one: Fraction, other: Fraction) -> Fraction:
-    """The sum: exact, or rounded up on the grid of 2^-64 where its denominator is longer than any honest one."""
-    found = one + other
-    return found if found.denominator <= LONGEST_SUM else Fraction(math.ceil(found * 2**64), 2**64)
-
-
-def total_of(amounts: Iterable[Fraction]) -> Fraction:
-    """The sum of all, as `plus`."""
-    return reduce(plus, amounts, ZERO)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +78,7 @@ class Study:
         own_spent: its sum.
         kept: its answered requests whose replies are kept.
         states: query kind -> (index of the ANSWERED entry, digest of what its answerer keeps).
+        ended: index of the entry that ended it; -1 where none did.
     """
 
     learner: bytes
@@ -110,6 +96,7 @@ class Study:
     own_spent: Fraction = ZERO
     kept: "list[Made]" = field(default_factory=list)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    ended: int = -1
 
     @property
     def spent(self) -> Fraction:
@@ -160,6 +147,7 @@ class Made:
         by_study: what the study had spent after it.
         answered: index of its ANSWERED entry; -1 where there is none.
         reply: digest of the signed reply.
+        state_size: bytes of what its answerer keeps of the study from then on; None where it changes nothing of that.
         lost: whether it may have been answered on a lost branch: then it is never answered again.
         evicted: whether its reply is kept no more.
     """
@@ -172,6 +160,7 @@ class Made:
     by_study: Fraction
     answered: int = -1
     reply: bytes = b""
+    state_size: int | None = None
     lost: bool = False
     evicted: bool = False
 

@@ -10,10 +10,10 @@ from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash
 from protocol.ledger.exports import Pair, state_key
 from protocol.ledger.heads import head_is_signed
 from protocol.messages import NOBODY
+from protocol.rationals import plus
 from simulations.audit.recompute.bounds import Bounds, Cards
 from simulations.audit.recompute.evidence import Evidence, open_evidence
 from simulations.audit.recompute.findings import Findings
-from simulations.audit.recompute.known import plus
 from simulations.audit.recompute.meaning import check_meaning
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.signatures import to_check, unsigned

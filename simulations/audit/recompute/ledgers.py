@@ -9,9 +9,10 @@ from protocol.kinds import Kinds
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import Message, Query, StudyProposal
+from protocol.rationals import plus
 from simulations.audit.recompute.bounds import Cards
 from simulations.audit.recompute.findings import as_text
-from simulations.audit.recompute.known import Made, plus
+from simulations.audit.recompute.known import Made
 from simulations.audit.recompute.ledger import LedgerAudit, audit_ledger
 from simulations.audit.recompute.receipts import differing
 from simulations.audit.recompute.remarks import Remarks

@@ -23,7 +23,8 @@ from dp_accounting.pld.common import DifferentialPrivacyParameters
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import Kinds
 from protocol.noise import DiscreteLaplace, Moved
-from simulations.audit.recompute.known import ZERO, Shape, Study, plus
+from protocol.rationals import plus
+from simulations.audit.recompute.known import ZERO, Shape, Study
 from simulations.audit.recompute.sums import Loss, Sum
 
 INTERVAL = 1e-5

@@ -1,19 +1,63 @@
-"""What a ledger that was rolled back must enter as spent: the replay's own reading of the positions in HALT entries.
+"""What a ledger that was rolled back must enter as spent: the replay's own reading of its HALT entries.
 
-A position names an entry, the total up to it, the first bytes of the hashes of the entries 1, 2, 4, ... before it, and
-those of the START entries. The branch that it ends shares the ledger's entries up to some last common one; what it
-spent after that, and the ledger does not show, was lost.
+A HALT entry names an entry that the ledger lacks, by a position: its hash, the total up to it, and the first bytes of
+hashes of older entries (of those 1, 2, 4, ... before it, and of some that receipts name). Where the process that halted
+had kept them, the first bytes of all lost entries stand beside. The branch that the position ends shares the ledger's
+entries up to some last common one. What it spent after that, the ledger does not show. And what had been charged by
+then and not ended may have been answered on both. Two positions are of one branch only where a hash proves it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain as joined
 
-from protocol.ledger.entries import EntryKind, Position, Suspect
-from protocol.rationals import parse_amount
-from simulations.audit.recompute.known import ZERO, Made, Purses, Running
+from protocol.ledger.entries import STATE_SEAL_BYTES, STUB, EntryKind, Suspect
+from protocol.messages import NO_DIGEST, NOBODY
+from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
+from simulations.audit.recompute.known import ENDED, ZERO, Made, Purses, Running, Study
+from simulations.audit.recompute.reading import ReadEntry, ReadLostEntry, amount_of
 
-_STUB = 8
+
+@dataclass(frozen=True)
+class Told:
+    """What a HALT entry says.
+
+    Attributes:
+        suspect: the position, and whose receipt shows it.
+        stubs: first bytes of the hashes of the branch's entries up to the position, one after the other.
+        spent: by key.
+        receipt: digest of the receipt; zero for a mark.
+    """
+
+    suspect: Suspect
+    stubs: bytes = b""
+    spent: Mapping[bytes, Fraction] = field(default_factory=dict)
+    receipt: bytes = NO_DIGEST
+
+    @classmethod
+    def of(cls, entry: ReadEntry, suspect: Suspect) -> "Told":
+        """What an entry with this suspect says."""
+        if not isinstance(entry, ReadLostEntry):
+            return cls(suspect)
+        return cls(suspect, entry.lost, {key: amount_of(spent) for key, spent in entry.spent}, entry.receipt)
+
+    @property
+    def index(self) -> int:
+        """Of the entry that the position names; -1 where there is none."""
+        return -1 if self.suspect.position is None else self.suspect.position.index
+
+    def hashes(self) -> dict[int, bytes]:
+        """By index, all that is known of the branch's hashes: their first bytes."""
+        position = self.suspect.position
+        if position is None:
+            return {}
+        known = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
+        known.update(position.named)
+        count = len(self.stubs) // STUB
+        known.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
+        return known | {position.index: position.head[:STUB]}
 
 
 @dataclass(frozen=True)
@@ -23,16 +67,16 @@ class Chain:
     Attributes:
         hashes: of its entries.
         totals: spent over all learners after each.
-        starts: indices of its START entries, rising.
         purses: what each learner spent.
         requests: by digest.
+        stops: indices of its HALT entries that say that entries may be lost.
     """
 
     hashes: Sequence[bytes]
     totals: Running
-    starts: Sequence[int]
     purses: Purses
     requests: Mapping[bytes, Made]
+    stops: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -48,7 +92,7 @@ class Lost:
     own: Mapping[bytes, Fraction]
 
 
-def lost_by(chain: Chain, suspects: Sequence[Suspect], acknowledged: Sequence[Suspect]) -> list[Lost]:
+def lost_by(chain: Chain, suspects: Sequence[Told], acknowledged: Sequence[Told]) -> list[Lost]:
     """What each suspect's branch spent beyond the ledger, and beyond what those before it proved.
 
     Args:
@@ -56,76 +100,124 @@ def lost_by(chain: Chain, suspects: Sequence[Suspect], acknowledged: Sequence[Su
         suspects: of the halt; one without a position proves nothing.
         acknowledged: of earlier halts.
     """
-    seen = [suspect for suspect in acknowledged if suspect.position is not None]
+    branches: list[list[Told]] = []
     found = []
-    for suspect in sorted(suspects, key=_place):
-        if suspect.position is None:
+    for number, told in enumerate([*acknowledged, *sorted(suspects, key=lambda one: one.index)]):
+        if told.index < 0:
             continue
-        found.append(_lost(chain, suspect, suspect.position, seen))
-        seen.append(suspect)
+        branch = next((one for one in branches if _continues(told, one)), None)
+        lost = _lost(chain, told, branch or [], again=branch is None)
+        if branch is None:
+            branches.append(branch := [])
+        branch.append(told)
+        if number >= len(acknowledged):
+            found.append(lost)
     return found
 
 
-def on_one_branch(earlier: Position, later: Position) -> bool:
-    """Whether the entry of one position is proven to come before that of another on the same branch.
-
-    Both were then written after the same START, by the process that wrote it, and before the next one.
-    """
-    if not earlier.starts or earlier.index > later.index:
-        return False
-    begun = earlier.starts[0]
-    if begun not in later.starts:
-        return False
-    place = later.starts.index(begun)
-    return place == 0 or earlier.index < later.starts[place - 1][0]
-
-
-def last_shared(position: Position, chain: Chain) -> int | None:
-    """Index of the newest entry that is known to be on both branches; None where none is.
-
-    Every process writes a START before anything else. So after the newest START that both hold neither branch changed
-    hands until its next one, and the shorter is the beginning of the longer up to there, unless an ancestor says that
-    it is not.
-    """
+def last_shared(told: Told, chain: Chain) -> int | None:
+    """Index of the newest entry that is proven to be on both branches; None where none is."""
+    position = told.suspect.position
     length = len(chain.hashes)
-    if position.index < length and chain.hashes[position.index] == position.head:
+    if position is not None and position.index < length and chain.hashes[position.index] == position.head:
         return position.index
-    known = [(position.index - (1 << power), stub) for power, stub in enumerate(position.ancestors)]
-    known += position.starts
-    here = [(index, chain.hashes[index][:_STUB] == stub) for index, stub in known if 0 <= index < length]
-    shared = [index for index, same in here if same]
-    if not shared:
-        return None
-    starts = [index for index, _ in position.starts if index in shared]
-    if not starts:
-        return max(shared)
-    begun = max(starts)
-    nexts = [index - 1 for index in (*chain.starts, *(index for index, _ in position.starts)) if index > begun]
-    end = min([length - 1, position.index, *nexts])
-    if any(not same and index <= end for index, same in here):
-        return max(shared)
-    return max(end, *shared)
+    same = [at for at, stub in told.hashes().items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
+    return max(same, default=None)
 
 
-def _lost(chain: Chain, suspect: Suspect, position: Position, seen: Sequence[Suspect]) -> Lost:
-    common = last_shared(position, chain)
-    keys = chain.purses.keys_of(suspect.learner)
-    earlier = [other for other in seen if other.position is not None and on_one_branch(other.position, position)]
-    totals = [chain.totals.at(common) if common is not None else ZERO]
-    totals += [parse_amount(other.position.total) for other in earlier if other.position is not None]
-    spent = [ZERO, *(parse_amount(other.spent) if other.learner in keys else ZERO for other in earlier)]
-    if common is not None:
-        spent.append(chain.purses.by_learner(suspect.learner, common))
-    total = max(ZERO, parse_amount(position.total) - max(totals))
-    own = {suspect.learner: max(ZERO, parse_amount(suspect.spent) - max(spent))}
-    if common is not None and not earlier:
-        # Charged before the fork and answered after it: the lost branch may have answered it, too.
-        for made in chain.requests.values():
-            if made.kind is EntryKind.CHARGE and made.index <= common < made.answered:
-                own[made.study.learner] = own.get(made.study.learner, ZERO) + made.amount
-                total += made.amount
-    return Lost(total, own)
+def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
+    """(learner's key, charge) of what was charged up to an entry and had not ended with it.
+
+    A question ends with its answer; where its kind keeps something of the study, with the answer that leaves nothing
+    kept. What was charged before a query ends with the charge for that query. All of a study ends with it, but for a
+    question that is open then. Everything ends where the curator halts for lost entries.
+    """
+    events: defaultdict[int, list[tuple[int, str, Made | None]]] = defaultdict(list)
+    studies: dict[int, Study] = {}
+    for made in chain.requests.values():
+        if made.kind is EntryKind.CHARGE and made.index <= index:
+            studies[id(made.study)] = made.study
+            events[id(made.study)].append((made.index, "charged", made))
+            if 0 <= made.answered <= index:
+                events[id(made.study)].append((made.answered, "answered", made))
+    for name, study in studies.items():
+        ends = [(study.ended, "ended", None)] if study.state == ENDED and study.ended <= index else []
+        stops = [(stop, "stopped", None) for stop in chain.stops if stop <= index]
+        told = sorted(joined(events[name], ends, stops), key=lambda event: event[0])
+        yield from ((study.learner, amount) for amount in _left(study, told))
 
 
-def _place(suspect: Suspect) -> int:
-    return -1 if suspect.position is None else suspect.position.index
+def _left(study: Study, events: Sequence[tuple[int, str, Made | None]]) -> list[Fraction]:
+    """Charges of a study under which something may be drawn after these events."""
+    running: list[tuple[int, Fraction]] = []
+    kept: dict[str, int] = {}
+    asked, over = -1, False
+    for _, what, made in events:
+        if made is None:
+            over = over or what == "ended"
+            running = [one for one in running if what == "ended" and one[0] == asked]
+            continue
+        query = study.shape.places[made.sequence - 1][0]
+        if what == "charged":
+            asked = query
+            running = [one for one in running if one[0] >= query]
+            running += [(query, made.amount)] if made.amount else []
+            continue
+        asked, kind = -1, study.shape.kinds[query]
+        if made.state_size is not None:
+            kept[kind] = made.state_size
+        if over or kept.get(kind, 0) <= STATE_SEAL_BYTES:
+            running = [one for one in running if one[0] > query]
+    return [amount for _, amount in running]
+
+
+def _continues(told: Told, branch: Sequence[Told]) -> bool:
+    """Whether a hash proves that this is of a branch: after the newest that is known of it, or before one of it."""
+    newest = max(branch, key=lambda one: one.index)
+    for other in branch:
+        same = other.suspect.request == told.suspect.request != NO_DIGEST
+        if same and NO_DIGEST not in (other.receipt, told.receipt) and other.receipt != told.receipt:
+            return False  # one request, two answers
+    return _names(told, newest) or any(_names(other, told) for other in branch)
+
+
+def _names(one: Told, other: Told) -> bool:
+    position = other.suspect.position
+    return position is not None and one.hashes().get(position.index) == position.head[:STUB]
+
+
+def _lost(chain: Chain, told: Told, branch: Sequence[Told], *, again: bool) -> Lost:
+    common = last_shared(told, chain)
+    totals = [ZERO if common is None else chain.totals.at(common)]
+    totals += [_total(other) for other in branch]
+    own: defaultdict[bytes, Fraction] = defaultdict(Fraction)
+    for learner, amount in running_at(chain, common) if again and common is not None else ():
+        own[learner] = plus(own[learner], amount)
+    running = total_of(own.values())
+    for learner in _learners(chain, told):
+        before = [ZERO if common is None else chain.purses.by_learner(learner, common)]
+        before += [_own(chain, other, learner) for other in branch]
+        own[learner] = plus(own[learner], max(ZERO, _own(chain, told, learner) - max(before)))
+    total = max(ZERO, _total(told) - max(totals)) + running
+    shares = {learner: shorten(amount, longest=GRID) for learner, amount in own.items()}
+    return Lost(shorten(total, longest=GRID), shares)
+
+
+def _total(told: Told) -> Fraction:
+    return ZERO if told.suspect.position is None else parse_amount(told.suspect.position.total)
+
+
+def _learners(chain: Chain, told: Told) -> Iterator[bytes]:
+    """A key of each learner of whom a HALT entry says what it had spent."""
+    done: set[bytes] = set()
+    for key in (told.suspect.learner, *told.spent):
+        if key not in {NOBODY, *done}:
+            done.update(chain.purses.keys_of(key))
+            yield key
+
+
+def _own(chain: Chain, told: Told, learner: bytes) -> Fraction:
+    keys = chain.purses.keys_of(learner)
+    if told.suspect.learner in keys:
+        return parse_amount(told.suspect.spent)
+    return total_of(told.spent.get(key, ZERO) for key in keys)

@@ -6,6 +6,7 @@ a ledger of a million entries has few.
 
 import math
 import re
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -13,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.ledger.entries import EntryKind, Index, LedgerCorruptError, Suspect
+from protocol.ledger.entries import MOST_LOST, STUB, EntryKind, Index, LedgerCorruptError, Suspect
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Seconds, Sequence, StudyId
 from protocol.plans import Plan
 from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, shorten
@@ -54,7 +55,15 @@ class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True):
     state_size: _Size
 
 
-_PLAIN, _STATEFUL = msgspec.msgpack.Decoder(ReadEntry), msgspec.msgpack.Decoder(ReadStatefulEntry)
+class ReadLostEntry(ReadEntry, frozen=True, kw_only=True):
+    """As `protocol.ledger.entries.LostEntry`."""
+
+    lost: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)]
+    spent: tuple[tuple[Key, str], ...]
+    receipt: Digest
+
+
+_DECODERS = [msgspec.msgpack.Decoder(kind) for kind in (ReadEntry, ReadStatefulEntry, ReadLostEntry)]
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -65,18 +74,24 @@ def read_entry(body: bytes) -> ReadEntry:
         LedgerCorruptError: they are not the one encoding of an entry.
     """
     try:
-        try:
-            entry = _PLAIN.decode(body)
-        except msgspec.ValidationError:
-            entry = _STATEFUL.decode(body)
+        entry = _decoded(body)
         if _ENCODER.encode(entry) != body:
             raise LedgerCorruptError("a ledger entry is not in its one encoding")
         amount_of(entry.amount)
         amount_of(entry.own)
         price_of(entry.costs)
+        for _, spent in entry.spent if isinstance(entry, ReadLostEntry) else ():
+            amount_of(spent)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError, ValueError):
         raise LedgerCorruptError("a ledger entry cannot be read") from None
     return entry
+
+
+def _decoded(body: bytes) -> ReadEntry:
+    for decoder in _DECODERS[:-1]:
+        with suppress(msgspec.ValidationError):
+            return decoder.decode(body)
+    return _DECODERS[-1].decode(body)
 
 
 @lru_cache(maxsize=65_536)

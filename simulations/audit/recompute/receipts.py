@@ -15,9 +15,9 @@ from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import EntryKind
 from protocol.messages import NO_DIGEST, NO_STUDY, Receipt
-from protocol.rationals import parse_amount, shorten
+from protocol.rationals import parse_amount, shorten, total_of
 from simulations.audit.recompute.admitted import Admitted
-from simulations.audit.recompute.known import ZERO, Made, total_of
+from simulations.audit.recompute.known import ZERO, Made
 from simulations.audit.recompute.ledger import LedgerAudit
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.witness.holding import hold as hold_checkpoints

@@ -20,23 +20,18 @@ from protocol.ledger.entries import (
 )
 from protocol.ledger.terms import read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
+from protocol.rationals import plus, total_of
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import Findings, as_text
-from simulations.audit.recompute.known import (
-    ASKED,
-    ENDED,
-    OPEN,
-    ZERO,
-    Charge,
-    Made,
-    Purses,
-    Running,
-    Study,
-    plus,
-    total_of,
+from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
+from simulations.audit.recompute.lost import Chain, Told, lost_by
+from simulations.audit.recompute.reading import (
+    ReadEntry,
+    ReadStatefulEntry,
+    amount_of,
+    price_of,
+    read_entry,
 )
-from simulations.audit.recompute.lost import Chain, lost_by
-from simulations.audit.recompute.reading import ReadEntry, ReadStatefulEntry, amount_of, price_of, read_entry
 from simulations.audit.recompute.remarks import Remarks
 
 MOST_NAME = 200
@@ -71,6 +66,7 @@ class Replayed:
         restored: of it, what stewards entered after a halt; by key, `NOBODY` for nobody in particular.
         resumes: entries that entered it.
         halted: whether the curator has stopped.
+        stops: indices of the HALT entries that say that entries may be lost.
         suspects, acknowledged: why it halted, as far as its steward has not gone on since, and before that.
         admitted: of `acknowledged`, each with the index of the RESUME entry that restored what it proves.
         under: what was charged less than it costs, by cell.
@@ -103,8 +99,9 @@ class Replayed:
         self.restored: dict[bytes, Fraction] = {}
         self.resumes: list[ReadEntry] = []
         self.halted = False
-        self.suspects: list[Suspect] = []
-        self.acknowledged: list[Suspect] = []
+        self.stops: list[int] = []
+        self.suspects: list[Told] = []
+        self.acknowledged: list[Told] = []
         self.admitted: list[tuple[Suspect, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
@@ -286,6 +283,7 @@ class Replayed:
             return "answers under another sequence than was asked"
         del self._owed[entry.request]
         made.answered, made.reply = entry.index, entry.reply
+        made.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
         self.remarks.hear(entry)
         study = made.study
         study.kept.append(made)
@@ -315,7 +313,7 @@ class Replayed:
         else:
             study.sequence, study.last = entry.sequence, entry.request
             self._make(entry, study, amount)
-        study.state = ENDED
+        study.state, study.ended = ENDED, entry.index
         return complaint
 
     def _evict(self, entry: ReadEntry) -> str:
@@ -330,14 +328,15 @@ class Replayed:
     def _halt(self, entry: ReadEntry) -> str:
         self.halted = True
         if entry.suspect is not None:
-            self.suspects.append(entry.suspect)
+            self.suspects.append(Told.of(entry, entry.suspect))
+            self.stops.append(entry.index)
             for request in [request for request, made in self._owed.items() if made.kind is EntryKind.CHARGE]:
                 self._owed.pop(request).lost = True
         return ""
 
     def _resume(self, entry: ReadEntry) -> str:
         amount, own = amount_of(entry.amount), amount_of(entry.own)
-        chain = Chain(self.hashes, self.totals, self.starts, self.purses, self.requests)
+        chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
         found = lost_by(chain, self.suspects, self.acknowledged)
         least = total_of(item.total for item in found)
         shares = [(key, share) for item in found for key, share in item.own.items()] + [(entry.learner, own)]
@@ -348,7 +347,7 @@ class Replayed:
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
         self.acknowledged += self.suspects
-        self.admitted += [(suspect, entry.index) for suspect in self.suspects]
+        self.admitted += [(told.suspect, entry.index) for told in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
         if amount < least:

@@ -8,10 +8,11 @@ from typing import Any
 
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY
+from protocol.rationals import plus, total_of
 from simulations.audit.recompute import integral
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import as_text
-from simulations.audit.recompute.known import ZERO, Study, plus, total_of
+from simulations.audit.recompute.known import ZERO, Study
 from simulations.audit.recompute.replay import Replayed
 
 UNNAMED = "records without a name"

@@ -269,7 +269,7 @@ def _look(
 def _receipt(branch: _Branch) -> bytes:
     """A receipt of where a branch stands, as a curator signs it at its steward's word."""
     key, hashes = branch.keys[branch.curators[-1][1]], branch.hashes
-    position = position_at(len(hashes) - 1, hashes, [Fraction(0)] * len(hashes), ())
+    position = position_at(len(hashes) - 1, hashes, [Fraction(0)] * len(hashes))
     receipt = Receipt(
         curator=key.public,
         learner=bytes(32),
