@@ -46,7 +46,6 @@ class Account(Learners):
         head: hash of the last entry.
         hashes: of every entry, by index.
         totals: spent over all learners up to every entry.
-        named: indices of the entries that receipts name, rising.
         curators: (index, public key) of whose ledger it is: from that entry on, this key signs.
         terms: what the charges mean; empty before the first START.
         total_spent: over all learners.
@@ -70,7 +69,6 @@ class Account(Learners):
     head: bytes = GENESIS
     hashes: list[bytes] = field(default_factory=list)
     totals: list[Fraction] = field(default_factory=list)
-    named: list[int] = field(default_factory=list)
     curators: list[tuple[int, bytes]] = field(default_factory=list)
     terms: str = ""
     total_spent: Fraction = ZERO
@@ -124,7 +122,7 @@ class Account(Learners):
 
     def position(self, index: int) -> Position:
         """The position of an entry."""
-        return position_at(index, self.hashes, self.totals, self.named)
+        return position_at(index, self.hashes, self.totals)
 
     def knows(self, lost: Lost) -> bool:
         """Whether a lost branch is no news; see `restoring.known`."""
@@ -368,7 +366,6 @@ class Account(Learners):
 
     def _owe(self, entry: Entry, amount: Fraction) -> None:
         charged = entry.kind is EntryKind.CHARGE
-        self.named.append(entry.index)
         self.owed[entry.request] = Owed(entry.index, _key(entry), entry.sequence, amount, charged)
 
     def _set_aside(self, learner: bytes, amount: Fraction) -> None:

@@ -4,7 +4,6 @@ A ledger that was rolled back goes on from an older entry, the *fork*. What had 
 is left of one are positions in receipts and marks, and the hashes that a process keeps beside its mark.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,7 +18,8 @@ from protocol.refusals import RefusalCode
 
 MOST_ANCESTORS = 24
 """The oldest is 2^23 entries back: with a charge a second, three months."""
-MOST_NAMED = 16
+NEAR = 24
+"""So many entries just before a position are named in it, each."""
 POSITION_BYTES = SEALED_BYTES - 28
 """Of a padded position; a cipher adds a nonce of 12 bytes and a tag of 16."""
 MOST_BITS = 800
@@ -121,24 +121,22 @@ class Lost:
         return {**older, **dict(position.named), position.index: position.head[:STUB]}
 
 
-def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction], named: Sequence[int] = ()) -> Position:
+def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction]) -> Position:
     """The position of an entry.
 
     Args:
         index: of the entry.
         hashes: of every entry, by index.
         totals: spent over all learners up to each entry.
-        named: indices of the entries that receipts name, rising.
     """
     before = [index - (1 << power) for power in range(MOST_ANCESTORS) if 1 << power <= index]
-    end = bisect_left(named, index)
-    newest = [(i, hashes[i][:STUB]) for i in named[max(end - MOST_NAMED, 0) : end]]
+    near = sorted({*range(max(index - NEAR, 0), index)} - {*before}, reverse=True)
     return Position(
         index=index,
         head=hashes[index],
         total=_short(totals[index]),
         ancestors=tuple(hashes[i][:STUB] for i in before),
-        named=tuple(newest[::-1]),
+        named=tuple((i, hashes[i][:STUB]) for i in near),
     )
 
 

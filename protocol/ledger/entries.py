@@ -62,8 +62,8 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         total: epsilon spent over all learners up to it.
         ancestors: stubs of the entries 1, 2, 4, 8, ... before it: the newest that a chain still holds is the last
             entry in common, or a little before it.
-        named: (index, stub) of the newest entries before it that receipts name, newest first: two receipts that are
-            not far apart are proven to be of one chain. An older program had START entries here.
+        named: (index, stub) of others of the entries just before it: positions that are not far apart are proven to be
+            of one chain. An older program had START entries here.
     """
 
     index: Index

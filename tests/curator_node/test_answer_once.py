@@ -97,7 +97,7 @@ def test_the_mark_moves_before_the_answer_leaves():
     learner = opened(curator)
     for act in (learner.query, learner.close):
         act()
-        assert MARKS[store].read().index == len(store.rows(0)) - 1
+        assert MARKS[store].read().position.index == len(store.rows(0)) - 1
 
 
 def test_a_mark_that_cannot_be_written_holds_the_answer_back():
@@ -137,7 +137,7 @@ def test_an_answer_that_a_rollback_took_is_never_drawn_again_before_or_after_the
     curator._ledger.resume(NOW, note="a test")
     assert message_of(curator.handle(sent)).code == RefusalCode.ANSWER_GONE
     assert curator._noise.draws == 0
-    assert curator._ledger.account.total_spent == THIRTIETH
+    assert curator._ledger.account.total_spent == 2 * THIRTIETH, "it was open where the ledger was put back: once more"
     again = proposal(curator, study=b"f" * 16, receipt=learner.session.newest_receipt)
     assert isinstance(message_of(curator.handle(again)), StudyAccepted), "the receipt has nothing more to tell"
 

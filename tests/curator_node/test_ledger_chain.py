@@ -490,10 +490,12 @@ def test_what_a_lost_branch_spent_is_restored_once_and_its_receipts_are_known():
 
 
 def test_a_receipt_proves_no_other_receipt_but_those_whose_hashes_it_names():
-    """Without a mark's log: the entries 1, 2, 4, ... before a position, and the last 16 that receipts name."""
+    """Without a mark's log: the entries 1, 2, 4, ... before a position, and the last 24."""
     store, positions, _ = grown(first=5, lost=19)
     newest = positions[-1]
-    named = {newest.index - 2**power for power in range(24)} | {newest.index} | {index for index, _ in newest.named}
+    named = (
+        {newest.index - 2**power for power in range(24)} | {newest.index} | {*range(newest.index - 24, newest.index)}
+    )
     ledger = halted_for(store, receipt_of(newest, 24 * THIRTIETH))
     ledger.resume(1)
     known = [position for position in positions if ledger.account.knows(receipt_of(position))]
@@ -597,7 +599,7 @@ def test_positions_have_one_length_and_come_back():
         assert len(pack(position)) == POSITION_BYTES
         assert unpack(pack(position)) == position
     huge = [Fraction(10**9) + Fraction(1, 3**700)] * len(account.hashes)
-    long = position_at(len(huge) - 1, account.hashes, huge, range(len(huge)))
+    long = position_at(len(huge) - 1, account.hashes, huge)
     long = replace(long, index=2**48, named=tuple((2**48 - n, stub) for n, (_, stub) in enumerate(long.named)))
     assert len(pack(long)) == POSITION_BYTES
     assert Fraction(long.total) >= huge[0]

@@ -9,7 +9,7 @@ from curator_fakes import NOW, key
 from curator_node.key_files import read_key
 from curator_node.ledger.branches import Lost
 from curator_node.ledger.files import mark_path, open_ledger_file
-from protocol.ledger.entries import Suspect
+from protocol.ledger.entries import Position, Suspect
 from steward_commands import TERMS, made, run
 
 POLICY = f"""
@@ -109,10 +109,8 @@ def test_resume_after_a_restored_backup_enters_what_the_mark_knows(tmp_path):
 def test_resume_after_a_receipt_enters_the_learner_s_part_and_what_the_steward_knows_beyond(tmp_path):
     path, pem = made(tmp_path, studies=1)
     ledger = open_ledger_file(path, read_key(pem))
-    position = ledger.account.position(3)
-    import msgspec
-
-    lost = msgspec.structs.replace(position, index=40, head=bytes(32), total="1/2", ancestors=())
+    newest = ledger.account.next_index - 1
+    lost = Position(40, bytes(32), "1/2", ancestors=(), named=((newest, ledger.account.head[:8]),))
     ledger.halt(NOW, "by a receipt", lost=Lost(Suspect(lost, LEARNERS[1], "1/4")))
     ledger.close()
     other = LEARNERS[2].hex()

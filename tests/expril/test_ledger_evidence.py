@@ -144,7 +144,7 @@ def test_a_steward_s_receipt_that_a_learner_shows_halts_only_a_ledger_that_lost_
         suspect = receipts.lost(out.read_bytes(), ledger)
         assert (suspect is not None) == lost
         ledger.close()
-    assert suspect.learner == ANN
+    assert suspect.suspect.learner == ANN
     envelope = msgspec.msgpack.decode(out.read_bytes())
     assert decode(envelope["payload"], Receipt).charged == "0"
 

@@ -1,7 +1,7 @@
 """What a ledger that was rolled back must enter as spent: the replay's own reading of its HALT entries.
 
 A HALT entry names an entry that the ledger lacks, by a position: its hash, the total up to it, and the first bytes of
-hashes of older entries (of those 1, 2, 4, ... before it, and of some that receipts name). Where the process that halted
+hashes of older entries (of those 1, 2, 4, ... before it, and of those just before it). Where the process that halted
 had kept them, the first bytes of all lost entries stand beside. The branch that the position ends shares the ledger's
 entries up to some last common one. What it spent after that, the ledger does not show. And what had been charged by
 then and not ended may have been answered on both. Two positions are of one branch only where a hash proves it.
