@@ -99,6 +99,7 @@ class ReleaseKind:
         by_class: one count a class.
         of_steps: (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest
             squared error, in squared grid steps) -> (n,) int64 in 0 .. S. A cell gets the sum T, and S n - T.
+        reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
         private: whether the stated cost is the true one; others are refused outside simulations.
     """
 
@@ -109,6 +110,7 @@ class ReleaseKind:
     of_errors: Callable[[Counts, Counts], Counts] | None = None
     by_class: bool = False
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
+    reads_label: bool = True
     private: bool = True
 
     @property
@@ -121,7 +123,7 @@ _BINARY = "a label of two classes"
 _NUMERIC = "a numeric label"
 
 RELEASE_KINDS: dict[str, ReleaseKind] = {
-    "mass": ReleaseKind(_one, wants_hypothesis=False, fits=_any, label="any label", of_errors=_mass),
+    "mass": ReleaseKind(_one, wants_hypothesis=False, fits=_any, label="any label", of_errors=_mass, reads_label=False),
     "signed_error": ReleaseKind(_one, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_signed_error),
     "error_correct": ReleaseKind(
         _two, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_error_correct
