@@ -119,7 +119,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self._moved(most_records_per_unit)
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """A label moves the gradient by |L'(m)| + |L'(-m)| times the vector: by 1 of the logistic loss, below 2 else."""
+        """A label moves the gradient by |L'(m)| + |L'(-m)| vectors: 1 of the logistic loss, below 2 of the others."""
         return self._moved((2 if self.margin else 1) * most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
