@@ -147,15 +147,14 @@ def _asked(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
     """The questions in words, with how exactly each is answered; equal ones together."""
     queries = kinds.queries(plan)
     alike = Counter(_question(planned, unit, kinds) for planned in queries)
-    told = [f"{many} asking {words}" for words, many in alike.items()]
+    told = [f"{f'{many} x ' if len(queries) > 1 else ''}{words}" for words, many in alike.items()]
     rest = [f"and {len(told) - _MOST_TOLD} more sorts of questions like these"] if len(told) > _MOST_TOLD else []
     return f"{len(queries)} question{'s' if len(queries) > 1 else ''}: {'; '.join(told[:_MOST_TOLD] + rest)}"
 
 
 def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
     kind = kinds.kind(planned.kind)
-    exact = kind.precision(planned, unit)
-    return f"{kind.tells}{f', {exact}' if exact else ''} ({printable(kind.name)})"
+    return f"{kind.precision(planned, unit) or kind.tells} (kind {printable(kind.name)})"
 
 
 def _told(value: Fraction) -> str:

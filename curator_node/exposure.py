@@ -3,7 +3,6 @@
 Here alone the exponents of kinds are added up over plan, ledger and caps, and put into words; see `protocol.odds`.
 """
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,12 +12,10 @@ from curator_node.ledger.studies import StudyAccount
 from curator_node.policy import Policy
 from protocol.errors import RemoteProtocolError, printable
 from protocol.kinds import Kinds
-from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit, factor
+from protocol.odds import NOTHING, UNLIMITED, WORST, Odds, PrivacyUnit, factor, written
 from protocol.plans import Plan
-from protocol.rationals import shorten
 
 _ZERO = Fraction(0)
-UNLIMITED = "without any limit, as not all of it is as private as its cost says: a simulation"
 NOT_COVERED = (
     "other sites that hold records of the same {unit} add their factors to these; and what other people's records tell "
     "of it is not covered: those of relatives, or whatever holds of everybody like it"
@@ -112,29 +109,17 @@ def rows(found: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
     one = printable(unit.name) or "record"
     known = f"of a {one} that is known to be there"
     beyond = (
-        f" (where more than {unit.records} records of a {one} are there, labels help to choose those that count: for "
-        "such a one the next line holds)"
+        f". Of a {one} with more than {unit.records} records, labels also help to choose those that count: then its "
+        "label is part of the rest"
         if unit.name
         else ""
     )
     return [
         ("is it there", f"whether a {one} is among the records: {_factors(found, 'presence')}"),
-        ("its label", f"{known}, {printable(unit.label)}: {_factors(found, 'label')}{beyond}"),
-        ("all else", f"{known}, anything else: {_factors(found, 'attribute')}"),
+        ("its label", f"{known}, its label {printable(unit.label)}: {_factors(found, 'label')}{beyond}"),
+        ("the rest", f"{known}, anything else about it: {_factors(found, 'attribute')}"),
         ("not in it", NOT_COVERED.format(unit=one)),
     ]
-
-
-def at_most(cap: Fraction, each: Odds | None, unit: PrivacyUnit) -> str:
-    """In words, what answers up to a cap may change, where each epsilon may change so much."""
-    if each is None:
-        return UNLIMITED
-    whole = each * cap
-    return (
-        f"the odds of what anybody believes of one {printable(unit.name) or 'record'} by a factor of at most "
-        f"{_written(whole.presence)} as to whether it is among the records; of one that is known to be, by "
-        f"{_written(whole.label)} as to its label and by {_written(whole.attribute)} as to anything else"
-    )
 
 
 def short(odds: Odds | None) -> tuple[str, str, str]:
@@ -186,10 +171,6 @@ def _factors(found: Exposure, what: str) -> str:
         (found.study, "by this study"),
         (found.learner, "with all that this learner was answered before"),
         (found.everybody, "with all that all learners were"),
-        (found.ever, "ever, by the budget over all learners and what they may ask today"),
+        (found.ever, "at most ever, by the budget over all learners and what they may ask today"),
     )
-    return "; ".join(f"{UNLIMITED if odds is None else _written(getattr(odds, what))} {how}" for odds, how in told)
-
-
-def _written(exponent: Fraction) -> str:
-    return f"{factor(exponent)} (e^{shorten(exponent, math.ceil)})"
+    return "; ".join(f"{UNLIMITED if odds is None else written(getattr(odds, what))} {how}" for odds, how in told)

@@ -245,7 +245,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "") -> None:
             proposals = waiting(desk.ledger, desk.policy, now)
             table = Table(box=box.SIMPLE_HEAD, caption=_FACTORS)
             times = ("since (UTC)", "until (UTC)")
-            for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "all else", "purpose"):
+            for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "the rest", "purpose"):
                 table.add_column(column, no_wrap=column != "purpose")
             for each in proposals:
                 kinds, steward = _terms(desk)
@@ -327,7 +327,8 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
 def _may_learn(desk: "Desk", cap: object) -> str:
     """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
-    from curator_node.exposure import at_most, most
+    from curator_node.exposure import most
+    from protocol.odds import at_most
     from protocol.rationals import parse_rational
 
     try:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
+from protocol.errors import printable
+from protocol.rationals import shorten
 from protocol.schema import Schema
 
 _MOST_EXPONENT = 20
@@ -75,6 +77,7 @@ class Odds:
 MISSES = Fraction(1, 20)
 OFTEN = "19 of 20 cases"
 """How often a number is as exact as a steward is told, and how often it is not."""
+UNLIMITED = "without any limit, as not all of it is as private as its cost says: a simulation"
 NOTHING = Odds(Fraction(0), Fraction(0), Fraction(0))
 WORST = Odds.twice(Fraction(1))
 """Of each epsilon that was charged, where nothing is known of what it was charged for."""
@@ -86,3 +89,20 @@ def factor(exponent: Fraction) -> str:
     if value > _MOST_EXPONENT:
         return f"10^{math.ceil(value / math.log(10))}"
     return f"{math.ceil(math.exp(value) * 100) / 100:.2f}"
+
+
+def written(exponent: Fraction) -> str:
+    """A factor for people, and its exponent for who audits."""
+    return f"{factor(exponent)} (e^{shorten(exponent, math.ceil)})"
+
+
+def at_most(cap: Fraction, each: Odds | None, unit: PrivacyUnit) -> str:
+    """In words, what answers up to a cap may change, where each epsilon may change so much; None is without limit."""
+    if each is None:
+        return UNLIMITED
+    whole = each * cap
+    return (
+        f"the odds of what anybody believes of one {printable(unit.name) or 'record'} by a factor of at most "
+        f"{written(whole.presence)} as to whether it is among the records; of one that is known to be, by "
+        f"{written(whole.label)} as to its label and by {written(whole.attribute)} as to anything else"
+    )

@@ -203,15 +203,14 @@ def most_odds(limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG001
 
 def precision(planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG001
     """Of each number that is told."""
-    many = "1 grouping" if planned.partitions == 1 else f"{planned.partitions} groupings"
-    grouped = f"in {many} of all records ({planned.release}, scale {planned.scale.fraction})"
-    if not RELEASE_KINDS[planned.release].private:
-        return grouped
+    kind, parts = RELEASE_KINDS[planned.release], planned.partitions
+    exact = f"scale {planned.scale.fraction} of {planned.release}"
+    asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
+    if not kind.private:
+        return f"{asked}; {exact}"
     width = planned.law.width(MISSES)
-    if RELEASE_KINDS[planned.release].of_steps is None:
-        return f"{grouped}, each count right within {width} records in {OFTEN}"
-    share = float(Fraction(width, planned.steps))
-    return f"{grouped}, each sum right within what {share:.3g} records can add, in {OFTEN}"
+    within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
+    return f"{asked}, each number right within {within} in {OFTEN}; {exact}"
 
 
 def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:

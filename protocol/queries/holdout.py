@@ -195,12 +195,16 @@ def odds(planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None = None)
 
 def precision(planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG001
     """Of the comparisons, and of the counts that end an instance."""
-    close = Fraction(planned.comparison_law.width(MISSES), planned.resolution)
+    close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
+    scales = ", ".join(
+        str(each.fraction) for each in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
+    )
     return (
-        f"{planned.turns} hypotheses at most, each compared within {float(close):.3g} records in {OFTEN}; at most "
-        f"{planned.answers} times two counts, each right within {planned.count_law.width(MISSES)} records in {OFTEN} "
-        f"(scales {planned.threshold_scale.fraction}, {planned.comparison_scale.fraction} steps of 1/"
-        f"{planned.resolution}, {planned.count_scale.fraction})"
+        f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than was "
+        f"expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it shares with "
+        f"others; and at most {planned.answers} times how many records a model gets right and wrong, each number right "
+        f"within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the first two in steps of "
+        f"1/{planned.resolution}"
     )
 
 

@@ -153,8 +153,8 @@ def precision(planned: PlannedModel, unit: PrivacyUnit) -> str:
     """Of each released number, beside what a unit moves all of them by."""
     width, moved = law(planned, unit.records).width(MISSES), sensitivity(planned, unit.records)
     return (
-        f"{planned.models} of method {planned.name}, each number right within {width} of its steps in {OFTEN}; one "
-        f"unit moves all numbers together by {moved} at most (epsilon {planned.epsilon.fraction})"
+        f"{planned.models} fitted to the records by {planned.name}, each number right within {width} steps in {OFTEN}, "
+        f"where one unit moves all numbers together by {moved} at most; epsilon {planned.epsilon.fraction}"
     )
 
 

@@ -156,7 +156,7 @@ def precision(planned: PlannedSample, unit: PrivacyUnit) -> str:  # noqa: ARG001
     axes = ", ".join(axis.name for axis in planned.axes)
     return (
         f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
-        f"{factor(planned.epsilon.fraction / 2)} of a public one (epsilon {planned.epsilon.fraction} each)"
+        f"{factor(planned.epsilon.fraction / 2)} of a public one; epsilon {planned.epsilon.fraction} each"
     )
 
 

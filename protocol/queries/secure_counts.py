@@ -278,7 +278,7 @@ def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.nu
 
 def precision(planned: PlannedSecureCounts, unit: PrivacyUnit) -> str:
     """As of `counts`; the noise is that of the sum, and no less."""
-    return f"{counts.precision(planned, unit)} at best, summed over {len(planned.participants)} curators"
+    return f"{counts.precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
 
 
 def examples() -> Mapping[str, Sequence[Example]]:

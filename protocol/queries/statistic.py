@@ -167,7 +167,7 @@ def most_odds(limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
 def precision(planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG001
     """Of each statistic."""
     scale = planned.method.scale.fraction
-    return f"{planned.statistics} of them, each: {planned.method.precision} ({planned.method.name}, scale {scale})"
+    return f"{planned.statistics} single figures, each {planned.method.precision}; {planned.method.name}, scale {scale}"
 
 
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: StatisticLimits) -> StatisticBody:
