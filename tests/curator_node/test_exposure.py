@@ -7,7 +7,6 @@ import pytest
 
 from curator_fakes import (
     NOW,
-    FlakyStore,
     Learner,
     dataset,
     error_body,
@@ -21,12 +20,14 @@ from curator_fakes import (
 )
 from curator_node.answerers.sample import points_of
 from curator_node.exposure import exposure, most, rows, short, spent
+from protocol.codec import encode
 from protocol.grids import BaseLaw, NumberAxis
+from protocol.hypotheses import Constant
 from protocol.limits import Limits
 from protocol.odds import NOTHING, Odds, PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
-from protocol.queries.holdout import PlannedHoldout
+from protocol.queries.holdout import HoldoutBody, PlannedHoldout
 from protocol.rationals import Rational
 from toy.curators import RULES as TOY_RULES
 from toy.kind import TOY, PlannedToy
@@ -88,18 +89,11 @@ def test_a_query_that_is_charged_in_parts_counts_by_its_parts():
     asked = PlannedHoldout(turns=3, answers=2, resolution=100, threshold=5, count_scale=Rational(40, 1), **scales)
     whole = QUERY_KINDS.odds(asked, UNIT)
     assert whole == odds("1/5", "1/4", "1/4")
-    ledger = ledger_over()
-    ledger.begin("terms", NOW)
-    learner = key("ann").public
-    ledger.reserve(study_of(learner), Plan.of([asked]), (Fraction(1, 5),), NOW + 9, b"1" * 32, NOW)
-    ledger.charge(study_of(learner), 1, Fraction(1, 10), b"2" * 32, NOW)
-    assert spent(ledger.account, QUERY_KINDS, UNIT) == whole * Fraction(1, 2)
-
-
-def study_of(learner):
-    from curator_node.ledger import StudyKey  # noqa: PLC0415
-
-    return StudyKey(learner, b"s" * 16)
+    curator = open_curator(rules=policy(limits=Limits(kinds={"holdout": {}})))
+    learner = Learner(curator)
+    learner.propose(Plan.of([asked]))
+    learner.query(encode(HoldoutBody(Constant(predicted=1), 30)), kind="holdout")
+    assert spent(curator._ledger.account, QUERY_KINDS, UNIT) == whole * Fraction(1, 2)
 
 
 def test_the_worst_is_taken_of_what_is_not_known():
@@ -126,9 +120,7 @@ def test_what_is_not_private_has_no_limit_and_the_page_says_so():
 
 
 def test_hostile_denominators_stop_no_page():
-    store = FlakyStore()
-    ledger = ledger_over(store.inner)
-    account = ledger.account
+    account = ledger_over().account
     account.total_spent = sum((Fraction(1, 10**40 + 2 * n + 1) for n in range(300)), Fraction(0))
     found = exposure(account, policy(), UNIT, QUERY_KINDS, plan=PLAN)
     assert found.everybody.presence > Fraction(3, 10)
