@@ -162,4 +162,5 @@ def _told(value: Fraction) -> str:
 
 
 def _days(seconds: int) -> str:
-    return f"{seconds / 86_400:.3g} days" if seconds >= 86_400 else f"{seconds / 3600:.3g} hours"
+    many, what = (seconds / 86_400, "day") if seconds >= 86_400 else (seconds / 3600, "hour")
+    return f"{many:.3g} {what}{'' if many == 1 else 's'}"

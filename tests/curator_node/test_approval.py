@@ -280,7 +280,8 @@ def test_the_summary_says_who_why_what_and_at_what_cost_in_numbers():
     )
     assert "age, dose, sex" in told["about"]
     assert "sick" in told["about"]
-    assert "at most 1/2 of the budget" in told["costs"]
+    assert told["costs"].startswith("at most 1/2 of the budget")
+    assert " for 1 day once accepted" in told["costs"]
     assert "budget of 2: 3/2 (0 spent before, 0 set aside" in told["leaves"]
     assert "over all learners of 3: 5/2" in told["leaves"]
     assert "one patient, all its records together," in told["learns"]
