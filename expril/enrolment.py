@@ -210,7 +210,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
         with open_desk(folder, ledger) as desk:
             standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
         table = Table(box=box.SIMPLE_HEAD)
-        for column in ("learner", "cap", "spent", "reserved", "left", "fingerprint of its key", "may sign"):
+        for column in ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign"):
             table.add_column(column, no_wrap=True)
         seen = set()
         for key, learner in desk.policy.keys.items():

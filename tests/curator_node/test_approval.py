@@ -291,8 +291,12 @@ def test_the_page_tells_the_factor_of_a_label_that_a_plan_attains():
     """Attack `error_correct`: of a patient who is known to be there the label tells e^(2 epsilon), not e^epsilon."""
     asked = PlannedCounts("error_correct", 1, Rational(4, 1))
     told = read(RULES, steward_file(unit=True), plan=Plan.of([asked, asked]))
+    # Errors and correct records of its cell, 1 and 0 or 0 and 1, in either question: far out their chances differ most.
+    attained = 2 * 2 * (asked.law.log_pmf(100) - asked.law.log_pmf(101))
+    assert attained == pytest.approx(1)
+    assert told.get("its label", told["learns"]).count("2.72 (e^1) by this study") == 1
     assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^1/2) by this study; ")
-    assert "its label sick: 2.72 (e^1) by this study" in told["its label"]
+    assert "its label sick" in told["its label"]
     assert "part of the rest" in told["its label"]
     assert "anything else about it: 2.72 (e^1) by this study" in told["the rest"]
     assert "2.72 (e^1) at most ever" in told["is it there"]
