@@ -1,7 +1,7 @@
 """By what factors answers may change the odds of what anybody believes of one privacy unit; exact, as exponents.
 
 Adding or removing a unit is one question. Of a unit that is known to be there, its label and its attributes are others,
-and they may cost more: what is removed is also added. Proofs: docs/privacy-guarantee.md and each kind's own page.
+and they may cost more: what is removed is also added. Proofs: docs/odds.md.
 """
 
 import math

@@ -145,7 +145,8 @@ def _parameters(facts: Facts, curators: Sequence[CuratorSpent], total: Fraction)
     how = "the largest, as every person's records are at one curator" if facts.one_curator_each else "their sum"
     more = " ".join(dict.fromkeys(one.note for one in curators if one.note))
     known = "Of anything else about a person who is known to be there: twice that, or less."
-    return f"Exact epsilon spent, over all learners together: {each}. For one person: {total}, {how}. {known} {more}".strip()
+    spent = f"Exact epsilon spent, over all learners together: {each}. For one person: {total}, {how}."
+    return f"{spent} {known} {more}".strip()
 
 
 def _joined(texts: Any) -> str:
