@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from curator_node.enrolled import EnrolledLearner
+from curator_node.exposure import exposure, rows
 from curator_node.ledger import Ledger, StudyKey
 from curator_node.ledger.storing import Held
 from curator_node.policy import Policy
@@ -16,10 +17,12 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.identity import fingerprint
 from protocol.kinds import Kinds
 from protocol.messages import StudyProposal
+from protocol.odds import PrivacyUnit
+from protocol.plans import Plan, Planned
 from protocol.rationals import shorten
 
-_MOST_EXPONENT = 20
-"""Beyond, a factor is told as a power of ten."""
+_MOST_TOLD = 12
+"""So many sorts of questions are written out."""
 
 
 @dataclass(frozen=True)
@@ -81,38 +84,39 @@ def summary(
     cost = proposal.cost(kinds, steward)
     cap, total_cap, total = policy.cap_of(key), policy.total_cap, account.total_spent
     spent, reserved = account.spent_by(key, proposal.name), account.reserved_by(key, proposal.name)
-    turns = Counter[str]()
-    for head in message.plan.heads:
-        turns[head.kind] += head.turns
-    asked = ", ".join(f"{count} of kind {printable(kind)}" for kind, count in turns.items())
+    unit = steward.protected
+    found = exposure(account, policy, unit, kinds, learner=key, name=proposal.name, plan=message.plan)
     attributes = ", ".join(attribute.name for attribute in steward.attributes)
     about = (
         f"any of the schema's {len(steward.attributes)} attributes ({attributes}) and the label {steward.label}. The "
         "plan fixes how much is asked and what it costs; which attributes each question takes is chosen later"
     )
     leaves = (
-        f"of its own cap of {_told(cap)}: {_told(cap - spent - reserved - cost)} ({_told(spent)} spent before, "
-        f"{_told(reserved)} set aside); of the cap over all of {_told(total_cap)}: {_told(total_cap - total - cost)} "
-        f"({_told(total)} spent before)"
+        f"of this learner's own budget of {_told(cap)}: {_told(cap - spent - reserved - cost)} ({_told(spent)} spent "
+        f"before, {_told(reserved)} set aside for its other studies); of the budget over all learners of "
+        f"{_told(total_cap)}: {_told(total_cap - total - cost)} ({_told(total)} spent before)"
     )
-    unit = "one record" if steward.unit is None else f"one {steward.unit}, all its records together,"
-    tells = ", ".join(dict.fromkeys(kinds.kind(name).tells for name in turns))
+    one = f"one {printable(unit.name)}, all its records together," if unit.name else "one record"
+    tells = ", ".join(dict.fromkeys(kinds.kind(head.kind).tells for head in message.plan.heads))
     learns = (
-        f"{tells}, with noise. Of {unit} it cannot learn more than this: whatever else one "
-        "knows, the answers change the odds of any belief about it by a factor of at most "
-        f"{_factor(cost)} (e^{_told(cost)}); with all that this learner was answered before, {_factor(spent + cost)}; "
-        f"with all that all learners may ever be answered here, {_factor(total_cap)}"
+        f"{tells}, with noise. Whatever else one knows, the answers change the odds of any belief about {one} by no "
+        "more than the factors below: a factor of 1 changes nothing, and one of 2 makes two to one of what was even"
+    )
+    costs = (
+        f"at most {_told(cost)} of the budget, which is counted in epsilon; set aside for "
+        f"{_days(policy.reservation_seconds)} once accepted, and what is not used then comes back"
     )
     provisos = dict.fromkeys(kinds.kind(each.kind).proviso(each) for each in kinds.queries(message.plan))
     provided = "; ".join(each for each in provisos if each)
     return [
         ("who", _who(proposal, policy)),
         ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
-        ("asks", f"{sum(turns.values())} question{'s' if sum(turns.values()) > 1 else ''}: {asked}"),
+        ("asks", _asked(message.plan, unit, kinds)),
         ("about", about),
-        ("costs", f"at most {_told(cost)} of epsilon, set aside for {_days(policy.reservation_seconds)} once accepted"),
+        ("costs", costs),
         ("leaves", leaves),
         ("learns", learns),
+        *rows(found, unit),
         *([("provided", provided)] if provided else []),
     ]
 
@@ -139,10 +143,18 @@ def _who(proposal: Waiting, policy: Policy) -> str:
     return f"{name}{f' ({about})' if about else ''}, key {fingerprint('learner', proposal.message.sender)}"
 
 
-def _factor(epsilon: Fraction) -> str:
-    """e^epsilon, for people."""
-    exponent = float(max(epsilon, Fraction(0)))
-    return f"{math.exp(exponent):.2f}" if exponent <= _MOST_EXPONENT else f"10^{exponent / math.log(10):.0f}"
+def _asked(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
+    """The questions in words, with how exactly each is answered; equal ones together."""
+    queries = kinds.queries(plan)
+    alike = Counter(_question(planned, unit, kinds) for planned in queries)
+    told = [f"{f'{many} x ' if len(queries) > 1 else ''}{words}" for words, many in alike.items()]
+    rest = [f"and {len(told) - _MOST_TOLD} more sorts of questions like these"] if len(told) > _MOST_TOLD else []
+    return f"{len(queries)} question{'s' if len(queries) > 1 else ''}: {'; '.join(told[:_MOST_TOLD] + rest)}"
+
+
+def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
+    kind = kinds.kind(planned.kind)
+    return f"{kind.precision(planned, unit) or kind.tells} (kind {printable(kind.name)})"
 
 
 def _told(value: Fraction) -> str:
@@ -150,4 +162,5 @@ def _told(value: Fraction) -> str:
 
 
 def _days(seconds: int) -> str:
-    return f"{seconds / 86_400:.3g} days" if seconds >= 86_400 else f"{seconds / 3600:.3g} hours"
+    many, what = (seconds / 86_400, "day") if seconds >= 86_400 else (seconds / 3600, "hour")
+    return f"{many:.3g} {what}{'' if many == 1 else 's'}"

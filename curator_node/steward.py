@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.odds import PrivacyUnit
 from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml
 
@@ -44,6 +45,11 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Schema(
             attributes=self.attributes, label=self.label, classes=self.classes, label_bounds=self.label_bounds
         )
+
+    @property
+    def protected(self) -> PrivacyUnit:
+        """What is protected as a whole."""
+        return PrivacyUnit.of(self.schema, self.unit, self.most_records_per_unit)
 
 
 def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:

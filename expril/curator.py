@@ -145,10 +145,21 @@ def _show_status(status: dict[str, Any]) -> None:
 def _budget(budget: dict[str, Any]) -> Table:
     """Spent and left, from a `Standing` as an object."""
     halted = " - HALTED" if budget["halted"] else ""
-    table = Table(title=f"epsilon, by ledger entry {budget['entry']}{halted}", box=box.SIMPLE_HEAD)
-    for column in ("learner", "spent", "reserved", "cap", "left", "integral"):
+    title = f"budgets in epsilon, by ledger entry {budget['entry']}{halted}"
+    table = Table(title=title, caption=_EPSILON, box=box.SIMPLE_HEAD)
+    for column in ("learner", "spent", "set aside", "cap", "left", "if all changed"):
         table.add_column(column, no_wrap=True)
     for name, own in budget["learners"].items():
-        table.add_row(escape(name), own["spent"], own["reserved"], own["cap"], own["left"], own["integral"])
-    table.add_row("all", budget["spent"], "", budget["cap"], budget["left"], budget["integral"], style="bold")
+        whole = _NO_LIMIT.get(own["integral"], own["integral"])
+        table.add_row(escape(name), own["spent"], own["reserved"], own["cap"], own["left"], whole)
+    whole = _NO_LIMIT.get(budget["integral"], budget["integral"])
+    table.add_row("all", budget["spent"], "", budget["cap"], budget["left"], whole, style="bold")
     return table
+
+
+_NO_LIMIT = {"infinite": "no limit"}
+_EPSILON = (
+    "Answers that cost x change the odds that one patient, or whatever is protected, is among the records by a factor "
+    "of e^x at most; of one that is known to be, the odds of anything else by e^2x. The last column is the same x for "
+    "any two sets of records, however many patients they differ in."
+)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from protocol.kinds import Kinds
 
 DAY = 86_400
+_FACTORS = (
+    "By these factors a study's answers may change the odds of what anybody believes of one patient, or whatever is "
+    "protected: whether it is among the records; of one that is known to be, its label; anything else about it."
+)
 screen = Console()
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="File to write. [standard output]")]
 LedgerOption = Annotated[str, typer.Option("--ledger", help="A file or a database's URL. [the site's own]")]
@@ -146,6 +150,7 @@ def curator_enrol(
                 ("fingerprint", shown.fingerprint),
                 ("enrolled as", planned.learner.name),
                 ("cap", f"{planned.learner.cap}, of which {spent} is spent"),
+                ("it may", _may_learn(desk, planned.learner.cap)),
                 ("old key", f"may sign until {planned.ends.until:%Y-%m-%d %H:%M} UTC" if planned.ends else ""),
             )
             told = fingerprint or typer.prompt("fingerprint, as its holder reads it out to you")
@@ -205,7 +210,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
         with open_desk(folder, ledger) as desk:
             standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
         table = Table(box=box.SIMPLE_HEAD)
-        for column in ("learner", "cap", "spent", "reserved", "left", "fingerprint of its key", "may sign"):
+        for column in ("learner", "cap", "spent", "set aside", "left", "fingerprint of its key", "may sign"):
             table.add_column(column, no_wrap=True)
         seen = set()
         for key, learner in desk.policy.keys.items():
@@ -233,18 +238,23 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "") -> None:
     with plain_errors():
         from curator_node.approval import waiting
         from curator_node.desk import open_desk
+        from curator_node.exposure import short
 
         with open_desk(folder, ledger) as desk:
             now = int(time.time())
             proposals = waiting(desk.ledger, desk.policy, now)
-            table = Table(box=box.SIMPLE_HEAD)
-            for column in ("study", "learner", "since (UTC)", "until (UTC)", "epsilon", "purpose"):
+            table = Table(box=box.SIMPLE_HEAD, caption=_FACTORS)
+            times = ("since (UTC)", "until (UTC)")
+            for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "the rest", "purpose"):
                 table.add_column(column, no_wrap=column != "purpose")
             for each in proposals:
                 kinds, steward = _terms(desk)
-                times = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
+                unit = steward.protected
+                when = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
                 cost, why = str(each.cost(kinds, steward)), printable(each.message.purpose)
-                table.add_row(each.message.study.hex()[:8], escape(each.name or "?"), *times, cost, escape(why))
+                factors = short(kinds.plan_odds(each.message.plan, unit))
+                who = escape(each.name or "?")
+                table.add_row(each.message.study.hex()[:8], who, *when, cost, *factors, escape(why))
         if proposals:
             wide_console().print(table)
         else:
@@ -313,6 +323,21 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
     path = desk.folder / SCHEMA
     return QUERY_KINDS, read_steward_file(read_text_file(path, "schema file"), where=str(path))
+
+
+def _may_learn(desk: "Desk", cap: object) -> str:
+    """What a learner's whole budget may change, in words; "" where the schema is not written yet."""
+    from curator_node.exposure import most
+    from protocol.odds import at_most
+    from protocol.rationals import parse_rational
+
+    try:
+        kinds, steward = _terms(desk)
+    except ConfigurationError:
+        return ""
+    unit = steward.protected
+    change = at_most(parse_rational(str(cap)), most(desk.policy, unit, kinds), unit)
+    return f"change {change}, by all its answers together"
 
 
 def _read_card(path: Path) -> "IdentityCard":

@@ -18,6 +18,7 @@ from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.examples import Example
 from protocol.limits import Limits
+from protocol.odds import NOTHING, WORST, Odds, PrivacyUnit
 from protocol.plans import Plan, Planned
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
@@ -85,6 +86,11 @@ class QueryKind:
         proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
         integral: (planned) -> exact epsilon of all its turns together under integral privacy, that is between any two
             sets of records, whatever a unit is (Husain, Cranko and Nock 2019); None: infinite.
+        odds: (planned, privacy unit, how many of its parts read the attribute in question, None for all) -> by what its
+            answers may change odds, see `protocol.odds`; in each turn by so much of it as is charged of its cost. None:
+            nothing better is proved than what holds for every mechanism.
+        most_odds: (limits, privacy unit) -> the same at most, of each epsilon of whatever they allow.
+        precision: (planned, privacy unit) -> how exact an answer is, in words for a steward, from the plan alone.
         private: (limits) -> whether all that they allow is as private as its cost says.
         private_planned: (planned) -> whether this query is as private as its cost says.
         state_bytes: most bytes that its answerer keeps of a study between turns; 0: it keeps nothing.
@@ -116,6 +122,9 @@ class QueryKind:
     in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
     integral: Callable[[Any], Fraction | None] = lambda planned: None  # noqa: ARG005
+    odds: Callable[[Any, PrivacyUnit, int | None], Odds] | None = None
+    most_odds: Callable[[Any, PrivacyUnit], Odds] = lambda limits, unit: WORST  # noqa: ARG005
+    precision: Callable[[Any, PrivacyUnit], str] = lambda planned, unit: ""  # noqa: ARG005
     private: Callable[[Any], bool] = lambda limits: True  # noqa: ARG005
     private_planned: Callable[[Any], bool] = lambda planned: True  # noqa: ARG005
     state_bytes: int = 0
@@ -230,6 +239,39 @@ class Kinds(Mapping[str, QueryKind]):
             return kind.charge(turn, own, most_records_per_unit)
         charged = turn.number == kind.charged_turn
         return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
+
+    def odds(self, planned: Planned, unit: PrivacyUnit, readers: int | None = None) -> Odds | None:
+        """By what the answers to one planned query may change odds; None for any, as it is not private as claimed.
+
+        Args:
+            planned: the query.
+            unit: what is protected.
+            readers: how many of its parts, such as partitions, read the attribute in question; None for all.
+
+        Raises:
+            RemoteProtocolError: as `cost`.
+        """
+        kind = self.kind(planned.kind)
+        if not kind.private_planned(planned):
+            return None
+        cost = self._cost(planned, unit.records)
+        return Odds.twice(cost) if kind.odds is None else kind.odds(planned, unit, readers)
+
+    def plan_odds(self, plan: Plan, unit: PrivacyUnit) -> Odds | None:
+        """`odds` of all queries of a plan together; raises as `queries`."""
+        each = [self.odds(planned, unit) for planned in self.queries(plan)]
+        known = [one for one in each if one is not None]
+        return sum(known, NOTHING) if len(known) == len(each) else None
+
+    def most_odds(self, limits: Limits, unit: PrivacyUnit) -> Odds | None:
+        """By what each epsilon of all that `limits` allow may change odds; None for any; raises as `limits`."""
+        most = NOTHING
+        for name in self.allowed(limits):
+            kind, own = self.kind(name), self.limits(limits, name)
+            if not kind.private(own):
+                return None
+            most = most.or_more(kind.most_odds(own, unit))
+        return most
 
     def integral(self, plan: Plan, index: int) -> Fraction | None:
         """Exact epsilon of one query of a plan, from 0, under integral privacy; None for infinite, or not known."""

@@ -59,6 +59,14 @@ class DiscreteLaplace:
             return 1.0
         return 2.0 * math.exp(-float(value / self.scale)) / (1.0 + math.exp(-1.0 / float(self.scale)))
 
+    def width(self, misses: Fraction) -> int:
+        """The smallest w with P(|X| > w) <= misses, which lies in (0, 1)."""
+        log_two = math.log(2.0 / float(misses)) - math.log1p(math.exp(-1.0 / float(self.scale)))
+        found = max(0, math.ceil(float(self.scale) * log_two) - 2)
+        while self.tail(found + 1) > misses:
+            found += 1
+        return found
+
     def bound(self, rate: float, draws: float = 1) -> float:
         """A number that the sum of `draws` independent ones passes with a probability of at most `rate`.
 

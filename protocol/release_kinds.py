@@ -99,6 +99,8 @@ class ReleaseKind:
         by_class: one count a class.
         of_steps: (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest
             squared error, in squared grid steps) -> (n,) int64 in 0 .. S. A cell gets the sum T, and S n - T.
+        told: what is counted, in words for a steward.
+        reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
         private: whether the stated cost is the true one; others are refused outside simulations.
     """
 
@@ -106,9 +108,11 @@ class ReleaseKind:
     wants_hypothesis: bool | None
     fits: Callable[[Schema], bool]
     label: str
+    told: str
     of_errors: Callable[[Counts, Counts], Counts] | None = None
     by_class: bool = False
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
+    reads_label: bool = True
     private: bool = True
 
     @property
@@ -121,21 +125,61 @@ _BINARY = "a label of two classes"
 _NUMERIC = "a numeric label"
 
 RELEASE_KINDS: dict[str, ReleaseKind] = {
-    "mass": ReleaseKind(_one, wants_hypothesis=False, fits=_any, label="any label", of_errors=_mass),
-    "signed_error": ReleaseKind(_one, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_signed_error),
-    "error_correct": ReleaseKind(
-        _two, wants_hypothesis=True, fits=_two_classes, label=_BINARY, of_errors=_error_correct
+    "mass": ReleaseKind(
+        _one,
+        wants_hypothesis=False,
+        fits=_any,
+        label="any label",
+        told="counts of the records",
+        of_errors=_mass,
+        reads_label=False,
     ),
-    "paper_ratio": ReleaseKind(_one, wants_hypothesis=None, fits=_two_classes, label=_BINARY, private=False),
+    "signed_error": ReleaseKind(
+        _one,
+        wants_hypothesis=True,
+        fits=_two_classes,
+        label=_BINARY,
+        told="counts of the records that a model gets right, less those that it gets wrong,",
+        of_errors=_signed_error,
+    ),
+    "error_correct": ReleaseKind(
+        _two,
+        wants_hypothesis=True,
+        fits=_two_classes,
+        label=_BINARY,
+        told="counts of the records that a model gets wrong, and of those that it gets right,",
+        of_errors=_error_correct,
+    ),
+    "paper_ratio": ReleaseKind(
+        _one,
+        wants_hypothesis=None,
+        fits=_two_classes,
+        label=_BINARY,
+        told="a ratio of errors, with noise that does not hide a record,",
+        private=False,
+    ),
     "class_counts": ReleaseKind(
         lambda schema: len(schema.classes),
         wants_hypothesis=False,
         fits=_classes,
         label="a label of classes",
+        told="counts of the records of each class",
         by_class=True,
     ),
-    "label_total": ReleaseKind(_two, wants_hypothesis=False, fits=_number, label=_NUMERIC, of_steps=_label_steps),
+    "label_total": ReleaseKind(
+        _two,
+        wants_hypothesis=False,
+        fits=_number,
+        label=_NUMERIC,
+        told="the sum of the labels, and the number of records,",
+        of_steps=_label_steps,
+    ),
     "squared_error": ReleaseKind(
-        _two, wants_hypothesis=True, fits=_number, label=_NUMERIC, of_steps=_squared_error_steps
+        _two,
+        wants_hypothesis=True,
+        fits=_number,
+        label=_NUMERIC,
+        told="the sum of a model's squared errors, and the number of records,",
+        of_steps=_squared_error_steps,
     ),
 }

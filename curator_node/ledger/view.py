@@ -101,7 +101,7 @@ class LedgerView:
         title = "spent and left" + (" - HALTED" if self.account.halted else "")
         without = None if self.policy else "names, caps and what is left: add --policy FILE"
         learners = Table(title=title, box=box.SIMPLE_HEAD, caption=without)
-        for column in ("learner", "key", "spent", "reserved", "cap", "left"):
+        for column in ("learner", "key", "spent", "set aside", "cap", "left"):
             learners.add_column(column, no_wrap=True)
         for keys, cap, left in self._learners():
             newest = keys[-1]

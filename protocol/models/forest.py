@@ -65,6 +65,14 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         """A record is in one leaf of each tree."""
         return most_records_per_unit * self.trees
 
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """In the same leaf of each tree it leaves one class and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """It leaves one leaf of each tree and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """See `Method`."""
         if not isinstance(body, Mapped):

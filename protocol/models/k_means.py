@@ -55,6 +55,14 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         """A record moves one cluster's sums in each iteration, once the centres are given."""
         return most_records_per_unit * self.iterations * self.points.most_sum
 
+    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+        """It reads no label."""
+        return 0
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """In each iteration it leaves one cluster and enters another."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """See `Method`."""
         if not isinstance(body, Centres):

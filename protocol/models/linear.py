@@ -116,7 +116,19 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         it, before it is rounded. In steps, and in L1, that is sqrt(D) steps (c b + 2 tolerance); rounding to whole
         numbers adds at most one for each coordinate.
         """
-        moved = most_records_per_unit * Fraction(self.length_above, self.unit) + 2 * TOLERANCE
+        return self._moved(most_records_per_unit)
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """A label moves the gradient by |L'(m)| + |L'(-m)| vectors: 1 of the logistic loss, below 2 of the others."""
+        return self._moved((2 if self.margin else 1) * most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """What is removed and what is added move the gradient by c b each; the tolerance is there once."""
+        return self._moved(2 * most_records_per_unit)
+
+    def _moved(self, vectors: int) -> int:
+        """Where the gradient moves by at most so many vectors; see `sensitivity`."""
+        moved = vectors * Fraction(self.length_above, self.unit) + 2 * TOLERANCE
         return math.isqrt(math.floor(self.coordinates * (self.steps * moved) ** 2)) + self.coordinates
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:

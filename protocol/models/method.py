@@ -37,6 +37,12 @@ class Method(Protocol):
         This is the one place from which cost, scale and answer take it.
         """
 
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """The same where the unit stays, and nothing but its records' labels changes; 0 where no label is read."""
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """The same where the unit stays, and its records become any others."""
+
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit; reads no record."""
 

@@ -63,6 +63,14 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         """A record adds S^2 in each attribute, all of it at least 0."""
         return most_records_per_unit * (self.binned + self.moments) * self.weight
 
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """In each attribute S^2 leaves the column of one class and enters another's."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """In each attribute S^2 leaves some cells and enters others."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """See `Method`."""
         if not isinstance(body, Attributes):

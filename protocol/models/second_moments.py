@@ -69,6 +69,14 @@ class PrincipalComponents(
         """See `Points.most_products`."""
         return most_records_per_unit * self.points.most_products
 
+    def moved_by_label(self, most_records_per_unit: int) -> int:  # noqa: ARG002
+        """It reads no label."""
+        return 0
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """Nothing less than a removal and an addition is proved."""
+        return 2 * self.sensitivity(most_records_per_unit)
+
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """See `Method`."""
         if not isinstance(body, Mapped):
@@ -115,6 +123,19 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         """`Points.most_products`, |y| ||v||_1 and y^2."""
         most = self.label_steps
         return most_records_per_unit * (self.points.most_products + most * self.points.most_sum + most**2)
+
+    def moved_by_label(self, most_records_per_unit: int) -> int:
+        """From y to y' the numbers move by |y - y'| (A + |y + y'|) at most, A the length of v (L1).
+
+        With |y - y'| = x that is at most x (A + 2 Y - x), and x at most 2 Y; the largest is found in whole numbers.
+        """
+        length = self.points.most_sum
+        moved = min(2 * self.label_steps, (length + 2 * self.label_steps) // 2)
+        return most_records_per_unit * moved * (length + 2 * self.label_steps - moved)
+
+    def moved_by_change(self, most_records_per_unit: int) -> int:
+        """Nothing less than a removal and an addition is proved."""
+        return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """See `Method`."""

@@ -141,6 +141,7 @@ BLOG_HOLDOUT = QueryKind(
     work=work,
     release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005
     read_release=read_release,
+    precision=lambda planned, unit: f"{planned.turns} scores; nothing limits what they tell of a record",  # noqa: ARG005
     private=lambda limits: False,  # noqa: ARG005
     private_planned=lambda planned: False,  # noqa: ARG005
     numbers=numbers,

@@ -20,6 +20,7 @@ from protocol.hypotheses import Hypothesis
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
 from protocol.noise import DiscreteLaplace, Moved
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.partitions import Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
@@ -182,6 +183,36 @@ def cost(planned: PlannedCounts, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def odds(planned: PlannedCounts, unit: PrivacyUnit, readers: int | None = None) -> Odds:
+    """A record that is there adds S to a cell of each partition.
+
+    Another label takes S from a column of that cell and gives it to another (of signed errors, it moves the one by 2),
+    and moves no mass. Other attributes take S from one cell and give it to another, in each partition that reads them.
+    """
+    presence = cost(planned, unit.records)
+    parts = planned.partitions if readers is None else min(readers, planned.partitions)
+    label = 2 * presence if RELEASE_KINDS[planned.release].reads_label else Fraction(0)
+    return Odds(presence, label, 2 * presence * parts / planned.partitions)
+
+
+def most_odds(limits: CountsLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG001
+    """Twice the presence, but for the label where masses alone are allowed."""
+    label = any(RELEASE_KINDS[name].reads_label for name in limits.release_kinds)
+    return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
+
+
+def precision(planned: PlannedCounts, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of each number that is told."""
+    kind, parts = RELEASE_KINDS[planned.release], planned.partitions
+    exact = f"scale {planned.scale.fraction} of {planned.release}"
+    asked = f"{kind.told} in each group of {f'{parts} groupings' if parts > 1 else '1 grouping'} of all records"
+    if not kind.private:
+        return f"{asked}; {exact}"
+    width = planned.law.width(MISSES)
+    within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
+    return f"{asked}, each number right within {within} in {OFTEN}; {exact}"
+
+
 def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
     """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
 
@@ -328,4 +359,7 @@ COUNTS = QueryKind(
     examples=examples,
     numbers=numbers,
     laws=laws,
+    odds=odds,
+    most_odds=most_odds,
+    precision=precision,
 )

@@ -29,6 +29,7 @@ from protocol.hypotheses import Hypothesis
 from protocol.kinds import Past, QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
 from protocol.noise import DiscreteLaplace
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.plans import MOST_TURNS, Planned
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
@@ -181,6 +182,32 @@ def cost(planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def odds(planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None = None) -> Odds:  # noqa: ARG001
+    """A changed record is correct where it was not, or the other way round: in S that is a step of r, as presence is.
+
+    So threshold and comparisons tell no more than of presence. Of the two counts one falls and the other rises: there
+    it is twice as much, and each record is in them, whatever attributes a hypothesis reads.
+    """
+    presence = cost(planned, unit.records)
+    changed = presence + planned.answers * planned.count_law.loss(unit.records)
+    return Odds(presence, changed, changed)
+
+
+def precision(planned: PlannedHoldout, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of the comparisons, and of the counts that end an instance."""
+    close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
+    scales = ", ".join(
+        str(each.fraction) for each in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
+    )
+    return (
+        f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than was "
+        f"expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it shares with "
+        f"others; and at most {planned.answers} times how many records a model gets right and wrong, each number right "
+        f"within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the first two in steps of "
+        f"1/{planned.resolution}"
+    )
+
+
 def ended(turn: Turn, past: Sequence[Past]) -> int:
     """How many instances of a turn's query have ended before it."""
     own = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
@@ -265,6 +292,8 @@ HOLDOUT = QueryKind(
     check_allowed=check_allowed,
     cost=cost,
     charge=charge,
+    odds=odds,
+    precision=precision,
     read_body=read_body,
     work=work,
     release_bytes=lambda body, turn, schema: RELEASE_BYTES,  # noqa: ARG005

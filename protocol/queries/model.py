@@ -20,6 +20,7 @@ from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
 from protocol.models import METHODS, AnyMethod, Body, KMeans
 from protocol.noise import DiscreteLaplace, Moved
+from protocol.odds import MISSES, OFTEN, WORST, Odds, PrivacyUnit
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
@@ -130,6 +131,33 @@ def cost(planned: PlannedModel, most_records_per_unit: int) -> Fraction:
     return law(planned, most_records_per_unit).loss(sensitivity(planned, most_records_per_unit))
 
 
+def odds(planned: PlannedModel, unit: PrivacyUnit, readers: int | None = None) -> Odds:
+    """As far as a change of a unit that stays moves the numbers, by the same noise."""
+    method, noise, models = planned.method, law(planned, unit.records), planned.models
+    parts = models if readers is None else min(readers, models)
+    label = noise.loss(models * method.moved_by_label(unit.records))
+    return Odds(cost(planned, unit.records), label, noise.loss(parts * method.moved_by_change(unit.records)))
+
+
+def most_odds(limits: ModelLimits, unit: PrivacyUnit) -> Odds:  # noqa: ARG001
+    """Twice the presence; of the label less, where no allowed method reads it, or but by the logistic loss."""
+    label = max((_LABEL.get(name, Fraction(2)) for name in limits.methods), default=Fraction(0))
+    return Odds(WORST.presence, label, WORST.attribute)
+
+
+_LABEL = {"k_means": Fraction(0), "principal_components": Fraction(0), "logistic_regression": Fraction(1)}
+"""Exponent of the label for each of presence, at most; 2 for all others."""
+
+
+def precision(planned: PlannedModel, unit: PrivacyUnit) -> str:
+    """Of each released number, beside what a unit moves all of them by."""
+    width, moved = law(planned, unit.records).width(MISSES), sensitivity(planned, unit.records)
+    return (
+        f"{planned.models} fitted to the records by {planned.name}, each number right within {width} steps in {OFTEN}, "
+        f"where one unit moves all numbers together by {moved} at most; epsilon {planned.epsilon.fraction}"
+    )
+
+
 def laws(planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
     """Each part of each model, which one unit moves by its share of the sensitivity, however spread over numbers.
 
@@ -227,4 +255,8 @@ MODEL = QueryKind(
     examples=examples,
     numbers=numbers,
     laws=laws,
+    odds=odds,
+    most_odds=most_odds,
+    precision=precision,
+    tells="models that are fitted to the records",
 )

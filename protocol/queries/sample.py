@@ -23,6 +23,7 @@ from protocol.examples import Example
 from protocol.grids import MOST_AXES, Axis, BaseLaw, NumberAxis, levels_of, why_not
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.odds import Odds, PrivacyUnit, factor
 from protocol.plans import Planned
 from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
@@ -143,6 +144,22 @@ def cost(planned: PlannedSample, most_records_per_unit: int) -> Fraction:  # noq
     return value
 
 
+def odds(planned: PlannedSample, unit: PrivacyUnit, readers: int | None = None) -> Odds:  # noqa: ARG001
+    """The cost holds between any two sets of records: no change costs more. A label that is not drawn is not read."""
+    whole = cost(planned, unit.records)
+    read = any(axis.name == unit.label for axis in planned.axes)
+    return Odds(whole, whole if read else Fraction(0), whole)
+
+
+def precision(planned: PlannedSample, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of the made-up records."""
+    axes = ", ".join(axis.name for axis in planned.axes)
+    return (
+        f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
+        f"{factor(planned.epsilon.fraction / 2)} of a public one; epsilon {planned.epsilon.fraction} each"
+    )
+
+
 def base_of(planned: PlannedSample, schema: Schema) -> BaseLaw:
     """The law that records are drawn by before anything is learnt, Q_0; of a checked query."""
     return BaseLaw.of(planned.axes, schema)
@@ -223,6 +240,10 @@ SAMPLE = QueryKind(
     check_allowed=check_allowed,
     cost=cost,
     integral=lambda planned: cost(planned, 1),
+    odds=odds,
+    most_odds=lambda limits, unit: Odds(Fraction(1), Fraction(1), Fraction(1)),  # noqa: ARG005
+    precision=precision,
+    tells="made-up records that are like those here",
     read_body=read_body,
     work=work,
     release_bytes=release_bytes,

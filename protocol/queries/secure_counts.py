@@ -28,6 +28,7 @@ from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.messages import Key
+from protocol.odds import PrivacyUnit
 from protocol.queries import counts
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
 from protocol.queries.secure_remarks import check_remark, in_common, proviso, remark, told
@@ -275,6 +276,11 @@ def numbers(data: bytes, body: Any, turn: Turn, schema: Schema) -> NDArray[np.nu
     return np.frombuffer(decode(data, MaskedCounts).words, "<u8")
 
 
+def precision(planned: PlannedSecureCounts, unit: PrivacyUnit) -> str:
+    """As of `counts`; the noise is that of the sum, and no less."""
+    return f"{counts.precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
+
+
 def examples() -> Mapping[str, Sequence[Example]]:
     """What an auditor asks: whatever is counted, it is a sum that is released."""
     from protocol.queries import secure_counts_examples  # noqa: PLC0415 - made of the structs above
@@ -307,5 +313,8 @@ SECURE_COUNTS = QueryKind(
     examples=examples,
     numbers=numbers,
     laws=counts.laws,
+    odds=counts.odds,
+    most_odds=counts.most_odds,
+    precision=precision,
 )
 """Its costs are pure epsilons of what everybody sees together while at most t participants collude, by computation."""

@@ -18,6 +18,7 @@ from protocol.errors import RemoteProtocolError
 from protocol.examples import Example
 from protocol.kinds import QueryKind, Turn
 from protocol.limits import ASSUMED_ROUND_SIZE, Positive
+from protocol.odds import NOTHING, Odds, PrivacyUnit
 from protocol.plans import Planned
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
@@ -145,6 +146,30 @@ def cost(planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
     return value
 
 
+def odds(planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None = None) -> Odds:
+    """M times those of one statistic, and of an attribute those of as many as read it."""
+    own, whole = planned.method.odds(unit), planned.statistics
+    parts = whole if readers is None else min(readers, whole)
+    return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
+
+
+def most_odds(limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
+    """Of the worst method among those that are allowed."""
+    most = NOTHING
+    for name in limits.methods:
+        blocks = METHODS[name] in (AggregateMean, AggregateMedian)
+        label = (1 if unit.name else 2) if blocks else 2 if unit.numeric or name == "features" else 0
+        attribute = 1 if blocks and unit.name else 2
+        most = most.or_more(Odds(Fraction(1), Fraction(label), Fraction(attribute)))
+    return most
+
+
+def precision(planned: PlannedStatistic, unit: PrivacyUnit) -> str:  # noqa: ARG001
+    """Of each statistic."""
+    scale = planned.method.scale.fraction
+    return f"{planned.statistics} single figures, each {planned.method.precision}; {planned.method.name}, scale {scale}"
+
+
 def read_body(data: bytes, turn: Turn, schema: Schema, limits: StatisticLimits) -> StatisticBody:
     """Decode and check a body against its planned query, the schema and the limits; reads no record.
 
@@ -269,4 +294,8 @@ STATISTIC = QueryKind(
     private_planned=lambda planned: planned.method.name not in NOT_PURE,
     examples=examples,
     numbers=numbers,
+    odds=odds,
+    most_odds=most_odds,
+    precision=precision,
+    tells="quantiles, averages and other single figures of the records",
 )

@@ -1,15 +1,17 @@
 """How a statistic is made private: what each method plans, and what one statistic costs. Proofs: docs/statistics.md.
 
 Costs are of one statistic, for a unit of at most c records; `sensitivity` is the one place that says how far a unit
-moves the whole numbers on which a method draws.
+moves the whole numbers on which a method draws. `odds` says what a change of a unit that stays costs.
 """
 
+import math
 from fractions import Fraction
 from typing import Annotated
 
 import msgspec
 
 from protocol.noise import DiscreteLaplace, NoisyMax
+from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.rationals import Rational
 from protocol.statistics.tails import Degrees, loss_of_shift, loss_of_stretch
 
@@ -56,6 +58,22 @@ class Exponential(_Method, frozen=True, tag="exponential"):
         """2 c W / scale."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
+    @property
+    def most_sides(self) -> int:
+        """Most that a + b of a quantile may be: in lowest terms a and b are alike only where both are 1."""
+        return max(2, 2 * self.weight - 1)
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """A value that moves past a point changes its score by a + b: a record fewer on one side, more on the other."""
+        moved = self.law.loss(unit.records * self.most_sides)
+        return Odds(self.cost(unit.records), _if_number(moved, unit), moved)
+
+    @property
+    def precision(self) -> str:
+        """Of the rank of what is told."""
+        off = _unlikely(self.scale, self.most_sides)
+        return f"at best, a value off by {off} records in rank is told at most 1/20 as often as the right one"
+
 
 def decay_factor(beta: Fraction) -> Fraction:
     """A rational of at least exp(-beta): 1 / (1 + beta + beta^2 / 2)."""
@@ -80,6 +98,16 @@ class Smooth(_Method, frozen=True, tag="smooth"):
         shift = loss_of_shift(self.degrees, 1 / self.scale.fraction)
         return shift + loss_of_stretch(self.degrees, self.decay.fraction)
 
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """Nothing less than a removal and an addition is proved."""
+        changed = 2 * self.cost(unit.records)
+        return Odds(self.cost(unit.records), _if_number(changed, unit), changed)
+
+    @property
+    def precision(self) -> str:
+        """It hangs on the records."""
+        return _HIDDEN_WIDTH
+
 
 class SmoothLaplace(_Method, frozen=True, tag="smooth_laplace"):
     """The same with Laplace noise: private with a delta of 2 exp(-1 / (scale beta)) only, so for simulations alone.
@@ -94,6 +122,15 @@ class SmoothLaplace(_Method, frozen=True, tag="smooth_laplace"):
     def cost(self, most_records_per_unit: int) -> Fraction:  # noqa: ARG002
         """Epsilon = 2 / scale, which holds but for delta (Nissim, Raskhodnikova and Smith 2007)."""
         return 2 / self.scale.fraction
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """As of `Smooth`, but for delta."""
+        return Odds.twice(self.cost(unit.records))
+
+    @property
+    def precision(self) -> str:
+        """As of `Smooth`."""
+        return _HIDDEN_WIDTH
 
 
 class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
@@ -122,6 +159,16 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         """R / scale, whatever c is."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """See `_of_blocks`."""
+        return _of_blocks(self.cost(unit.records), unit)
+
+    @property
+    def precision(self) -> str:
+        """Of the mean over all blocks."""
+        share = Fraction(self.law.width(MISSES), self.steps * self.blocks)
+        return f"the mean over {self.blocks} blocks right within {float(share):.2%} of the range in {OFTEN}"
+
 
 class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
     """The median of what an estimator says in each of k blocks, by the exponential mechanism over a grid.
@@ -146,6 +193,16 @@ class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
     def cost(self, most_records_per_unit: int) -> Fraction:
         """2 / scale, whatever c is."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """As of `AggregateMean`."""
+        return _of_blocks(self.cost(unit.records), unit)
+
+    @property
+    def precision(self) -> str:
+        """Of the rank of what is told."""
+        off = _unlikely(self.scale, 1)
+        return f"a value off by {off} of {self.blocks} blocks in rank is told at most 1/20 as often as the right one"
 
 
 class Features(_Method, frozen=True, tag="features"):
@@ -173,6 +230,39 @@ class Features(_Method, frozen=True, tag="features"):
     def cost(self, most_records_per_unit: int) -> Fraction:
         """Q c W / scale: all scores move the same way, so a choice costs half of what it else would."""
         return self.chosen * self.law.loss_one_way(self.sensitivity(most_records_per_unit))
+
+    def odds(self, unit: PrivacyUnit) -> Odds:
+        """What is removed lowers scores and what is added raises them: no longer do all move the same way."""
+        return Odds.twice(self.cost(unit.records))
+
+    @property
+    def precision(self) -> str:
+        """Of each choice."""
+        off = _unlikely(self.scale, 1)
+        return (
+            f"{self.chosen} chosen; one that is worth {off} records less than the best is at most 1/20 as likely as it"
+        )
+
+
+def _if_number(exponent: Fraction, unit: PrivacyUnit) -> Fraction:
+    """Of a quantile of the label: there is none of a label of classes."""
+    return exponent if unit.numeric else Fraction(0)
+
+
+def _of_blocks(presence: Fraction, unit: PrivacyUnit) -> Odds:
+    """A named unit is in one block, whatever its records say; without names a record's content says its block.
+
+    So a changed record without a name leaves one block and enters another, whichever part of it was changed.
+    """
+    return Odds(presence, presence, presence) if unit.name else Odds.twice(presence)
+
+
+def _unlikely(scale: Rational, step: int) -> int:
+    """How many steps of a score make a choice at most 1/20 as likely."""
+    return math.ceil(scale.fraction * Fraction(-math.log(MISSES)) / step)
+
+
+_HIDDEN_WIDTH = "a value whose noise is as wide as one unit could move it, which is not told"
 
 
 LEAST_DECAY, MOST_DECAY = Fraction(1, 10_000), Fraction(10)

@@ -27,7 +27,10 @@ from curator_node.ledger.storing import Held
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind, LedgerCorruptError
 from protocol.messages import Refusal, Release, StudyAccepted
+from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import PlannedCounts
+from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 
@@ -253,11 +256,11 @@ def test_the_steward_never_reads_another_proposal_than_the_one_that_is_accepted(
 # --- what the steward reads ------------------------------------------------------------------------------------
 
 
-def read(rules, steward, purpose="a score"):
+def read(rules, steward, purpose="a score", plan=None):
     store, clock = MemoryStore(), Clock()
     curator = open_curator(store, rules=rules, clock=clock)
     learner = Learner(curator, clock=clock)
-    learner.session.propose(plan_of(3, 6), purpose, clock())
+    learner.session.propose(plan or plan_of(3, 6), purpose, clock())
     assert isinstance(learner.ask(), Refusal)
     ledger = ledger_over(store)
     (proposal,) = waiting(ledger, rules, clock())
@@ -270,15 +273,38 @@ def test_the_summary_says_who_why_what_and_at_what_cost_in_numbers():
     told = read(rules, steward_file(unit=True))
     assert told["who"].startswith("ann (University of B, ann@example.org), key ")
     assert told["why"] == "a score"
-    assert told["asks"].startswith("2 questions: 2 of ")
+    assert told["asks"] == (
+        "2 questions: 1 x counts of the records in each group of 1 grouping of all records, each number right within 9 "
+        "records in 19 of 20 cases; scale 3 of mass (kind counts); 1 x counts of the records in each group of 1 "
+        "grouping of all records, each number right within 18 records in 19 of 20 cases; scale 6 of mass (kind counts)"
+    )
     assert "age, dose, sex" in told["about"]
     assert "sick" in told["about"]
-    assert "at most 1/2 of epsilon" in told["costs"]
-    assert "cap of 2: 3/2 (0 spent before, 0 set aside)" in told["leaves"]
-    assert "over all of 3: 5/2" in told["leaves"]
+    assert told["costs"].startswith("at most 1/2 of the budget")
+    assert " for 1 day once accepted" in told["costs"]
+    assert "budget of 2: 3/2 (0 spent before, 0 set aside" in told["leaves"]
+    assert "over all learners of 3: 5/2" in told["leaves"]
     assert "one patient, all its records together," in told["learns"]
-    assert "factor of at most 1.65 (e^1/2)" in told["learns"]
-    assert "20.09" in told["learns"]
+
+
+def test_the_page_tells_the_factor_of_a_label_that_a_plan_attains():
+    """Attack `error_correct`: of a patient who is known to be there the label tells e^(2 epsilon), not e^epsilon."""
+    asked = PlannedCounts("error_correct", 1, Rational(4, 1))
+    told = read(RULES, steward_file(unit=True), plan=Plan.of([asked, asked]))
+    # Errors and correct records of its cell, 1 and 0 or 0 and 1, in either question: far out their chances differ most.
+    attained = 2 * 2 * (asked.law.log_pmf(100) - asked.law.log_pmf(101))
+    assert attained == pytest.approx(1)
+    assert told.get("its label", told["learns"]).count("2.72 (e^1) by this study") == 1
+    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^1/2) by this study; ")
+    assert "its label sick" in told["its label"]
+    assert "part of the rest" in told["its label"]
+    assert "anything else about it: 2.72 (e^1) by this study" in told["the rest"]
+    assert "2.72 (e^1) at most ever" in told["is it there"]
+    assert "7.39 (e^2) at most ever" in told["its label"]
+    assert "other sites that hold records of the same patient" in told["not in it"]
+    assert "relatives" in told["not in it"]
+    assert told["asks"].startswith("2 questions: 2 x counts of the records that a model gets wrong")
+    assert "part of the rest" not in read(RULES, steward_file())["its label"]
 
 
 def test_the_summary_shows_no_control_character_of_a_learner():

@@ -82,6 +82,8 @@ def test_from_two_cards_to_an_answer(ward, tmp_path):
         assert isinstance(learner.query(), Release)
     listed = run("curator", "learners", ward).output
     assert all(text in listed for text in ("ann", "1/5", "2/15", card(path).fingerprint))
+    checked = run("curator", "check", ward, code=1).output
+    assert all(text in checked for text in ("set aside", "if all changed", "no limit", "e^2x"))
     assert "ann" in run("ledger", "show", ward / "curator.ledger", "--policy", ward / "policy.toml").output
 
 
@@ -198,7 +200,9 @@ def test_a_curator_s_next_key_has_a_card_with_the_old_one_s_word(ward, tmp_path)
 
 def test_a_study_waits_for_the_steward(ward, tmp_path):
     (ward / "policy.toml").write_text(f'{POLICY}approval = "manual"\n')
-    enrol(ward, made_card(tmp_path), "--cap", 1)
+    enrolled = enrol(ward, made_card(tmp_path), "--cap", 1).output
+    assert "2.72 (e^1) as to whether it is among the records" in enrolled
+    assert "7.39 (e^2) as to its label" in enrolled
     assert "no study waits" in run("curator", "studies", ward).output
     with open_site(ward) as site:
         learner, other = asker(site, tmp_path), asker(site, tmp_path, study=b"t")
@@ -206,7 +210,7 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
             assert each.propose(plan_of(30, 30)).code == RefusalCode.AWAITING_APPROVAL
         study = learner.session.study.hex()[:4]
         listed = run("curator", "studies", ward).output
-        assert all(text in listed for text in (study, "ann", "1/15", "a test"))
+        assert all(text in listed for text in (study, "ann", "1/15", "a test", "1.07", "1.00", "1.15"))
         assert "nothing was decided" in run("curator", "approve", ward, study, typed="n\n").output
         assert isinstance(learner.ask(), Refusal)
         shown = run("curator", "approve", ward, study, typed="y\n").output

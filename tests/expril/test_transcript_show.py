@@ -47,6 +47,7 @@ def test_every_message_is_shown_in_order(folder):
         "study_closed",
     ]
     assert [one["from"] for one in told] == ["learner", "curator"] * 6
+    assert " as to whether it is among the records; of one that is known to be, by " in told[1]["may_change"]
     (line,) = [
         one for one in recompute(folder).runs[0].index.transcripts if (one.learner, one.curator) == ("grace", "south")
     ]

@@ -104,6 +104,24 @@ def test_tails_are_sums_of_probabilities(scale):
     assert law.tail(0) == law.tail(-3) == 1
 
 
+@pytest.mark.parametrize("scale", ["1/4", "1", "7/3", "90", "12345"])
+@pytest.mark.parametrize("misses", [Fraction(1, 20), Fraction(1, 3), Fraction(19, 20)])
+def test_a_width_is_the_smallest_that_noise_misses_so_seldom(scale, misses):
+    """By its definition, P(|X| > w) with the law's probabilities added up one by one."""
+    p = math.exp(-1 / Fraction(scale))
+    inside, width = (1 - p) / (1 + p), 0
+    while 1 - inside > misses:
+        width += 1
+        inside += 2 * (1 - p) / (1 + p) * p**width
+    assert DiscreteLaplace(Fraction(scale)).width(misses) == width
+
+
+def test_a_width_of_the_largest_scale_takes_no_time():
+    law = DiscreteLaplace(Fraction(2**32))
+    width = law.width(Fraction(1, 20))
+    assert law.tail(width + 1) <= 1 / 20 < law.tail(width)
+
+
 @given(SCALES, st.integers(-3, 2**40))
 def test_a_tail_is_a_probability_and_falls(scale, k):
     law = DiscreteLaplace(scale)

@@ -229,7 +229,8 @@ ROWS = (
     Row(
         UNIT,
         "What is protected?",
-        "A record, or all records of one person where the steward names the column; adding or removing one.",
+        "A record, or all records of one person where the steward names the column; adding or removing one. "
+        "Of one that is known to be there, all else: twice the epsilon or less (docs/odds.md).",
         f"{_GUARANTEE}#terms",
     ),
     Row(

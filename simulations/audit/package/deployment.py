@@ -144,7 +144,9 @@ def _parameters(facts: Facts, curators: Sequence[CuratorSpent], total: Fraction)
     each = "; ".join(f"{one.name}: {one.spent}" for one in curators)
     how = "the largest, as every person's records are at one curator" if facts.one_curator_each else "their sum"
     more = " ".join(dict.fromkeys(one.note for one in curators if one.note))
-    return f"Exact epsilon spent, over all learners together: {each}. For one person: {total}, {how}. {more}".strip()
+    known = "Of anything else about a person who is known to be there: twice that, or less."
+    spent = f"Exact epsilon spent, over all learners together: {each}. For one person: {total}, {how}."
+    return f"{spent} {known} {more}".strip()
 
 
 def _joined(texts: Any) -> str:

@@ -24,8 +24,10 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
+from protocol.odds import PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
+from protocol.rationals import parse_amount
 from protocol.schema import Schema
 from simulations.audit.shown import blog_holdout, counts, holdout, model, sample, secure_counts, statistic
 from simulations.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript, read_plain
@@ -196,6 +198,11 @@ def _header(envelope: Envelope, message: Message, data: bytes) -> View:
 
 
 def _card(card: Card) -> View:
+    unit = PrivacyUnit.of(card.schema, card.unit, card.most_records_per_unit)
+    try:
+        odds = at_most(parse_amount(card.cap), QUERY_KINDS.most_odds(card.limits, unit), unit)
+    except RemoteProtocolError:
+        odds = "unknown, as it allows a query kind that is not installed here"
     return {
         "name": printable(card.name),
         "unit": "each record" if card.unit is None else f"column {printable(card.unit)}",
@@ -203,6 +210,7 @@ def _card(card: Card) -> View:
         "relation": printable(card.relation),
         "round_size": card.round_size,
         "cap": card.cap,
+        "may_change": odds,
         "least_cost": card.least_cost,
         "limits": {name: _plain(getattr(card.limits, name)) for name in card.limits.__struct_fields__},
         "attributes": len(card.schema.attributes),
