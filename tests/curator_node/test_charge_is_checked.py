@@ -22,9 +22,7 @@ OWN_SAMPLERS = {("secure_counts", ""), ("sample", ""), ("statistic", "smooth")}
 ELSEWHERE = {"holdout"}
 """What is charged once for several draws."""
 NOT_PRIVATE = {"blog_holdout"}
-NAMES = [
-    (kind.name, name) for kind in QUERY_KINDS.values() for name in kind.examples() if kind.name not in ELSEWHERE
-]
+NAMES = [(kind.name, name) for kind in QUERY_KINDS.values() for name in kind.examples() if kind.name not in ELSEWHERE]
 
 
 class Checked:
