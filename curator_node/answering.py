@@ -80,6 +80,11 @@ def _nothing_more(question: Question) -> None:
     """Where request, policy and ledger have said all."""
 
 
+def _any_number(limits: Any, records: int) -> str:  # noqa: ARG001
+    """Where what is answered is private with any number of records."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Answerer:
     """How a curator answers a query kind.
@@ -91,8 +96,12 @@ class Answerer:
         check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
             kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
             charged before is not checked again. It runs under the ledger's lock, and draws nothing.
+        objection: (limits of the kind, number of records that count) -> why a curator with so many may not allow what
+            these limits allow; "" where it may. It is for the steward, when a curator starts or takes another policy:
+            the number is private, and no request is ever refused because of it.
     """
 
     kind: QueryKind
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
     check: Callable[[Question], None] = _nothing_more
+    objection: Callable[[Any, int], str] = _any_number

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from curator_node.answerers import ANSWERERS
 from curator_node.budgets import Standing, standing_of
 from curator_node.daemon.node_key import read_node_key
 from curator_node.daemon.settings import (
@@ -31,6 +32,7 @@ from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import read_store, told_place
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
+from curator_node.serving import check_size
 from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of, steward_of
 from curator_node.steward import StewardFile
 from curator_node.typical import Typical, typical_questions
@@ -211,6 +213,7 @@ def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy,
     if steward.round_size == kept and kept % 10:
         text = "round_size is the exact number of records that count, and every learner reads it; round it"
         found.say("look", "records", text)
+    check_size(QUERY_KINDS.settle(policy.limits, where="policy"), ANSWERERS, len(dataset.records))
     for warning in dataset.warnings:
         found.say("look", "records", warning)
 

@@ -39,7 +39,7 @@ from curator_node.proposals import Proposal, check_in_time, reserve
 from curator_node.questions import Questions
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
-from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
+from curator_node.serving import bind_known, check_size, is_bound_elsewhere, settled_terms
 from protocol.envelopes import (
     LEARNER_TYPES,
     digest,
@@ -87,7 +87,8 @@ class Curator:
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
-            cannot be read, or a ledger that was kept for another privacy unit, or for releases that were not private.
+            cannot be read, or that allow what is not private with so many records, or a ledger that was kept for
+            another privacy unit, or for releases that were not private.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Curator:
         self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
         self.policy = policy
         self._limits, self.label = settled_terms(policy, self._kinds, noise)
+        check_size(self._limits, self._answerers, len(dataset.records))
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
         bind_known(ledger, policy, clock())
         self._identities = Identities(keys, self.label, entropy)
@@ -141,6 +143,7 @@ class Curator:
                 curator must be started anew.
         """
         limits, label = settled_terms(policy, self._kinds, self._noise)
+        check_size(limits, self._answerers, len(self._dataset.records))
         if (policy.simulation, label) != (self.policy.simulation, self.label):
             raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
         with self._lock:

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
 from curator_node.dataset import PrivateDataset
-from curator_node.fitting import EXACT, sums_about
+from curator_node.fitting import EXACT, MOST_RECORDS, sums_about
 from curator_node.mechanisms import NoiseSource
 from protocol.codec import encode
 from protocol.models import Centres, KMeans
 from protocol.queries import model
-from protocol.queries.model import ModelRelease, PlannedModel
+from protocol.queries.model import ModelLimits, ModelRelease, PlannedModel
 
 
 def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
@@ -55,4 +55,13 @@ def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise:
     return np.stack(released, axis=1).ravel()
 
 
-MODEL = Answerer(model.MODEL, answer)
+def objection(limits: ModelLimits, records: int) -> str:
+    """See `Answerer`: of which methods the proof holds for fewer records only; the text says not how many there are."""
+    beyond = [name for name in limits.methods if records > MOST_RECORDS.get(name, records)]
+    if not beyond:
+        return ""
+    most, names = min(MOST_RECORDS[name] for name in beyond), ", ".join(beyond)
+    return f"limits.kinds.model.methods: {names}: private up to {most:,} records of one curator, and there are more"
+
+
+MODEL = Answerer(model.MODEL, answer, objection=objection)

@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,11 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
+from curator_node.answerers import ANSWERERS
+from curator_node.curator import Curator
+from curator_node.identities import Keys
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.noise import DiscreteLaplace
 from protocol.rationals import MOST
 from simulations.audit.calibration import (
@@ -220,3 +225,25 @@ def test_idealized_numerics_is_enabled_nowhere():
             assert "idealized" not in text, file
             enabled += re.findall(r"enable_features\(([^)]*)\)", text)
     assert set(enabled) == {'"contrib"'}
+
+
+# how many records
+
+
+def test_a_curator_with_more_records_than_a_method_is_proved_for_does_not_start_with_it_nor_take_it_up():
+    """The steward leaves the method out; the number of records refuses no request."""
+
+    def objection(limits, records):
+        return f"more than {limits.models}" if records > 40 else ""
+
+    model = replace(ANSWERERS["model"], objection=objection)
+    parts = {"ledger": memory_ledger(key("basel")), "keys": Keys(key("basel")), "clock": Clock(), "noise": ZeroNoise()}
+    with_model = policy(limits=Limits(kinds={"counts": {}, "model": {"models": 7}}))
+    table, many = {**ANSWERERS, "model": model}, dataset([(f"p{n}", 30.0, 0.0, "f", "yes") for n in range(41)])
+    with pytest.raises(ConfigurationError, match="more than 7; take it out of the policy"):
+        Curator(dataset=many, policy=with_model, answerers=table, **parts)
+    curator = Curator(dataset=many, policy=policy(), answerers=table, **parts)
+    with pytest.raises(ConfigurationError, match="more than 7"):
+        curator.adopt(with_model)
+    assert curator.policy == policy()
+    Curator(dataset=dataset(), policy=policy(), answerers=table, **parts).adopt(with_model)
