@@ -17,6 +17,9 @@ from protocol.kinds import Past, Turn
 from protocol.noise_shares import LaplaceShares
 from protocol.queries import holdout
 from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.secure_sum import masks, participant, shamir
+from protocol.secure_sum.cards import list_digest, round_digest, seed_check
+from secure_rounds import Curators
 
 # one step, and all steps of a unit
 
@@ -202,6 +205,47 @@ def test_two_survivor_lists_leave_a_vector_its_own_share_which_loses_far_more_th
     assert worst == pytest.approx(1.56, abs=0.005)
     assert LaplaceShares(Fraction(scale), Fraction(1, shares)).shift_loss(1) == pytest.approx(worst, rel=1e-6)
     assert worst > 6 * (1 / scale)
+
+
+def round_with(curators, silent=None):
+    """One round, in which one may fall silent after its vector: cards, vectors, and by holder the shares it tells."""
+    machine = curators.aggregator()
+    everybody = range(curators.group.sites)
+    cards = machine.take_cards({index: curators.states[index].card for index in everybody})
+    dealt = machine.take_shares({index: curators.share(index, cards) for index in everybody})
+    masked = {index: curators.mask(index, *dealt[index]) for index in everybody}
+    survivors = machine.take_masked({index: words for index, words in masked.items() if index != silent})
+    agreements = machine.take_agreements({index: curators.agree(index, survivors) for index in survivors})
+    told = {index: curators.reveal(index, survivors, agreements) for index in survivors if index in dict(agreements)}
+    return cards, masked, {holder: dict(shares) for holder, shares in told.items()}
+
+
+def test_a_secure_sum_that_was_put_back_to_its_first_turn_gives_both_masks_of_its_own_vector():
+    """Nobody colludes. Its one card is in two rounds: in one its seed is opened, in the other, where it falls silent
+    after its vector, its mask key. What is left is its counts under its own share, whatever the others' noise was.
+    """
+    first, again = (Curators(4, 1, 1, true=True, salt=salt) for salt in range(2))
+    for curators in (first, again):
+        for index in range(4):
+            curators.begin(index)
+    again.states[0] = first.states[0]  # put back: it goes on from the card that it gave before
+    *_, told = round_with(first)
+    seed = shamir.recover(
+        {holder + 1: shares[0] for holder, shares in told.items()},
+        3,
+        lambda it: seed_check(it) == again.states[0].card.check,
+    )[0]
+    cards, masked, told = round_with(again, silent=0)
+    shares = {holder + 1: shares[0] for holder, shares in told.items()}
+    key = shamir.recover(shares, 3, lambda it: masks.public_of(it) == again.states[0].card.masking)[0]
+    round_, dealers = (
+        round_digest(again.group, again.question, cards),
+        list_digest(participant.DEALERS, tuple(range(4))),
+    )
+    others = [(index, card.masking) for index, card in cards if index]
+    bare = masked[0] - participant.self_mask(seed, round_, dealers, again.length)
+    bare -= participant.pair_masks(key, 0, others, round_, dealers, again.length)
+    assert bare.view(np.int64).tolist() == again.values[0].tolist()
 
 
 # what is entered for a lost branch

@@ -195,7 +195,7 @@ METHODS_OF = {"model": MODEL_METHODS, "statistic": STATISTIC_METHODS}
 
 
 def test_every_kind_and_every_method_has_a_contract_on_its_page():
-    """The theorem names each kind, and its page says by which law it answers, what it keeps and charges, and of forks."""
+    """The theorem names each kind; its page says by which law it answers, what it keeps and charges, and of forks."""
     page = (DOCS / "privacy-guarantee.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section(page, "The contract"), re.MULTILINE)
     assert sorted(name for name, _ in lines) == sorted(QUERY_KINDS)
