@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from above_threshold import at_least, below, continued, pmf, transcripts
-from curator_fakes import dataset
+from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
 from curator_node.answering import Question
-from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, planned
-from protocol.codec import encode
+from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, body, planned
+from protocol.codec import decode, encode
 from protocol.kinds import Past, Turn
+from protocol.limits import Limits
 from protocol.noise_shares import LaplaceShares
+from protocol.plans import Plan
 from protocol.queries import holdout
 from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.refusals import RefusalCode
 from protocol.secure_sum import masks, participant, shamir
 from protocol.secure_sum.cards import list_digest, round_digest, seed_check
 from secure_rounds import Curators
@@ -187,6 +190,37 @@ def test_a_branch_keeps_the_threshold_and_draws_all_else_anew():
         False,
     ]
     assert holdout.instance_cost(plan, 1) == 1
+
+
+class Failing(ZeroNoise):
+    """Fails where it is told to, after the charge."""
+
+    failing = False
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        if self.failing:
+            raise ArithmeticError("scripted")
+        return super().discrete_laplace(exact, l1, law, stamp)
+
+
+def test_a_turn_without_an_answer_keeps_its_instance_running_though_its_study_has_ended():
+    """Charged 0 and not answered, it is answered after the study has expired, by counts: so a fork there counts it."""
+    clock, noise = Clock(), Failing()
+    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+    curator = open_curator(rules=rules, clock=clock, noise=noise, records=dataset(ROWS))
+    learner = opened(curator, plan=Plan.of([planned()]), clock=clock)
+    assert decode(learner.query(body(YES, 3), kind="holdout").body, HoldoutRelease).close
+    noise.failing = True
+    assert learner.query(body(YES, 10), kind="holdout").code == RefusalCode.UNAVAILABLE
+    waiting, noise.failing = learner.session.pending, False
+    clock.advance(rules.reservation_seconds + 1)
+    opened(curator, "bob", plan=Plan.of([planned()]), clock=clock)
+    assert learner.session.study not in {study.study for study in open_studies(curator)}
+    assert not decode(message_of(curator.handle(waiting)).body, HoldoutRelease).close
+
+
+def open_studies(curator):
+    return {key for studies in curator._ledger.account.open_by_learner.values() for key in studies}
 
 
 # a secure sum that forks
