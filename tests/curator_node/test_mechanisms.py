@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
 from curator_node.answerers import ANSWERERS
-from curator_node.curator import Curator
-from curator_node.identities import Keys
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
@@ -237,13 +235,13 @@ def test_a_curator_with_more_records_than_a_method_is_proved_for_does_not_start_
         return f"more than {limits.models}" if records > 40 else ""
 
     model = replace(ANSWERERS["model"], objection=objection)
-    parts = {"ledger": memory_ledger(key("basel")), "keys": Keys(key("basel")), "clock": Clock(), "noise": ZeroNoise()}
     with_model = policy(limits=Limits(kinds={"counts": {}, "model": {"models": 7}}))
-    table, many = {**ANSWERERS, "model": model}, dataset([(f"p{n}", 30.0, 0.0, "f", "yes") for n in range(41)])
+    table = {**ANSWERERS, "model": model}
+    many = dataset([(f"p{n}", 30.0, 0.0, "f", "yes") for n in range(41)])
     with pytest.raises(ConfigurationError, match="more than 7; take it out of the policy"):
-        Curator(dataset=many, policy=with_model, answerers=table, **parts)
-    curator = Curator(dataset=many, policy=policy(), answerers=table, **parts)
+        open_curator(rules=with_model, records=many, answerers=table)
+    curator = open_curator(records=many, answerers=table)
     with pytest.raises(ConfigurationError, match="more than 7"):
         curator.adopt(with_model)
     assert curator.policy == policy()
-    Curator(dataset=dataset(), policy=policy(), answerers=table, **parts).adopt(with_model)
+    open_curator(answerers=table).adopt(with_model)
