@@ -1,13 +1,15 @@
 """What an answerer of a query kind is told, and what it gives back. No kind is named here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
 from protocol.envelopes import SigningKey, statement_bytes
-from protocol.kinds import Past, QueryKind, Turn
+from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds, Past, QueryKind, Turn
+from protocol.limits import Limits
 from protocol.schema import Schema
 
 
@@ -105,3 +107,17 @@ class Answerer:
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
     check: Callable[[Question], None] = _nothing_more
     objection: Callable[[Any, int], str] = _any_number
+
+
+def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
+    """Check that what the limits allow is private with so many records, before anything is answered.
+
+    Raises:
+        ConfigurationError: it is not; for the steward, who alone may know how many records there are.
+    """
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    for name in kinds.allowed(limits):
+        if objection := answerers[name].objection(kinds.limits(limits, name), records):
+            raise ConfigurationError(
+                f"{objection}; take it out of the policy, or serve the records by several curators"
+            )

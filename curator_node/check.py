@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from curator_node.answerers import ANSWERERS
+from curator_node.answering import check_size
 from curator_node.budgets import Standing, standing_of
 from curator_node.daemon.node_key import read_node_key
 from curator_node.daemon.settings import (
@@ -32,7 +33,6 @@ from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import read_store, told_place
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
-from curator_node.serving import check_size
 from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of, steward_of
 from curator_node.steward import StewardFile
 from curator_node.typical import Typical, typical_questions

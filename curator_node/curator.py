@@ -16,7 +16,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
-from curator_node.answering import Answerer, Question
+from curator_node.answering import Answerer, Question, check_size
 from curator_node.dataset import PrivateDataset
 from curator_node.identities import Identities, Keys
 from curator_node.ledger import (
@@ -39,7 +39,7 @@ from curator_node.proposals import Proposal, check_in_time, reserve
 from curator_node.questions import Questions
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
-from curator_node.serving import bind_known, check_size, is_bound_elsewhere, settled_terms
+from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
 from protocol.envelopes import (
     LEARNER_TYPES,
     digest,

@@ -1,8 +1,5 @@
 """What a policy means for the curator that serves under it: limits, label, and whose its learners' keys are."""
 
-from collections.abc import Mapping
-
-from curator_node.answering import Answerer
 from curator_node.ledger import Ledger
 from curator_node.mechanisms import NoiseSource
 from curator_node.policy import Policy, settled_limits
@@ -22,20 +19,6 @@ def settled_terms(policy: Policy, kinds: Kinds, noise: NoiseSource) -> tuple[Lim
         raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
     limits = settled_limits(policy, kinds)
     return limits, NOT_PRIVATE_LABEL if noise.seeded or not kinds.private(limits) else LABEL
-
-
-def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
-    """Check that what the limits allow is private with so many records, before anything is answered.
-
-    Raises:
-        ConfigurationError: it is not; for the steward, who alone may know how many records there are.
-    """
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    for name in kinds.allowed(limits):
-        if objection := answerers[name].objection(kinds.limits(limits, name), records):
-            raise ConfigurationError(
-                f"{objection}; take it out of the policy, or serve the records by several curators"
-            )
 
 
 def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
