@@ -82,9 +82,9 @@ def _nothing_more(question: Question) -> None:
     """Where request, policy and ledger have said all."""
 
 
-def _any_number(limits: Any, records: int) -> str:  # noqa: ARG001
-    """Where what is answered is private with any number of records."""
-    return ""
+def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
+    """Where all that is answered is private with any number of records."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,24 @@ class Answerer:
         check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
             kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
             charged before is not checked again. It runs under the ledger's lock, and draws nothing.
-        objection: (limits of the kind, number of records that count) -> why a curator with so many may not allow what
-            these limits allow; "" where it may. It is for the steward, when a curator starts or takes another policy:
-            the number is private, and no request is ever refused because of it.
+        bounded: limits of the kind -> what they allow that is private up to so many records of one curator only: its
+            place in a policy -> that number. It is for the steward, when a curator starts: how many records there are
+            is private, and no request is ever refused because of it.
     """
 
     kind: QueryKind
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
     check: Callable[[Question], None] = _nothing_more
-    objection: Callable[[Any, int], str] = _any_number
+    bounded: Callable[[Any], Mapping[str, int]] = _nothing_bounded
+
+
+def bounded_in(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
+    """What a policy's limits allow that is private up to so many records of one curator only; see `Answerer`."""
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    found: dict[str, int] = {}
+    for name in kinds.allowed(limits):
+        found |= answerers[name].bounded(kinds.limits(limits, name))
+    return found
 
 
 def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
@@ -115,9 +124,9 @@ def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) 
     Raises:
         ConfigurationError: it is not; for the steward, who alone may know how many records there are.
     """
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    for name in kinds.allowed(limits):
-        if objection := answerers[name].objection(kinds.limits(limits, name), records):
+    for place, most in bounded_in(limits, answerers).items():
+        if records > most:
             raise ConfigurationError(
-                f"{objection}; take it out of the policy, or serve the records by several curators"
+                f"{place} is private up to {most:,} records of one curator, and there are more; take it out of the "
+                "policy, or serve the records by several curators"
             )

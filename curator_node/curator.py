@@ -16,7 +16,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
-from curator_node.answering import Answerer, Question, check_size
+from curator_node.answering import Answerer, Question, bounded_in, check_size
 from curator_node.dataset import PrivateDataset
 from curator_node.identities import Identities, Keys
 from curator_node.ledger import (
@@ -139,11 +139,16 @@ class Curator:
         """Go on under another policy, from the next request on; one that is wrong changes nothing.
 
         Raises:
-            ConfigurationError: as when a curator is made; or its answers would be private in another way: then the
-                curator must be started anew.
+            ConfigurationError: as when a curator is made; or its answers would be private in another way, or it newly
+                allows what is private up to a number of records only: then the curator must be started anew.
         """
         limits, label = settled_terms(policy, self._kinds, self._noise)
-        check_size(limits, self._answerers, len(self._dataset.records))
+        if bounded_in(limits, self._answerers).keys() - bounded_in(self._limits, self._answerers).keys():
+            # Whether there are too many records for it is seen when the curator starts, and then by nobody else.
+            raise ConfigurationError(
+                "a policy that newly allows what is private up to a number of records is taken up when the curator "
+                "starts; stop it, start it"
+            )
         if (policy.simulation, label) != (self.policy.simulation, self.label):
             raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
         with self._lock:

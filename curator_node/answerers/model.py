@@ -1,5 +1,6 @@
 """Answers `model`: fits in whole numbers, plus exact discrete Laplace noise."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -55,13 +56,11 @@ def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise:
     return np.stack(released, axis=1).ravel()
 
 
-def objection(limits: ModelLimits, records: int) -> str:
-    """See `Answerer`: of which methods the proof holds for fewer records only; the text says not how many there are."""
-    beyond = [name for name in limits.methods if records > MOST_RECORDS.get(name, records)]
-    if not beyond:
-        return ""
-    most, names = min(MOST_RECORDS[name] for name in beyond), ", ".join(beyond)
-    return f"limits.kinds.model.methods: {names}: private up to {most:,} records of one curator, and there are more"
+def bounded(limits: ModelLimits) -> Mapping[str, int]:
+    """See `Answerer`."""
+    return {
+        f"limits.kinds.model.methods: {name}": MOST_RECORDS[name] for name in limits.methods if name in MOST_RECORDS
+    }
 
 
-MODEL = Answerer(model.MODEL, answer, objection=objection)
+MODEL = Answerer(model.MODEL, answer, bounded=bounded)

@@ -426,14 +426,11 @@ def test_no_records_spoil_an_answer(name, data):
         assert told.shape == (method.length(body, records.schema),)
 
 
-def test_what_is_proved_for_fewer_records_is_for_the_steward_to_leave_out():
-    """Nobody else is told, and the text says not how many there are."""
-    assert MODEL.objection(ModelLimits(), MOST_RECORDS) == ""
-    assert MODEL.objection(ModelLimits(methods=SUMS), MOST_RECORDS + 1) == ""
-    text = MODEL.objection(ModelLimits(), MOST_RECORDS + 7)
-    assert all(name in text for name in LINEAR)
-    assert "33,554,432" in text
-    assert "33554439" not in text.replace(",", "")
+def test_the_fits_in_floats_alone_are_bounded_in_records():
+    places = {f"limits.kinds.model.methods: {name}": MOST_RECORDS for name in LINEAR}
+    assert MODEL.bounded(ModelLimits()) == places
+    assert MODEL.bounded(ModelLimits(methods=SUMS)) == {}
+    assert MOST_RECORDS == 33_554_432
 
 
 def test_the_error_of_floats_stays_within_what_is_left_to_it():
