@@ -83,7 +83,7 @@ class Losses:
 
 
 def sliced(weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Vectors of at most `BITS` bits, largest first, that add up to the weights, but for 2^-79 of the largest.
+    """Vectors of at most `BITS` bits, largest first, that add up to the weights, but for 2^-78 of the largest.
 
     A whole number of 13 bits times one of them, added up over 1,024 coordinates, has at most 49 bits: however the
     library adds them, it does not round.
