@@ -1,13 +1,15 @@
 """What an answerer of a query kind is told, and what it gives back. No kind is named here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from curator_node.dataset import PrivateDataset
 from curator_node.mechanisms import NoiseSource, Stamp
 from protocol.envelopes import SigningKey, statement_bytes
-from protocol.kinds import Past, QueryKind, Turn
+from protocol.errors import ConfigurationError
+from protocol.kinds import Kinds, Past, QueryKind, Turn
+from protocol.limits import Limits
 from protocol.schema import Schema
 
 
@@ -80,6 +82,11 @@ def _nothing_more(question: Question) -> None:
     """Where request, policy and ledger have said all."""
 
 
+def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
+    """Where all that is answered is private with any number of records."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Answerer:
     """How a curator answers a query kind.
@@ -91,8 +98,35 @@ class Answerer:
         check: raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was
             kept. It is called before the question is charged, with the very one that `answer` gets; a request that was
             charged before is not checked again. It runs under the ledger's lock, and draws nothing.
+        bounded: limits of the kind -> what they allow that is private up to so many records of one curator only: its
+            place in a policy -> that number. It is for the steward, when a curator starts: how many records there are
+            is private, and no request is ever refused because of it.
     """
 
     kind: QueryKind
     answer: Callable[[Question, PrivateDataset, NoiseSource], Answered]
     check: Callable[[Question], None] = _nothing_more
+    bounded: Callable[[Any], Mapping[str, int]] = _nothing_bounded
+
+
+def bounded_in(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
+    """What a policy's limits allow that is private up to so many records of one curator only; see `Answerer`."""
+    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    found: dict[str, int] = {}
+    for name in kinds.allowed(limits):
+        found |= answerers[name].bounded(kinds.limits(limits, name))
+    return found
+
+
+def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
+    """Check that what the limits allow is private with so many records, before anything is answered.
+
+    Raises:
+        ConfigurationError: it is not; for the steward, who alone may know how many records there are.
+    """
+    for place, most in bounded_in(limits, answerers).items():
+        if records > most:
+            raise ConfigurationError(
+                f"{place} is private up to {most:,} records of one curator, and there are more; take it out of the "
+                "policy, or serve the records by several curators"
+            )

@@ -11,6 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from curator_node.answerers import ANSWERERS
+from curator_node.answering import check_size
 from curator_node.budgets import Standing, standing_of
 from curator_node.daemon.node_key import read_node_key
 from curator_node.daemon.settings import (
@@ -211,6 +213,7 @@ def _records(found: SiteCheck, path: Path, steward: StewardFile, policy: Policy,
     if steward.round_size == kept and kept % 10:
         text = "round_size is the exact number of records that count, and every learner reads it; round it"
         found.say("look", "records", text)
+    check_size(QUERY_KINDS.settle(policy.limits, where="policy"), ANSWERERS, len(dataset.records))
     for warning in dataset.warnings:
         found.say("look", "records", warning)
 

@@ -16,7 +16,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from curator_node.answerers import ANSWERERS
-from curator_node.answering import Answerer, Question
+from curator_node.answering import Answerer, Question, bounded_in, check_size
 from curator_node.dataset import PrivateDataset
 from curator_node.identities import Identities, Keys
 from curator_node.ledger import (
@@ -87,7 +87,8 @@ class Curator:
 
     Raises:
         ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
-            cannot be read, or a ledger that was kept for another privacy unit, or for releases that were not private.
+            cannot be read, or that allow what is not private with so many records, or a ledger that was kept for
+            another privacy unit, or for releases that were not private.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Curator:
         self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
         self.policy = policy
         self._limits, self.label = settled_terms(policy, self._kinds, noise)
+        check_size(self._limits, self._answerers, len(dataset.records))
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
         bind_known(ledger, policy, clock())
         self._identities = Identities(keys, self.label, entropy)
@@ -137,10 +139,16 @@ class Curator:
         """Go on under another policy, from the next request on; one that is wrong changes nothing.
 
         Raises:
-            ConfigurationError: as when a curator is made; or its answers would be private in another way: then the
-                curator must be started anew.
+            ConfigurationError: as when a curator is made; or its answers would be private in another way, or it newly
+                allows what is private up to a number of records only: then the curator must be started anew.
         """
         limits, label = settled_terms(policy, self._kinds, self._noise)
+        if bounded_in(limits, self._answerers).keys() - bounded_in(self._limits, self._answerers).keys():
+            # Whether there are too many records for it is seen when the curator starts, and then by nobody else.
+            raise ConfigurationError(
+                "a policy that newly allows what is private up to a number of records is taken up when the curator "
+                "starts; stop it, start it"
+            )
         if (policy.simulation, label) != (self.policy.simulation, self.label):
             raise ConfigurationError("what a simulation may do changes only when the curator starts; stop it, start it")
         with self._lock:

@@ -7,7 +7,7 @@ true loss never exceeds the claim (the nearest float may lie below: 1000/3 does)
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -142,9 +142,9 @@ def checked_mechanism(l1: int, law: DiscreteLaplace) -> Any:
 
 @lru_cache(maxsize=256)
 def noisy_max_mechanism(law: NoisyMax) -> Any:
-    """OpenDP's measurement on int64 scores, each of which moves up or down."""
-    domain = vector_domain(atom_domain(T="i64"))
-    return make_noisy_max(domain, linf_distance(T="i64"), max_divergence(), scale=float_not_below(law.scale))
+    """OpenDP's measurement on int64 scores, which a unit moves up or down, or all of them one way ("monotonic")."""
+    domain, metric = vector_domain(atom_domain(T="i64")), linf_distance(T="i64", monotonic=law.one_way)
+    return make_noisy_max(domain, metric, max_divergence(), scale=float_not_below(law.scale))
 
 
 @lru_cache(maxsize=256)
@@ -171,7 +171,7 @@ def check_loss(mapped: float, moved: int, law: DiscreteLaplace | NoisyMax) -> No
         ArithmeticError: it does either; nothing may be released.
     """
     claim = law.loss(moved)
-    true_loss = type(law)(Fraction(float_not_below(law.scale))).loss(moved)
+    true_loss = replace(law, scale=Fraction(float_not_below(law.scale))).loss(moved)
     bound = Fraction(mapped)
     if not true_loss <= claim or not true_loss <= bound <= claim * (1 + Fraction(1, 2**40)):
         raise ArithmeticError("the noise library's privacy map disagrees with the exact cost")

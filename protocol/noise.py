@@ -103,24 +103,25 @@ class NoisyMax:
 
     Attributes:
         scale: of the noise, positive and exact.
+        one_way: whether a unit that is added moves no score down; one that is removed moves none up.
 
     Raises:
         ValueError: the scale is not positive.
     """
 
     scale: Fraction
+    one_way: bool = False
 
     def __post_init__(self) -> None:
         if self.scale <= 0:
             raise ValueError("the scale of noise must be positive")
 
     def loss(self, moved: int) -> Fraction:
-        """Exact pure epsilon where one unit moves each score by at most `moved`, up or down: 2 moved / scale."""
-        return 2 * self.loss_one_way(moved)
+        """Exact pure epsilon where one unit moves each score by at most `moved`.
 
-    def loss_one_way(self, moved: int) -> Fraction:
-        """The same where one unit moves all scores up, or all down: moved / scale."""
-        return Fraction(moved) / self.scale
+        2 moved / scale; moved / scale where it moves all of them one way.
+        """
+        return Fraction(moved if self.one_way else 2 * moved) / self.scale
 
     def chances(self, scores: NDArray[np.int64]) -> NDArray[np.float64]:
         """Chance of each index, (k,), right to about 1e-13.

@@ -1,5 +1,6 @@
 """Answers `model`: fits in whole numbers, plus exact discrete Laplace noise."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +8,12 @@ from numpy.typing import NDArray
 
 from curator_node.answering import Answered, Answerer, Question
 from curator_node.dataset import PrivateDataset
-from curator_node.fitting import EXACT, sums_about
+from curator_node.fitting import EXACT, MOST_RECORDS, sums_about
 from curator_node.mechanisms import NoiseSource
 from protocol.codec import encode
 from protocol.models import Centres, KMeans
 from protocol.queries import model
-from protocol.queries.model import ModelRelease, PlannedModel
+from protocol.queries.model import ModelLimits, ModelRelease, PlannedModel
 
 
 def answer(question: Question, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
@@ -55,4 +56,11 @@ def _k_means(method: KMeans, question: Question, dataset: PrivateDataset, noise:
     return np.stack(released, axis=1).ravel()
 
 
-MODEL = Answerer(model.MODEL, answer)
+def bounded(limits: ModelLimits) -> Mapping[str, int]:
+    """See `Answerer`."""
+    return {
+        f"limits.kinds.model.methods: {name}": MOST_RECORDS[name] for name in limits.methods if name in MOST_RECORDS
+    }
+
+
+MODEL = Answerer(model.MODEL, answer, bounded=bounded)

@@ -28,4 +28,9 @@ EXACT: Mapping[str, Callable[[Any, Any, Records, NDArray[np.unsignedinteger]], N
 """(method, checked body, n records, their labels (n,)) -> (k,) exact numbers of one model. k-means looks at its noisy
 numbers on the way, so it is not among them."""
 
-__all__ = ["EXACT", "sums_about"]
+MOST_RECORDS: Mapping[str, int] = MappingProxyType(
+    {name: linear.MOST_RECORDS for name, fit in EXACT.items() if fit is linear.fit}
+)
+"""Methods that are private up to so many records of one curator; all others are with any number."""
+
+__all__ = ["EXACT", "MOST_RECORDS", "sums_about"]

@@ -9,6 +9,8 @@ from protocol.records import Records
 
 MOST = 2.0**52
 """Larger numbers are cut off; that moves none further."""
+MOST_RECORDS = 2**25
+"""Up to so many, errors of floats stay within what the tolerance leaves to them: docs/in-site-models.md."""
 
 
 def fit(

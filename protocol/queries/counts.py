@@ -217,7 +217,7 @@ def laws(planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...
     """M releases that one unit moves by c S each; None for `paper_ratio`, whose cost is a claim.
 
     In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread tells
-    more than one number moved by all of it: docs/privacy-guarantee.md.
+    more than one number moved by all of it: docs/counts.md.
     """
     if not RELEASE_KINDS[planned.release].private:
         return None

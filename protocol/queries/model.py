@@ -161,7 +161,7 @@ def precision(planned: PlannedModel, unit: PrivacyUnit) -> str:
 def laws(planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
     """Each part of each model, which one unit moves by its share of the sensitivity, however spread over numbers.
 
-    No spread tells more than one number moved by all of it: docs/privacy-guarantee.md. Of parts that look at earlier
+    No spread tells more than one number moved by all of it: docs/counts.md. Of parts that look at earlier
     ones the same holds, once these are given.
     """
     parts = planned.models * planned.method.parts

@@ -115,9 +115,11 @@ def in_common(planned: Any, remarks: Sequence[str]) -> tuple[str, str] | None:  
 
 
 def proviso(planned: Any) -> str:
-    """On what condition its cost holds."""
+    """On what condition its cost holds, for the steward who approves and for who reads an audit."""
     return (
         f"summed with {len(planned.participants) - 1} other sites under the noise of one. The cost holds while at most "
-        f"{planned.colluders} of them tell the learner all they know, and while the cryptography is not broken"
+        f"{planned.colluders} of them tell the learner all they know, while no ledger is put back before the sum is "
+        "done (another site's counts as one of those; this one's leaves its own records a share of the noise alone), "
+        "and while the cryptography is not broken"
         + (", but for a chance of 2^-104" if len(planned.participants) > COMPLETE_UP_TO else "")
     )

@@ -220,8 +220,8 @@ class Features(_Method, frozen=True, tag="features"):
 
     @property
     def law(self) -> NoisyMax:
-        """Of each choice."""
-        return NoisyMax(self.scale.fraction)
+        """Of each choice: a record that is added takes nothing from any score."""
+        return NoisyMax(self.scale.fraction, one_way=True)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
         """A record adds 0 to W to every score and takes nothing from any."""
@@ -229,7 +229,7 @@ class Features(_Method, frozen=True, tag="features"):
 
     def cost(self, most_records_per_unit: int) -> Fraction:
         """Q c W / scale: all scores move the same way, so a choice costs half of what it else would."""
-        return self.chosen * self.law.loss_one_way(self.sensitivity(most_records_per_unit))
+        return self.chosen * self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
         """What is removed lowers scores and what is added raises them: no longer do all move the same way."""

@@ -7,6 +7,7 @@ is one `counts` answer of a real curator, and each canary has a cell of its own.
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -131,7 +132,7 @@ class HalfNoise:
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
         """See `NoiseSource`."""
-        return OpenDPNoise().choose(scores, moved, NoisyMax(law.scale / 2), stamp)
+        return OpenDPNoise().choose(scores, moved, replace(law, scale=law.scale / 2), stamp)
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
         """See `NoiseSource`."""

@@ -3,20 +3,24 @@
 import math
 import random
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
+from curator_node.answerers import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.noise import DiscreteLaplace
 from protocol.rationals import MOST
 from simulations.audit.calibration import (
@@ -220,3 +224,23 @@ def test_idealized_numerics_is_enabled_nowhere():
             assert "idealized" not in text, file
             enabled += re.findall(r"enable_features\(([^)]*)\)", text)
     assert set(enabled) == {'"contrib"'}
+
+
+# how many records
+
+
+def test_a_curator_with_more_records_than_a_method_is_proved_for_does_not_start_with_it():
+    """The steward leaves the method out. How many there are refuses no request, and no policy while it runs."""
+    model = replace(ANSWERERS["model"], bounded=lambda limits: {f"{limits.models} models": 40})
+    table, with_model = {**ANSWERERS, "model": model}, policy(limits=Limits(kinds={"counts": {}, "model": {}}))
+    few, many = (dataset([(f"p{n}", 30.0, 0.0, "f", "yes") for n in range(size)]) for size in (40, 41))
+    with pytest.raises(ConfigurationError, match="1000 models is private up to 40 records"):
+        open_curator(rules=with_model, records=many, answerers=table)
+    for records in (few, many):  # alike, whatever there are
+        curator = open_curator(records=records, answerers=table)
+        with pytest.raises(ConfigurationError, match="stop it, start it"):
+            curator.adopt(with_model)
+        assert curator.policy == policy()
+    started = open_curator(rules=with_model, records=few, answerers=table)
+    started.adopt(msgspec.structs.replace(with_model, cap=2))
+    started.adopt(policy())

@@ -13,6 +13,7 @@ from curator_fakes import ZeroNoise
 from curator_node.answerers.model import MODEL
 from curator_node.answering import Question
 from curator_node.fitting import EXACT, newton, sums_about
+from curator_node.fitting.linear import MOST_RECORDS
 from curator_node.fitting.newton import Losses, minimise
 from curator_node.mechanisms import Stamp
 from generators import feature_bins_of, feature_maps_of, records_of, schemas
@@ -24,7 +25,7 @@ from protocol.models import Attributes, KMeans, LinearSvm, LogisticRegression, M
 from protocol.models.linear import TOLERANCE
 from protocol.models.second_moments import split_moments
 from protocol.noise import DiscreteLaplace
-from protocol.queries.model import ModelBody, ModelRelease, PlannedModel, sensitivity
+from protocol.queries.model import ModelBody, ModelLimits, ModelRelease, PlannedModel, sensitivity
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.schema import NumericAttribute, Schema
@@ -194,8 +195,8 @@ def test_forests_count_each_record_once_a_tree(data):
 # the minimiser
 
 
-def exact_gradient_length(losses, weights):
-    """Length of J's gradient at these very floats, in 60 digits; it shares no code with the solver."""
+def exact_gradient(losses, weights):
+    """J's gradient at these very floats, in 60 digits; it shares no code with the solver."""
     with localcontext() as context:
         context.prec = 60
         w = [Decimal(value) for value in weights.tolist()]
@@ -205,7 +206,17 @@ def exact_gradient_length(losses, weights):
             score = Decimal(sign) * sum(a * b for a, b in zip(w, x, strict=True))
             slope = 1 / (1 + (losses.sharpness * (score - losses.margin)).exp())
             total = [t - Decimal(sign) * slope * a for t, a in zip(total, x, strict=True)]
-        return float(sum(value * value for value in total).sqrt())
+        return total
+
+
+def exact_gradient_length(losses, weights):
+    return length(exact_gradient(losses, weights))
+
+
+def length(numbers):
+    with localcontext() as context:
+        context.prec = 60
+        return float(sum(value * value for value in numbers).sqrt())
 
 
 def losses_of(rows, signs, *, regulariser=1.0, margin=0, sharpness=1):
@@ -262,6 +273,43 @@ def test_a_float_gradient_is_as_exact_as_the_tolerance_needs():
     weights = minimise(losses)
     computed = np.linalg.norm(losses.derivatives(weights)[0])
     assert abs(computed - exact_gradient_length(losses, weights)) < 1e-6 * (float(TOLERANCE) - newton.STOP)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40), st.integers(0, 2**32 - 1))
+def test_slices_of_weights_are_multiplied_without_rounding(weights, seed):
+    """Added up in rational numbers they are the weights, but for 2^-78 of the largest."""
+    weights = np.array(weights)
+    slices = newton.sliced(weights)
+    rows = np.random.default_rng(seed).integers(-STEPS, STEPS + 1, (5, len(weights)))
+    for part in slices:
+        for row, product in zip(rows.tolist(), rows.astype(float) @ part, strict=True):
+            assert Fraction(float(product)) == sum(v * Fraction(w) for v, w in zip(row, part.tolist(), strict=True))
+    for number, *parts in zip(weights.tolist(), *(part.tolist() for part in slices), strict=True):
+        assert abs(sum(map(Fraction, parts)) - Fraction(number)) <= Fraction(max(abs(weights))) / 2**78
+
+
+def test_a_gradient_grows_no_less_exact_with_the_weights():
+    """At the weights of separable records, with many at the loss's corner: the page's bound holds, in 60 digits.
+
+    Products of floats as they come break it more than tenfold, so the slices are needed.
+    """
+    rng = np.random.default_rng(4)
+    half, half_rows = rng.normal(size=40) * 1e9, rng.integers(-STEPS // 10, STEPS // 10, (200, 40))
+    weights = np.concatenate([half, -half])
+    weights[0] += 1.0  # all but this cancels, in every score
+    tiny = 2.0**-40  # so that the regulariser's own rounding hides nothing
+    losses = losses_of(np.hstack([half_rows, half_rows]), rng.choice([-1, 1], 200), regulariser=tiny, sharpness=8)
+    exact = exact_gradient(losses, weights)
+
+    def wrong(gradient):
+        return length([a - Decimal(b) for a, b in zip(exact, gradient.tolist(), strict=True)])
+
+    bound = 200 * math.sqrt(2) * 2.0**-53 * (200 + 17) + 2.0**-53 * tiny * np.linalg.norm(weights)
+    assert wrong(losses.derivatives(weights)[0]) <= bound
+    rows = losses.rows / losses.unit
+    slopes = 1 / (1 + np.exp(8 * losses.signs * (rows @ weights)))
+    assert wrong(tiny * weights - (losses.signs * slopes) @ rows) > 10 * bound
 
 
 def test_the_derivatives_are_those_of_the_objective():
@@ -376,3 +424,23 @@ def test_no_records_spoil_an_answer(name, data):
     ):
         told = ask(planned, [body], some, theirs, Steps([0] * iterations))
         assert told.shape == (method.length(body, records.schema),)
+
+
+def test_the_fits_in_floats_alone_are_bounded_in_records():
+    places = {f"limits.kinds.model.methods: {name}": MOST_RECORDS for name in LINEAR}
+    assert MODEL.bounded(ModelLimits()) == places
+    assert MODEL.bounded(ModelLimits(methods=SUMS)) == {}
+    assert MOST_RECORDS == 33_554_432
+
+
+def test_the_error_of_floats_stays_within_what_is_left_to_it():
+    """The page's bound, at the most records, the sharpest loss and the longest vectors that a plan may have."""
+    n, b, u, tau = MOST_RECORDS, 2, Fraction(1, 2**53), TOLERANCE
+    assert n * b * u * (4120 + 2 * Fraction(n, newton.BLOCK)) + Fraction(1, 2**19) < tau / 24
+    assert newton.BLOCK == 4096
+    plan = LinearSvm(points=Points(1, 1, 1), regulariser=Rational(1, 1), steps=16, sharpness=8)
+    assert plan.complaint() == ""
+    assert plan.length_above == b * plan.unit
+    # One rounding of the weights moves the gradient by so much at most: a float passes the stop.
+    assert (n * 8 * b**2 / 4 + 1) * u * Fraction(19, 10) * math.isqrt(n) < tau / 11
+    assert Fraction(newton.STOP) == tau / 4 > tau / 24 + tau / 11

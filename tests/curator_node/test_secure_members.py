@@ -130,7 +130,8 @@ def test_a_steward_who_approves_reads_on_what_the_cost_rests():
     told = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
     assert told["provided"] == (
         "summed with 3 other sites under the noise of one. The cost holds while at most 1 of them tell the learner all "
-        "they know, and while the cryptography is not broken"
+        "they know, while no ledger is put back before the sum is done (another site's counts as one of those; this "
+        "one's leaves its own records a share of the noise alone), and while the cryptography is not broken"
     )
     assert "provided" not in dict(summary(plain_proposal(rules), ledger, rules, steward_file(), QUERY_KINDS))
 

@@ -33,9 +33,11 @@ def test_it_is_permute_and_flip(scores, scale):
     assert NoisyMax(scale).chances(np.array(scores)) == pytest.approx(permute_and_flip(scores, scale), rel=1e-9)
 
 
+@pytest.mark.parametrize("one_way", [False, True])
 @given(SCORES, SCALES, st.integers(1, 5), st.data())
-def test_no_choice_tells_more_than_the_loss(scores, scale, moved, data):
-    law, others = NoisyMax(scale), [s + data.draw(st.integers(-moved, moved)) for s in scores]
+def test_no_choice_tells_more_than_the_loss(one_way, scores, scale, moved, data):
+    law, least = NoisyMax(scale, one_way), 0 if one_way else -moved
+    others = [s + data.draw(st.integers(least, moved)) for s in scores]
     one, two = law.chances(np.array(scores)), law.chances(np.array(others))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.abs(np.log(one) - np.log(two))
@@ -48,7 +50,7 @@ def test_the_loss_is_attained_up_or_down_and_one_way():
     far = [law.chances(np.array(scores)) for scores in ([0, 30], [1, 29], [1, 30])]
     losses = [abs(math.log(far[0][0]) - math.log(other[0])) for other in far[1:]]
     assert losses == pytest.approx([2, 1], abs=1e-9)
-    assert (law.loss(1), law.loss_one_way(1)) == (2, 1)
+    assert (law.loss(1), NoisyMax(law.scale, one_way=True).loss(1)) == (2, 1)
 
 
 def test_a_thousand_candidates_add_up():

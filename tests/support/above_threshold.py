@@ -53,3 +53,24 @@ def worst_loss(first, second, threshold, threshold_scale, comparison_scale, coun
     losses = np.abs(np.log(one) - np.log(two))
     losses[:-1] += count_loss
     return float(losses.max()), one, two
+
+
+def continued(before, branches, threshold, threshold_scale, comparison_scale):
+    """Chances of what an instance tells that goes on in several branches from one stored threshold.
+
+    All levels of `before` are below the threshold; then each branch compares its own levels, with noise of its own, to
+    the same threshold. The array has an axis for each branch: which of its levels is the first at or above, or none.
+    """
+    every = [threshold, *before, *(level for levels in branches for level in levels)]
+    reach = math.ceil(DECAYS * max(threshold_scale, comparison_scale))
+    x = np.arange(min(every) - reach, max(every) + reach + 1)
+    joint = pmf(threshold_scale, x - threshold)
+    for level in before:
+        joint = joint * below(comparison_scale, x - level)
+    for levels in branches:
+        ways, here = [], np.ones(len(x))
+        for level in levels:
+            ways.append(here * at_least(comparison_scale, x - level))
+            here = here * below(comparison_scale, x - level)
+        joint = joint[..., None, :] * np.array([*ways, here])
+    return joint.sum(axis=-1)

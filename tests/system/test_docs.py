@@ -23,6 +23,7 @@ from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
 from learner_node.study_file import Link, StudyFile, read_study
 from protocol.limits import Limits
+from protocol.models import METHODS as MODEL_METHODS
 from protocol.partitions import PARTITION_KINDS
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsLimits
@@ -32,6 +33,7 @@ from protocol.queries.sample import SampleLimits
 from protocol.queries.secure_counts import SecureCountsLimits
 from protocol.queries.statistic import StatisticLimits
 from protocol.schema import CategoricalAttribute, NumericAttribute
+from protocol.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.strict_toml import convert
 from simulations.carriers import direct
 from simulations.carriers.table import here
@@ -186,6 +188,31 @@ def test_every_key_is_in_an_example(page):
         if other is page:
             missing = {field.encode_name for field in msgspec.structs.fields(struct)} - shown
             assert not missing, f"{title}: no example of {missing}"
+
+
+CLAUSES = ["Law", "Kept", "Charged", "Fork"]
+METHODS_OF = {"model": MODEL_METHODS, "statistic": STATISTIC_METHODS}
+
+
+def test_every_kind_and_every_method_has_a_contract_on_its_page():
+    """The theorem names each kind; its page says by which law it answers, what it keeps and charges, and of forks."""
+    page = (DOCS / "privacy-guarantee.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section(page, "The contract"), re.MULTILINE)
+    assert sorted(name for name, _ in lines) == sorted(QUERY_KINDS)
+    for name, cells in lines:
+        kind = QUERY_KINDS[name]
+        *_, keeps, link = (cell.strip() for cell in cells.split("|"))
+        target = re.fullmatch(r"\[[\w ]+\]\(([\w-]+\.md)#contract\)", link)[1]
+        contract = section((DOCS / target).read_text(encoding="utf-8"), "Contract")
+        assert f"`{name}`" in contract
+        assert (keeps == "nothing") == (kind.state_bytes == 0)
+        if not kind.private(kind.limits()):
+            assert f"`{name}` has no contract" in contract
+            continue
+        assert re.findall(r"^\* \*\*(\w+)\.\*\*", contract, re.MULTILINE) == CLAUSES
+        assert ("**Kept.** Nothing." in contract) == (kind.state_bytes == 0)
+        told = re.findall(r"^ +\| `(\w+)` \|", contract, re.MULTILINE)
+        assert sorted(told) == sorted(METHODS_OF.get(name, ()))
 
 
 def test_every_event_and_every_field_of_the_health_page_is_told():

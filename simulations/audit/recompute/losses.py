@@ -5,7 +5,7 @@ was asked with them. It is always the whole plan that counts, also where it was 
 what had been answered. Across plans only sums are given, since a later plan's scales may depend on earlier answers.
 
 A query whose kind tells its law is that many discrete Laplace releases, each moved by its shift:
-docs/privacy-guarantee.md has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon,
+docs/counts.md has the lemma. One whose kind tells none is taken as randomised response at its pure epsilon,
 which dominates every mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at
 most 1e-5.
 """

@@ -1,0 +1,360 @@
+"""The theorem of docs/privacy-guarantee.md, by enumeration: losses by charged unit, also where it forks."""
+
+import itertools
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from above_threshold import at_least, below, continued, pmf, transcripts
+from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
+from curator_node.answering import Question
+from holdouts import HOLDOUT, ROWS, STAMP, YES, Scripted, asked, body, planned
+from protocol.codec import decode, encode
+from protocol.kinds import Past, Turn
+from protocol.limits import Limits
+from protocol.noise_shares import LaplaceShares
+from protocol.plans import Plan
+from protocol.queries import holdout
+from protocol.queries.holdout import HoldoutBody, HoldoutRelease
+from protocol.refusals import RefusalCode
+from protocol.secure_sum import masks, participant, shamir
+from protocol.secure_sum.cards import list_digest, round_digest, seed_check
+from secure_rounds import Curators
+
+# one step, and all steps of a unit
+
+
+@pytest.mark.parametrize(("level", "closes", "told"), [(12, 1, 0.12), (5, 2, 0.05), (0, 1, 0.08)])
+def test_stepwise_an_answer_that_is_charged_nothing_tells_something_given_those_before(level, closes, told):
+    """So a bound of each step by its own charge is false; the instance, which is charged whole, keeps its bound."""
+    scales, claim = (Fraction(3), Fraction(6)), 1 / 3 + 2 / 6
+    fewer, more = ([transcripts([at] * n, 0, *scales)[-1] for at in (level, level + 1)] for n in (closes, closes + 1))
+    whole = abs(math.log(more[0] / more[1]))
+    assert abs(math.log(more[0] / fewer[0]) - math.log(more[1] / fewer[1])) > told
+    assert whole <= claim
+
+
+QUESTIONS = 3
+STEPS = 6
+
+
+def asks(told, seed):
+    """A learner's next question, of all that was told: (charged unit, question); None where it stops."""
+    over = {unit for unit, _, answer in told if answer and unit < 2}
+    left = [unit for unit in range(2) if unit not in over]
+    left += [2] if not any(unit == 2 for unit, *_ in told) else []
+    if not left or len(told) == STEPS:
+        return None
+    choose = random.Random(repr((seed, told)))
+    return choose.choice(left), choose.randrange(QUESTIONS)
+
+
+def interleaved(levels, scales, seed):
+    """Every transcript -> its chance, step by step, over both thresholds at once.
+
+    Units 0 and 1 are instances with thresholds of their own; unit 2 tells whether one noisy count is positive.
+    """
+    threshold_scale, comparison_scale, count_scale = scales
+    x = np.arange(-300, 301)
+    found = {}
+
+    def go(told, joint):
+        question = asks(told, seed)
+        if question is None:
+            found[told] = float(joint.sum())
+            return
+        unit, number = question
+        level = levels[unit][number]
+        if unit == 2:
+            above = np.full((1, 1), at_least(count_scale, 1 - level))
+            ways = {True: above, False: 1 - above}
+        else:
+            place = x - level
+            ways = {True: at_least(comparison_scale, place), False: below(comparison_scale, place)}
+            ways = {answer: way.reshape((-1, 1) if unit == 0 else (1, -1)) for answer, way in ways.items()}
+        for answer, way in ways.items():
+            go((*told, (unit, number, answer)), joint * way)
+
+    one = pmf(threshold_scale, x)
+    go((), one[:, None] * one[None, :])
+    return found
+
+
+def alone(levels, told, unit, scales):
+    """The chance of a unit's own answers to its own questions, in this order, and of nothing else."""
+    own = [(levels[unit][number], answer) for which, number, answer in told if which == unit]
+    if unit == 2:
+        ((level, above),) = own or [(None, None)]
+        return 1.0 if level is None else float(at_least(scales[2], 1 - level) if above else at_least(scales[2], level))
+    ways = transcripts([level for level, _ in own] or [0], 0, *scales[:2])
+    if not own:
+        return 1.0
+    return float(ways[len(own) - 1] if own[-1][1] else ways[-1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_losses_regroup_by_charged_unit_however_questions_interleave(seed):
+    """The next question, and of whom, depends on all answers so far; the joint law is still a product over units."""
+    rng, scales = np.random.default_rng(seed), (Fraction(3), Fraction(6), Fraction(4))
+    one = [rng.integers(0, 6, QUESTIONS).tolist() for _ in range(3)]
+    two = [[max(0, level + int(rng.integers(-1, 2))) for level in levels] for levels in one]
+    first, second = (interleaved(levels, scales, seed) for levels in (one, two))
+    assert first.keys() == second.keys()
+    assert sum(first.values()) == pytest.approx(1, abs=1e-9)
+    instance, count = 1 / 3 + 2 / 6, 1 / 4
+    for told, chance in first.items():
+        assert chance == pytest.approx(math.prod(alone(one, told, unit, scales) for unit in range(3)), rel=1e-9)
+        charged = sum(count if unit == 2 else instance for unit in {unit for unit, *_ in told})
+        assert abs(math.log(chance) - math.log(second[told])) <= charged + 1e-9
+
+
+# an instance that goes on in several branches
+
+
+def worst_of_branches(one, two, scales, count_loss):
+    """Largest |ln| of a ratio over all that k branches tell; those that end in counts lose theirs, too."""
+    before, branches = zip(one, two, strict=True)
+    chances = [continued(b, k, 0, *scales) for b, k in zip(before, branches, strict=True)]
+    for every in chances:
+        assert every.sum() <= 1 + 1e-9
+    losses = np.abs(np.log(chances[0]) - np.log(chances[1]))
+    for place in np.ndindex(losses.shape):
+        ended = sum(at < size - 1 for at, size in zip(place, losses.shape, strict=True))
+        losses[place] += ended * count_loss
+    return float(losses.max())
+
+
+@pytest.mark.family(4)
+@pytest.mark.parametrize("branches", [1, 2, 3, 4])
+def test_continuations_of_one_instance_lose_at_most_its_charge_each(branches):
+    """The shift of the shared threshold is common: r c / its scale once, and the rest of the charge once a branch."""
+    rng, scales, moved, count_loss = np.random.default_rng(branches), (Fraction(6), Fraction(9)), 2, 1 / 5
+    once, each = float(moved / scales[0]), float(2 * moved / scales[1]) + count_loss
+    worst = 0.0
+    for _ in range(60):
+        sizes = [int(rng.integers(0, 4)), *rng.integers(1, 3, branches).tolist()]
+        one = [rng.integers(0, 12, size).tolist() for size in sizes]
+        two = [[max(0, level + int(rng.choice([-moved, moved]))) for level in levels] for levels in one]
+        told = worst_of_branches((one[0], one[1:]), (two[0], two[1:]), scales, count_loss)
+        assert told <= once + branches * each + 1e-9 <= branches * (once + each) + 2e-9
+        worst = max(worst, told)
+    assert worst > (once + branches * each) / 2
+
+
+def test_the_bound_of_continuations_is_nearly_attained():
+    """So the whole charge for every branch is more than the loss, and the charge alone is less."""
+    scales, count_loss = (Fraction(800), Fraction(800, 3)), 1 / 4
+    once, each = 100 / 800, 2 * 100 * 3 / 800 + count_loss
+    for branches in (2, 3):
+        one, two = ([9900] * 3, [[99]] * branches), ([10_000] * 3, [[0]] * branches)
+        loss = worst_of_branches(one, two, scales, count_loss)
+        assert 0.9 * (once + branches * each) < loss <= once + branches * each + 1e-9
+        assert once + each < loss < branches * (once + each)
+
+
+@pytest.mark.parametrize(("branches", "loss"), [(1, 0.48), (3, 1.35), (12, 4.5)])
+def test_holdout_rollback_an_instance_that_is_ended_anew_in_every_branch_loses_more_than_one_charge(branches, loss):
+    """The attack's own numbers: `close`, put back, and every branch ends the instance with counts of its own.
+
+    One charge of 1 pays for what loses 1.35 in three branches; what RESUME enters, one more charge for each lost one,
+    pays for all of it.
+    """
+    scales, count_loss = (Fraction(3), Fraction(6)), 1 / 3
+    x = np.arange(-400, 445)
+    chances = [
+        float((pmf(scales[0], x - 22) * below(scales[1], x - 20) * at_least(scales[1], x - level) ** branches).sum())
+        for level in (20, 21)
+    ]
+    exact = math.log(chances[1] / chances[0]) + branches * count_loss
+    assert exact == pytest.approx(loss, abs=0.01)
+    assert exact <= 1 / 3 + branches * 2 / 3 <= branches
+
+
+def test_a_branch_keeps_the_threshold_and_draws_all_else_anew():
+    """What the proof takes from the answerer: of a stored state, two branches draw comparisons and counts, no more."""
+    plan, data, noise = planned(threshold=20), dataset(ROWS), Scripted()
+    first = Turn(plan, 0, 0)
+    begun = HOLDOUT.answer(Question(HoldoutBody(YES, 3), first, (), b"", STAMP, None, data.schema), data, noise)
+    assert [name for name, *_ in noise.asked] == ["threshold", "comparison"]
+    past = (Past(first, encode(HoldoutRelease(1, None))),)
+    for estimate, drawn in ((3, ["comparison"]), (10, ["comparison", "counts"])):
+        branch = Scripted()
+        question = Question(HoldoutBody(YES, estimate), Turn(plan, 0, 1), past, begun.state, STAMP, None, data.schema)
+        HOLDOUT.answer(question, data, branch)
+        assert [name for name, *_ in branch.asked] == drawn
+    assert [each.close for each in asked(plan, [HoldoutBody(YES, 3), HoldoutBody(YES, 10)], data, Scripted())] == [
+        True,
+        False,
+    ]
+    assert holdout.instance_cost(plan, 1) == 1
+
+
+class Failing(ZeroNoise):
+    """Fails where it is told to, after the charge."""
+
+    failing = False
+
+    def discrete_laplace(self, exact, l1, law, stamp):
+        if self.failing:
+            raise ArithmeticError("scripted")
+        return super().discrete_laplace(exact, l1, law, stamp)
+
+
+def test_a_turn_without_an_answer_keeps_its_instance_running_though_its_study_has_ended():
+    """Charged 0 and not answered, it is answered after the study has expired, by counts: so a fork there counts it."""
+    clock, noise = Clock(), Failing()
+    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+    curator = open_curator(rules=rules, clock=clock, noise=noise, records=dataset(ROWS))
+    learner = opened(curator, plan=Plan.of([planned()]), clock=clock)
+    assert decode(learner.query(body(YES, 3), kind="holdout").body, HoldoutRelease).close
+    noise.failing = True
+    assert learner.query(body(YES, 10), kind="holdout").code == RefusalCode.UNAVAILABLE
+    waiting, noise.failing = learner.session.pending, False
+    clock.advance(rules.reservation_seconds + 1)
+    opened(curator, "bob", plan=Plan.of([planned()]), clock=clock)
+    assert learner.session.study not in {study.study for study in open_studies(curator)}
+    assert not decode(message_of(curator.handle(waiting)).body, HoldoutRelease).close
+
+
+def open_studies(curator):
+    return {key for studies in curator._ledger.account.open_by_learner.values() for key in studies}
+
+
+# a secure sum that forks
+
+
+def test_two_survivor_lists_leave_a_vector_its_own_share_which_loses_far_more_than_the_charge():
+    """h = 4 at a charge of 1/4: 1.56, from the share's law by its series alone, and from the product's."""
+    scale, shares = 4, 4
+    q, r = math.exp(-1 / scale), 1 / shares
+    halves = [(1 - q) ** r]
+    for j in range(1, 600):
+        halves.append(halves[-1] * q * (r + j - 1) / j)
+    chances = np.array([math.fsum(a * b for a, b in zip(halves, halves[k:], strict=False)) for k in range(60)])
+    law = np.concatenate([chances[:0:-1], chances])
+    worst = np.abs(np.diff(np.log(law))).max()
+    assert worst == pytest.approx(1.56, abs=0.005)
+    assert LaplaceShares(Fraction(scale), Fraction(1, shares)).shift_loss(1) == pytest.approx(worst, rel=1e-6)
+    assert worst > 6 * (1 / scale)
+
+
+def round_with(curators, silent=None):
+    """One round, in which one may fall silent after its vector: cards, vectors, and by holder the shares it tells."""
+    machine = curators.aggregator()
+    everybody = range(curators.group.sites)
+    cards = machine.take_cards({index: curators.states[index].card for index in everybody})
+    dealt = machine.take_shares({index: curators.share(index, cards) for index in everybody})
+    masked = {index: curators.mask(index, *dealt[index]) for index in everybody}
+    survivors = machine.take_masked({index: words for index, words in masked.items() if index != silent})
+    agreements = machine.take_agreements({index: curators.agree(index, survivors) for index in survivors})
+    told = {index: curators.reveal(index, survivors, agreements) for index in survivors if index in dict(agreements)}
+    return cards, masked, {holder: dict(shares) for holder, shares in told.items()}
+
+
+def test_a_secure_sum_that_was_put_back_to_its_first_turn_gives_both_masks_of_its_own_vector():
+    """Nobody colludes. Its one card is in two rounds: in one its seed is opened, in the other, where it falls silent
+    after its vector, its mask key. What is left is its counts under its own share, whatever the others' noise was.
+    """
+    first, again = (Curators(4, 1, 1, true=True, salt=salt) for salt in range(2))
+    for curators in (first, again):
+        for index in range(4):
+            curators.begin(index)
+    again.states[0] = first.states[0]  # put back: it goes on from the card that it gave before
+    *_, told = round_with(first)
+    seed = shamir.recover(
+        {holder + 1: shares[0] for holder, shares in told.items()},
+        3,
+        lambda it: seed_check(it) == again.states[0].card.check,
+    )[0]
+    cards, masked, told = round_with(again, silent=0)
+    shares = {holder + 1: shares[0] for holder, shares in told.items()}
+    key = shamir.recover(shares, 3, lambda it: masks.public_of(it) == again.states[0].card.masking)[0]
+    round_, dealers = (
+        round_digest(again.group, again.question, cards),
+        list_digest(participant.DEALERS, tuple(range(4))),
+    )
+    others = [(index, card.masking) for index, card in cards if index]
+    bare = masked[0] - participant.self_mask(seed, round_, dealers, again.length)
+    bare -= participant.pair_masks(key, 0, others, round_, dealers, again.length)
+    assert bare.view(np.int64).tolist() == again.values[0].tolist()
+
+
+# what is entered for a lost branch
+
+
+class Path:
+    """Entries from the first to a last one: what was charged, and which charged units run, after each."""
+
+    def __init__(self, totals=(0,), running=(frozenset(),), prices=()):
+        self.totals, self.running, self.prices = list(totals), list(running), dict(prices)
+
+    def copy(self, length=None):
+        return Path(self.totals[:length], self.running[:length], self.prices)
+
+    def charge(self, unit, price):
+        self.prices[unit] = price
+        self.totals.append(self.totals[-1] + price)
+        self.running.append(self.running[-1] | {unit})
+
+    def turn(self, unit, *, ends):
+        self.totals.append(self.totals[-1])
+        self.running.append(self.running[-1] - {unit} if ends else self.running[-1])
+
+    def entered(self, common):
+        """For the branch that this path's entries after `common` are."""
+        return self.totals[-1] - self.totals[common] + sum(self.prices[unit] for unit in self.running[common])
+
+
+def walked(rng, path, turns, names):
+    for _ in range(rng.randrange(1, 8)):
+        alive = sorted(path.running[-1])
+        if not alive or rng.random() < 0.4:
+            unit = next(names)
+            path.charge(unit, Fraction(rng.randrange(1, 5), rng.randrange(1, 4)))
+        else:
+            unit = rng.choice(alive)
+            path.turn(unit, ends=rng.random() < 0.4)
+        turns.append((unit, len(path.totals) - 1))
+
+
+def check_tree(seed):
+    """One random tree of branches, of which the last is the ledger that is left."""
+    rng, names = random.Random(seed), itertools.count()
+    paths, histories = [Path()], [[]]
+    walked(rng, paths[0], histories[0], names)
+    for _ in range(rng.randrange(1, 6)):  # put back: any path goes on from any of its entries
+        source = rng.randrange(len(paths))
+        fork = rng.randrange(len(paths[source].totals))
+        branch, told = paths[source].copy(fork + 1), [turn for turn in histories[source] if turn[1] <= fork]
+        walked(rng, branch, told, names)
+        paths.append(branch)
+        histories.append(told)
+    current, lost = histories[-1], histories[:-1]
+
+    def common(one, two):
+        """Turns that two paths share are the same object; there are as many entries before the fork as such turns."""
+        return next(
+            (at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a is not b), min(len(one), len(two))
+        )
+
+    loss = Fraction(0)
+    prices = {unit: price for path in paths for unit, price in path.prices.items()}
+    for unit, price in prices.items():
+        own = {tuple(id(turn) for turn in told if turn[0] == unit) for told in histories}
+        leaves = [a for a in own if a and not any(a != b and b[: len(a)] == a for b in own)]
+        loss += price * len(leaves)
+    entered = sum(path.entered(common(told, current)) for path, told in zip(paths[:-1], lost, strict=True))
+    assert loss <= paths[-1].totals[-1] + entered
+    # An entry before the last common one enters as much or more.
+    for path, told in zip(paths[:-1], lost, strict=True):
+        amounts = [path.entered(at) for at in range(common(told, current) + 1)]
+        assert amounts == sorted(amounts, reverse=True)
+
+
+def test_what_is_entered_for_lost_branches_pays_for_every_continuation_of_every_unit():
+    """A unit goes on in as many branches as have a turn of it that no other has, and costs its charge in each."""
+    for seed in range(300):
+        check_tree(seed)
