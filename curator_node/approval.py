@@ -117,6 +117,32 @@ def summary(
     ]
 
 
+def as_object(
+    proposal: Waiting, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+) -> dict[str, object]:
+    """A proposal for a steward's own programs: its names, times and cost, and all that `summary` says.
+
+    What cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
+    """
+    held, message = proposal.held, proposal.message
+    cost, told, unreadable = None, {}, ""
+    try:
+        cost, told = str(proposal.cost(kinds, steward)), dict(summary(proposal, ledger, policy, steward, kinds))
+    except ConfigurationError as error:
+        unreadable = str(error)
+    return {
+        "study": message.study.hex(),
+        "learner": proposal.name,
+        "key": message.sender.hex(),
+        "received_at": held.received_at,
+        "expires_at": held.expires_at,
+        "epsilon": cost,
+        "purpose": printable(message.purpose, 1000),
+        "summary": told,
+        "unreadable": unreadable,
+    }
+
+
 def _read(held: Held, policy: Policy) -> Waiting:
     """Checked anew: what the steward reads must be what is accepted, whoever can write to the database."""
     try:

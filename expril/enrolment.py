@@ -14,7 +14,7 @@ from rich.table import Table
 
 from expril.curator import Folder, curator_app
 from expril.studies import learner_app
-from expril.terminal import err, plain_errors, wide_console
+from expril.terminal import Json, err, plain_errors, print_json, wide_console
 from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
@@ -228,15 +228,20 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
 
 
 @curator_app.command("studies")
-def curator_studies(folder: Folder, ledger: LedgerOption = "") -> None:
+def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
     """What waits for the steward's word, where the policy says approval = "manual"."""
     with plain_errors():
-        from curator_node.approval import waiting
+        from curator_node.approval import as_object, waiting
         from curator_node.desk import open_desk
 
         with open_desk(folder, ledger) as desk:
             now = int(time.time())
             proposals = waiting(desk.ledger, desk.policy, now)
+            if json_:
+                kinds, steward = _terms(desk)
+                found = [as_object(each, desk.ledger, desk.policy, steward, kinds) for each in proposals]
+                print_json({"studies": found})
+                return
             table = Table(box=box.SIMPLE_HEAD)
             for column in ("study", "learner", "since (UTC)", "until (UTC)", "epsilon", "purpose"):
                 table.add_column(column, no_wrap=column != "purpose")

@@ -1,5 +1,6 @@
 """What a steward and a learner type to become known to each other: cards, enrolment, rotation, approval."""
 
+import json
 import shutil
 import time
 from fractions import Fraction
@@ -200,6 +201,7 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
     (ward / "policy.toml").write_text(f'{POLICY}approval = "manual"\n')
     enrol(ward, made_card(tmp_path), "--cap", 1)
     assert "no study waits" in run("curator", "studies", ward).output
+    assert json.loads(run("curator", "studies", ward, "--json").output) == {"studies": []}
     with open_site(ward) as site:
         learner, other = asker(site, tmp_path), asker(site, tmp_path, study=b"t")
         for each in (learner, other):
@@ -207,6 +209,20 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
         study = learner.session.study.hex()[:4]
         listed = run("curator", "studies", ward).output
         assert all(text in listed for text in (study, "ann", "1/15", "a test"))
+        told, _ = json.loads(run("curator", "studies", ward, "--json").output)["studies"]
+        times = {"received_at": told["received_at"], "expires_at": told["received_at"] + site.policy.approval_seconds}
+        assert told == {
+            "study": learner.session.study.hex(),
+            "learner": "ann",
+            "key": learner.session.key.public.hex(),
+            **times,
+            "epsilon": "1/15",
+            "purpose": "a test",
+            "summary": told["summary"],
+            "unreadable": "",
+        }
+        page = " ".join(run("curator", "approve", ward, study, typed="n\n").output.split())
+        assert all(f"{what} {' '.join(text.split())}" in page for what, text in told["summary"].items())
         assert "nothing was decided" in run("curator", "approve", ward, study, typed="n\n").output
         assert isinstance(learner.ask(), Refusal)
         shown = run("curator", "approve", ward, study, typed="y\n").output
