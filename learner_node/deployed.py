@@ -87,6 +87,7 @@ def run_study(
         receipts=dict(journal.receipts),
         attempts=study.attempts,
         lifetime=study.lifetime_seconds,
+        all_or_none=study.all_or_none,
         resumable=True,
         decided=journal.decided,
     )

@@ -130,6 +130,7 @@ def ask_all(
             carrier=carrier,
             clock=now,
             entropy=secrets.token_bytes,
+            all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
         )
         source = pl.concat([repeat.sites[name].source for name in held])
