@@ -42,7 +42,8 @@ class StudyEstimator(BaseEstimator):
     """What classifier and regressor share: one `fit` is one study.
 
     Args:
-        federation: whom to ask, and how; shared, not copied, by `clone`.
+        federation: whom to ask, and how; shared, not copied, by `clone`. With its `all_or_none`, a study that one
+            curator refuses is opened nowhere and costs nothing.
         strategy: a name of `learner_node.strategies`.
         options: of the strategy.
         epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
