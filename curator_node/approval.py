@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
+from curator_node.announced import announced
 from curator_node.enrolled import EnrolledLearner
 from curator_node.ledger import Ledger, StudyKey
 from curator_node.ledger.storing import Held
@@ -114,6 +115,7 @@ def summary(
         ("leaves", leaves),
         ("learns", learns),
         *([("provided", provided)] if provided else []),
+        *announced(message, cost, ledger, policy).rows(),
     ]
 
 
@@ -126,8 +128,10 @@ def as_object(
     """
     held, message = proposal.held, proposal.message
     cost, told, unreadable = None, {}, ""
+    named: dict[str, dict[str, object] | None] = {"announces": None, "validates": None}
     try:
-        cost, told = str(proposal.cost(kinds, steward)), dict(summary(proposal, ledger, policy, steward, kinds))
+        most, told = proposal.cost(kinds, steward), dict(summary(proposal, ledger, policy, steward, kinds))
+        cost, named = str(most), announced(message, most, ledger, policy).as_objects()
     except ConfigurationError as error:
         unreadable = str(error)
     return {
@@ -138,6 +142,7 @@ def as_object(
         "expires_at": held.expires_at,
         "epsilon": cost,
         "purpose": printable(message.purpose, 1000),
+        **named,
         "summary": told,
         "unreadable": unreadable,
     }

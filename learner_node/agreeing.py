@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from learner_node.sessions import Purpose
+from learner_node.purposes import Purpose
 from learner_node.study import Study
 from protocol.errors import ConfigurationError
 from protocol.messages import Card

@@ -1,12 +1,13 @@
 """The sessions of a study, one with each curator: opened by one plan for all, and closed wherever they are open."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 from learner_node.exchange import Exchange
 from learner_node.fates import BAD_REPLY, Fates
 from learner_node.federation import Federation
+from learner_node.purposes import Purpose, told
 from learner_node.requests import Request, closing, pending, proposal, stays, terms, unanswered
 from learner_node.session import Session
 from protocol.errors import ConfigurationError, ExprilError
@@ -20,8 +21,6 @@ from protocol.transitions import State
 if TYPE_CHECKING:
     from learner_node.study import Study
 
-Purpose = str | Callable[[str], str]
-"""What the stewards read; or, by the name of a curator, what its own does."""
 ALL_OR_NONE = "the study is for all curators or none"
 RENEWALS = 5
 """How often a reservation that ends before all curators have accepted is made anew, at most."""
@@ -44,11 +43,6 @@ class NoCuratorError(ExprilError):
 def refused_for_good(replies: Mapping[str, Message]) -> bool:
     """Whether one of these replies to proposals is a no that stays one."""
     return any(isinstance(each, Refusal) and stays(each) for each in replies.values())
-
-
-def told(purpose: Purpose, name: str) -> str:
-    """What one curator's steward reads."""
-    return purpose if isinstance(purpose, str) else purpose(name)
 
 
 class Sessions:

@@ -9,8 +9,8 @@ import msgspec
 
 from learner_node.federation import LIFETIME
 from learner_node.large_epsilon import require_confirmed
-from learner_node.learn import MOST_PURPOSE
 from learner_node.pooling import SECURE, Pooling, check_pooling
+from learner_node.purposes import MOST_PURPOSE
 from learner_node.strategies import DEFAULT_STRATEGY, option_names
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest

@@ -88,10 +88,9 @@ def serve(
 
 def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings: DaemonSettings, began: int) -> Status:
     """What the health page says now."""
-    try:
+    budget, waiting = None, None
+    with contextlib.suppress(ExprilError, OSError):
         budget, waiting = site.standing(), site.waiting()
-    except (ExprilError, OSError):
-        budget = waiting = None
     return Status(
         curator=site.identity.hex(),
         name=site.policy.name,

@@ -218,6 +218,8 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
             **times,
             "epsilon": "1/15",
             "purpose": "a test",
+            "announces": None,
+            "validates": None,
             "summary": told["summary"],
             "unreadable": "",
         }
