@@ -1,14 +1,10 @@
 """What the stewards read of a study: the learner's words, and what it announces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from protocol.announcements import LONGEST, announcing, validating
 from protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from learner_node.sessions import Sessions
 
 MOST_PURPOSE = 1000
 """Longest purpose that fits a proposal, in characters."""
@@ -33,21 +29,20 @@ def announced(purpose: str, validation: Fraction | None) -> str:
     return purpose if validation is None else announcing(purpose, validation)
 
 
-def following(purpose: str, study: "Sessions | None") -> Purpose:
+def following(purpose: str, studies: Mapping[str, bytes] | None) -> Purpose:
     """A purpose that says to each curator which of its studies the model is of that is validated.
 
     Args:
         purpose: in the learner's words.
-        study: that the model is of; None where it is not known.
+        studies: curator's name -> the identity there of the study that the model is of; None where it is not known.
 
     Raises:
         ConfigurationError: it is too long.
     """
-    _check(purpose, MOST_PURPOSE if study is None else MOST_WORDS)
-    if study is None:
+    _check(purpose, MOST_PURPOSE if studies is None else MOST_WORDS)
+    if studies is None:
         return purpose
-    accepted = {name: each.study for name, each in study.sessions.items() if each.accepted is not None}
-    return lambda name: validating(purpose, accepted[name]) if name in accepted else purpose
+    return lambda name: validating(purpose, studies[name]) if name in studies else purpose
 
 
 def validation_purpose(purpose: str) -> str:

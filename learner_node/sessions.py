@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
 
 from learner_node.exchange import Exchange
 from learner_node.fates import BAD_REPLY, Fates
@@ -18,26 +17,9 @@ from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
-if TYPE_CHECKING:
-    from learner_node.study import Study
-
 ALL_OR_NONE = "the study is for all curators or none"
 RENEWALS = 5
 """How often a reservation that ends before all curators have accepted is made anew, at most."""
-
-
-class NoCuratorError(ExprilError):
-    """No curator is left that answered everything; the text lists what became of each.
-
-    Attributes:
-        study: the study as far as it came, where there is one.
-    """
-
-    kind = "study"
-
-    def __init__(self, text: str, study: "Study | None" = None) -> None:
-        self.study = study
-        super().__init__(text)
 
 
 def refused_for_good(replies: Mapping[str, Message]) -> bool:
@@ -91,8 +73,12 @@ class Sessions:
     @property
     def survivors(self) -> list[str]:
         """Curators that accepted the plan."""
-        alive = {name for name, session in self.sessions.items() if session.accepted is not None} - self._out
-        return [name for name in self.sessions if name in alive]
+        return [name for name in self.accepted if name not in self._out]
+
+    @property
+    def accepted(self) -> dict[str, bytes]:
+        """Curators that accepted the plan -> the identity that the study has there."""
+        return {name: session.study for name, session in self.sessions.items() if session.accepted is not None}
 
     def leave_out(self, name: str, reason: str) -> None:
         """Go on without a curator, for a reason that the learner found; nothing more is asked there."""
@@ -288,11 +274,9 @@ class Sessions:
                 self.leave_out(name, why)
         return same
 
-    def nobody(self, what: str) -> NoCuratorError:
+    def nobody(self, what: str) -> ExprilError:
         """An error that says what became of each."""
-        fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
-        text = f"{what}. {'; '.join(fates) or 'The federation names no curator'}"
-        return NoCuratorError(text, cast("Study", self))
+        raise NotImplementedError
 
     def fate(self, name: str) -> str:
         """What became of a curator, and what to do; its own words are shortened and made printable."""

@@ -12,16 +12,30 @@ from learner_node.federation import Carrier, Federation, UnfinishedError
 from learner_node.objections import complaint_about_question
 from learner_node.reading import Led, Pooled, QueryFailedError, Reader, Round, questions
 from learner_node.requests import query
-from learner_node.sessions import NoCuratorError, Sessions
+from learner_node.sessions import Sessions
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
-from protocol.errors import RemoteProtocolError
+from protocol.errors import ExprilError, RemoteProtocolError
 from protocol.kinds import Turn
 from protocol.messages import Card, Release
 from protocol.refusals import RefusalCode
 from protocol.transitions import State
 
 __all__ = ["Carrier", "Federation", "NoCuratorError", "Round", "Study", "UnfinishedError"]
+
+
+class NoCuratorError(ExprilError):
+    """No curator is left that answered everything; the text lists what became of each.
+
+    Attributes:
+        study: the study as far as it came, where there is one.
+    """
+
+    kind = "study"
+
+    def __init__(self, text: str, study: "Study | None" = None) -> None:
+        self.study = study
+        super().__init__(text)
 
 
 class Study(Sessions):
@@ -180,6 +194,11 @@ class Study(Sessions):
             else self.readers[done.turn.planned.kind].pool([done.answers[name] for name in names])
             for done in self.rounds
         ]
+
+    def nobody(self, what: str) -> NoCuratorError:
+        """An error that says what became of each."""
+        fates = [f"{name}: {self.fate(name)}" for name in self.sessions]
+        return NoCuratorError(f"{what}. {'; '.join(fates) or 'The federation names no curator'}", self)
 
     @contextmanager
     def closing(self) -> Iterator[None]:

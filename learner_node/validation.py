@@ -222,7 +222,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
     """
     exact = parse_rational(epsilon)
     together = Together(pooling, colluders, dropouts)
-    rules, words = _checked(thresholds, bins), following(purpose, after)
+    rules, words = _checked(thresholds, bins), following(purpose, None if after is None else after.accepted)
     if hasattr(model, "to_validate"):
         model, own = model.to_validate()
         source = own if source is None else source
