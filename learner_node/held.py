@@ -98,5 +98,4 @@ def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
 
 def _ends_all(request: bytes, refusal: Refusal | None) -> bool:
     """Whether a study for all or none is over by this reply."""
-    proposed = isinstance(open_envelope(request)[1], StudyProposal)
-    return proposed and refusal is not None and stays(refusal)
+    return refusal is not None and stays(refusal) and isinstance(open_envelope(request)[1], StudyProposal)

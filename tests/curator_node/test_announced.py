@@ -1,14 +1,16 @@
 """A validation is announced in the proposal before it, and names the study that it follows: what the steward reads."""
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from curator_fakes import Clock, Learner, key, ledger_over, open_curator, plan_of, policy, steward_file
-from curator_node.announced import announced
 from curator_node.approval import as_object, summary, waiting
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
+from curator_node.ledger import StudyKey
 from curator_node.ledger.store import MemoryStore
 from protocol.announcements import LONGEST, Notice, announcing, read_notice, validating
 from protocol.errors import ConfigurationError
@@ -85,25 +87,22 @@ class Ward:
         terms = (ledger, self.rules, steward_file(), QUERY_KINDS)
         return dict(summary(proposal, *terms)), as_object(proposal, *terms)
 
+    def page_of(self, study, purpose):
+        return self.page(self.propose(study, purpose, 2))
+
     def accept(self, learner):
         ledger = ledger_over(self.store)
         for held in self.store.held(self.clock()):
-            ledger.decide_on(
-                _key(learner), held.request, self.clock(), approve=True, cost=Fraction(1), until=self.clock() + 99
-            )
+            study = StudyKey(learner.session.key.public, learner.session.study)
+            until = self.clock() + 99
+            ledger.decide_on(study, held.request, self.clock(), approve=True, cost=Fraction(1), until=until)
         assert isinstance(learner.ask(), StudyAccepted)
         return learner
 
 
-def _key(learner):
-    from curator_node.ledger import StudyKey
-
-    return StudyKey(learner.session.key.public, learner.session.study)
-
-
 def test_the_first_page_says_what_both_cost_and_that_it_binds_nobody():
     ward = Ward()
-    told, machine = ward.page(ward.propose(b"1", announcing("a score", Fraction(1, 4)), 2))
+    told, machine = ward.page_of(b"1", announcing("a score", Fraction(1, 4)))
     assert "at most 1/4 of epsilon; both together at most 3/4." in told["then"]
     assert "binds nobody" in told["then"]
     assert "after" not in told
@@ -112,15 +111,22 @@ def test_the_first_page_says_what_both_cost_and_that_it_binds_nobody():
     assert machine["summary"] == told
 
 
+def test_every_key_for_programs_is_told_and_no_other():
+    page = (Path(__file__).parents[2] / "docs" / "enrolment.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    _, machine = Ward().page_of(b"1", announcing("a score", Fraction(1, 4)))
+    assert [name for row in rows for name in re.findall(r"\w+", row)] == list(machine)
+
+
 def test_both_together_may_be_more_than_is_left():
     ward = Ward()
-    told, _ = ward.page(ward.propose(b"1", announcing("", Fraction(3, 4)), 2))
+    told, _ = ward.page_of(b"1", announcing("", Fraction(3, 4)))
     assert "both together at most 5/4, which is more than the 1 that is left" in told["then"]
 
 
 def test_a_proposal_that_announces_nothing_has_no_such_line():
     ward = Ward()
-    told, machine = ward.page(ward.propose(b"1", "a score", 2))
+    told, machine = ward.page_of(b"1", "a score")
     assert not told.keys() & {"then", "after"}
     assert (machine["announces"], machine["validates"]) == (None, None)
 
@@ -180,7 +186,7 @@ def test_a_learner_s_next_key_may_validate_what_its_last_one_asked():
 def test_a_page_of_a_purpose_that_is_hostile_shows_no_more_than_it_says():
     ward = Ward()
     evil = announcing(announcing("\x1b[2J", Fraction(1)), Fraction(1, 9))
-    told, machine = ward.page(ward.propose(b"1", evil, 2))
+    told, machine = ward.page_of(b"1", evil)
     assert machine["announces"]["epsilon"] == "1/9"
     assert all(text.isprintable() for text in told.values())
 
@@ -201,16 +207,5 @@ def test_nothing_of_it_is_reserved_or_binds_the_ledger():
     ward = Ward()
     first = ward.accept(ward.propose(b"1", announcing("", Fraction(1, 100)), 2))
     assert ward.curator._ledger.account.total_reserved == Fraction(1, 2)
-    second = ward.accept(ward.propose(b"2", validating("", first.session.study), 2))
-    assert announced(_message(ward, second), Fraction(1, 2), ledger_over(ward.store), ward.rules).more
-
-
-def _message(ward, learner):
-    from protocol.envelopes import open_envelope
-
-    return next(
-        message
-        for data in learner.session.transcript.envelopes
-        for message in [open_envelope(data)[1]]
-        if hasattr(message, "purpose")
-    )
+    ward.accept(ward.propose(b"2", validating("", first.session.study), 2))
+    assert ward.curator._ledger.account.total_reserved == 1

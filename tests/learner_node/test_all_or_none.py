@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curator_node.ledger import StudyKey
 from learner_fakes import (
     LEARNER,
     Clock,
@@ -36,6 +37,7 @@ from learner_node.learn import learn
 from learner_node.selection import select
 from learner_node.study import NoCuratorError, Study
 from limits_told import limits_with
+from protocol.envelopes import open_envelope
 from protocol.hypotheses import Constant
 from protocol.messages import Query, StudyClose, StudyProposal
 from protocol.transcript import replay
@@ -68,16 +70,8 @@ def decide(curator, *, approve=True):
     """Its steward's word about all that waits."""
     ledger, now = curator._ledger, curator._clock()
     for held in ledger.store.held(now):
-        study = _study_of(held.envelope)
+        study = StudyKey(held.learner, open_envelope(held.envelope)[1].study)
         ledger.decide_on(study, held.request, now, approve=approve, cost=COST, until=now + 10 * DAY)
-
-
-def _study_of(envelope):
-    from curator_node.ledger import StudyKey
-    from protocol.envelopes import open_envelope
-
-    message = open_envelope(envelope)[1]
-    return StudyKey(message.sender, message.study)
 
 
 def run(federation, bodies=2):
