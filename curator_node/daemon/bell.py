@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from curator_node.daemon.log import Event, StewardTold
+from curator_node.daemon.log import Event, Outcome, StewardTold
 
 LONGEST_SECONDS = 30.0
 """A command that takes longer is stopped."""
@@ -21,6 +21,8 @@ APART_SECONDS = 60.0
 """Between the starts of two."""
 LOOK_SECONDS = 0.05
 """Between two looks whether it has ended."""
+REAP_SECONDS = 2.0
+"""For the end of one that was stopped."""
 MOST_QUEUED = 100
 """Studies whose turn is still to come."""
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -93,13 +95,22 @@ class Bell:
                 env=environment,
                 start_new_session=True,
             )
-        except OSError:
+        except (OSError, ValueError, subprocess.SubprocessError):
             return StewardTold(study=study, outcome="not_run")
         end = time.monotonic() + self._longest
-        while process.poll() is None:
+        while (status := process.poll()) is None:
             stopping = self._stopping.wait(LOOK_SECONDS)
             if stopping or time.monotonic() > end:
-                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
-                return StewardTold(study=study, outcome="dropped" if stopping else "too_long", status=process.wait())
-        status = process.returncode
+                outcome: Outcome = "dropped" if stopping else "too_long"
+                return StewardTold(study=study, outcome=outcome, status=_stop(process))
         return StewardTold(study=study, outcome="failed" if status else "told", status=status)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> int:
+    """Stop a command with what it started; its status. One that took another user's rights may not be stopped."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+    try:
+        return process.wait(REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        return 0

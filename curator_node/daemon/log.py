@@ -125,6 +125,10 @@ class Unserved(Event, frozen=True, tag="unserved"):
     kind: str = ""
 
 
+Outcome = Literal["told", "failed", "too_long", "not_run", "dropped"]
+"""Of a steward's command."""
+
+
 class StewardTold(Event, frozen=True, tag="steward_told"):
     """A study began to wait for the steward's word, and what became of the steward's own command about it.
 
@@ -136,7 +140,7 @@ class StewardTold(Event, frozen=True, tag="steward_told"):
     """
 
     study: str
-    outcome: Literal["told", "failed", "too_long", "not_run", "dropped"]
+    outcome: Outcome
     status: int = 0
 
 
