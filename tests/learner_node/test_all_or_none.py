@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from curator_node.ledger import StudyKey
 from learner_fakes import (
     LEARNER,
+    NOW,
     Clock,
     Entropy,
     NoNoise,
@@ -160,6 +161,38 @@ def test_what_was_opened_is_closed_before_anything_else_is_tried(place):
     last_proposal = max(number for number, each in enumerate(sent) if each == (place, StudyProposal.__name__))
     assert first_close < last_proposal
     assert {name for name, what in sent if what == StudyClose.__name__} == set(NAMES) - {place}
+
+
+@pytest.mark.parametrize("way", ["without a card", "kind withdrawn"])
+def test_where_a_card_rules_one_out_nothing_is_proposed_to_anybody(way):
+    curators = three()
+    prepare, script, _ = WAYS[way]
+    if prepare:
+        prepare(curators["bern"])
+    federation = federate(curators, {"bern": script} if script else None, all_or_none=True)
+    with pytest.raises(NoCuratorError, match="not all can be asked: nothing was proposed"):
+        learn(federation, SOURCE, **FAST)
+    assert {what for _, what, _ in federation.carrier.sent} == {"CardRequest"}
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_proposal_that_came_too_late_is_made_anew_unless_another_has_refused(refuses):
+    clock = Clock()
+    curators = three(clock)
+
+    def on_its_way_too_long(message, data, handle):
+        clock.now += 10_000 if isinstance(message, StudyProposal) and clock.now == NOW else 0
+        return handle(data)
+
+    federation = replace(federate(curators, {"chur": on_its_way_too_long}, all_or_none=True), clock=clock)
+    if refuses:
+        poor(curators["bern"])
+        with pytest.raises(NoCuratorError, match="bern: the plan costs more than is left"):
+            run(federation)
+        assert_cost_nothing(curators, dict.fromkeys(NAMES, 0), federation.carrier)
+    else:
+        assert run(federation).survivors == list(NAMES)
+    assert len(federation.carrier.bytes_sent("chur", StudyProposal.__name__)) == (1 if refuses else 2)
 
 
 def test_an_acceptance_that_was_lost_is_looked_for_and_closed_too():
