@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
+from curator_node.announced import announced
 from curator_node.enrolled import EnrolledLearner
 from curator_node.exposure import exposure, rows
 from curator_node.ledger import Ledger, StudyKey
@@ -118,7 +119,37 @@ def summary(
         ("learns", learns),
         *rows(found, unit),
         *([("provided", provided)] if provided else []),
+        *announced(message, cost, ledger, policy).rows(),
     ]
+
+
+def as_object(
+    proposal: Waiting, ledger: Ledger, policy: Policy, steward: StewardFile, kinds: Kinds
+) -> dict[str, object]:
+    """A proposal for a steward's own programs: its names, times and cost, and all that `summary` says.
+
+    What cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
+    """
+    held, message = proposal.held, proposal.message
+    cost, told, unreadable = None, {}, ""
+    named: dict[str, dict[str, object] | None] = {"announces": None, "validates": None}
+    try:
+        most, told = proposal.cost(kinds, steward), dict(summary(proposal, ledger, policy, steward, kinds))
+        cost, named = str(most), announced(message, most, ledger, policy).as_objects()
+    except ConfigurationError as error:
+        unreadable = str(error)
+    return {
+        "study": message.study.hex(),
+        "learner": proposal.name,
+        "key": message.sender.hex(),
+        "received_at": held.received_at,
+        "expires_at": held.expires_at,
+        "epsilon": cost,
+        "purpose": printable(message.purpose, 1000),
+        **named,
+        "summary": told,
+        "unreadable": unreadable,
+    }
 
 
 def _read(held: Held, policy: Policy) -> Waiting:

@@ -3,6 +3,7 @@
 It is for the steward's eyes only: it may name numbers of records, which no learner is ever told.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ class Finding:
 
     Attributes:
         level: "stop" where the curator would not start or answer, "look" for the steward to think about, else "fine".
-        about: policy, schema, records, keys, ledger, superlink.
+        about: policy, schema, records, keys, ledger, approval, superlink.
         text: a sentence.
     """
 
@@ -128,6 +129,8 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     if keys is not None:
         with found.stops("ledger"):
             _ledger(found, folder, settings, keys, policy, steward)
+    if settings is not None and policy is not None:
+        _waiting(found, settings, policy)
     if settings is not None:
         _superlink(found, folder, settings, probe)
     return found
@@ -269,6 +272,19 @@ def _ledger(
     for learner, own in found.standing.learners.items():
         if own.left == "0":
             found.say("look", "ledger", f"{learner} has nothing left to ask for")
+
+
+def _waiting(found: SiteCheck, settings: DaemonSettings, policy: Policy) -> None:
+    """Whether somebody is told where each proposal is read."""
+    if policy.approval != "manual":
+        return
+    if not settings.waiting_command:
+        text = f"approval is manual and {DAEMON} has no waiting_command: look at `expril curator studies` yourself"
+        found.say("look", "approval", text)
+    elif not os.access(settings.waiting_command[0], os.X_OK) or Path(settings.waiting_command[0]).is_dir():
+        found.say("look", "approval", f"waiting_command of {DAEMON}: no program {settings.waiting_command[0]}")
+    else:
+        found.say("fine", "approval", f"{settings.waiting_command[0]} is run when a study begins to wait")
 
 
 def _superlink(

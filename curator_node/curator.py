@@ -82,6 +82,7 @@ class Curator:
 
     Attributes:
         policy: its steward's.
+        waits: is told the identity of each study whose proposal begins to wait for the steward.
         label: under which it signs; not the production label where its releases are not private as claimed.
         lock: held while the ledger is used; not while records are counted.
 
@@ -110,6 +111,7 @@ class Curator:
         self._answerers = dict(answerers)
         self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
         self.policy = policy
+        self.waits: Callable[[bytes], None] = lambda study: None  # noqa: ARG005
         self._limits, self.label = settled_terms(policy, self._kinds, noise)
         check_size(self._limits, self._answerers, len(dataset.records))
         ledger.begin(ledger_terms(dataset.steward.unit, self.label), clock())
@@ -264,8 +266,8 @@ class Curator:
         now = self._clock()
         self._identities.check(message.newest_receipt, self._ledger, now)
         if not self._ledger.known(identity):
-            steward = self._dataset.steward
-            reserve(Proposal(data, message, identity, now), self._ledger, self.policy, self._kinds, steward)
+            steward, asked = self._dataset.steward, Proposal(data, message, identity, now)
+            reserve(asked, self._ledger, self.policy, self._kinds, steward, self.waits)
         study = self._study(message)
 
         def accept(owed: Owed) -> bytes:

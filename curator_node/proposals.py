@@ -4,10 +4,12 @@ One that waits for its steward reserves nothing. It is kept beside the ledger, w
 sees it. The steward's word is an entry of the ledger.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from curator_node.ledger import Ledger, NotApprovedError, Reservation, StudyKey
-from curator_node.ledger.storing import Held
+from curator_node.ledger import Account, Ledger, NotApprovedError, Reservation, StudyKey
+from curator_node.ledger.storing import Held, LedgerStore
 from curator_node.policy import Policy
 from curator_node.refusing import caps_of
 from curator_node.requests import check_plan, check_time
@@ -40,8 +42,35 @@ class Proposal:
     now: int
 
 
-def reserve(proposal: Proposal, ledger: Ledger, policy: Policy, kinds: Kinds, steward: StewardFile) -> None:
+class Books(Protocol):
+    """A ledger, or what was read of one."""
+
+    @property
+    def account(self) -> Account:
+        """What its entries add up to."""
+
+    @property
+    def store(self) -> LedgerStore:
+        """Where they are kept."""
+
+
+def reserve(
+    proposal: Proposal,
+    ledger: Ledger,
+    policy: Policy,
+    kinds: Kinds,
+    steward: StewardFile,
+    waits: Callable[[bytes], None] = lambda study: None,  # noqa: ARG005
+) -> None:
     """Reserve a new study's cost; where a steward reads each proposal, only once it has said yes.
+
+    Args:
+        proposal: verified.
+        ledger: where the cost is reserved, and the proposal kept.
+        policy: the steward's.
+        kinds: of queries that can be answered.
+        steward: the schema file.
+        waits: is told the study once its proposal begins to wait; it must not block or raise.
 
     Raises:
         RemoteProtocolError: as `check_plan`; or CHANGED_CONTENT, AWAITING_APPROVAL, DECLINED, TOO_MANY_REQUESTS.
@@ -65,7 +94,8 @@ def reserve(proposal: Proposal, ledger: Ledger, policy: Policy, kinds: Kinds, st
     except NotApprovedError as error:
         if error.declined:
             raise RemoteProtocolError(RefusalCode.DECLINED) from None
-        _hold(proposal, ledger, policy)
+        if _hold(proposal, ledger, policy):
+            waits(key.study)
         raise RemoteProtocolError(RefusalCode.AWAITING_APPROVAL) from None
     if proposal.identity in ledger.account.decisions:
         ledger.store.release(proposal.identity)
@@ -81,14 +111,18 @@ def check_in_time(message: Message, identity: bytes, now: int, policy: Policy, l
             raise
 
 
-def undecided(ledger: Ledger, now: int) -> list[Held]:
+def undecided(ledger: Books, now: int) -> list[Held]:
     """The proposals that wait for the steward, the first that came in front."""
     decided = {request for request, word in ledger.account.decisions.items() if not word.approved or word.allows(now)}
     return [held for held in ledger.store.held(now) if held.request not in decided]
 
 
-def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
-    """Keep a proposal for the steward; RemoteProtocolError(TOO_MANY_REQUESTS or OVER_LIMIT) where it is not kept."""
+def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> bool:
+    """Keep a proposal for the steward; whether it is new to every process that serves from this ledger.
+
+    Raises:
+        RemoteProtocolError: TOO_MANY_REQUESTS or OVER_LIMIT; it is not kept.
+    """
     if len(proposal.data) > MOST_HELD_BYTES:
         limit = f"at most {MOST_HELD_BYTES} bytes where a steward reads proposals"
         raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "plan", limit)
@@ -97,7 +131,7 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
     if proposal.identity not in waiting and len(waiting) >= policy.held_studies:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-    ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
+    return ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
 
 
 def _came_in_time(ledger: Ledger, identity: bytes, now: int) -> bool:

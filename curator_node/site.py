@@ -42,6 +42,7 @@ from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import Policy, doubts_about, read_policy
+from curator_node.proposals import undecided
 from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
@@ -115,6 +116,16 @@ class Site:
         with self.curator.lock:
             self.ledger.refresh(self._clock())
             return standing_of(self.ledger.account, self.policy)
+
+    def waiting(self) -> int:
+        """How many studies wait for the steward; reads what other processes have written.
+
+        Raises:
+            LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
+        """
+        with self.curator.lock:
+            self.ledger.refresh(self._clock())
+            return len(undecided(self.ledger, self._clock()))
 
     def export(self) -> CheckedLedger:
         """The ledger as an auditor reads it: every entry, checked anew.

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,23 @@ import msgspec
 from curator_node.budgets import standing_of
 from curator_node.daemon.health import LOOPBACK
 from curator_node.daemon.settings import ledger_of, read_settings
+from curator_node.ledger import Account
 from curator_node.ledger.checks import load
 from curator_node.ledger.places import read_store
-from curator_node.site import LEDGER, policy_of
+from curator_node.ledger.storing import LedgerStore
+from curator_node.proposals import undecided
+from curator_node.site import LEDGER, now, policy_of
 from protocol.errors import ConfigurationError
 
 SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class _Read:
+    """See `curator_node.proposals.Books`."""
+
+    account: Account
+    store: LedgerStore
 
 
 def read_status(folder: Path) -> dict[str, Any]:
@@ -32,12 +44,14 @@ def read_status(folder: Path) -> dict[str, Any]:
     url, policy = ledger_of(settings), policy_of(folder)
     with read_store(url or folder / LEDGER) as store:
         account = load(store)
+        waiting = len(undecided(_Read(account, store), now()))
     return {
         "running": False,
         "healthy": False,
         "curator": account.curator.hex(),
         "name": policy.name,
         "superlink": settings.superlink,
+        "waiting": waiting,
         "budget": msgspec.to_builtins(standing_of(account, policy)),
     }
 

@@ -12,6 +12,9 @@ name = {name}
 cap = 1
 
 # What is not written here has these values; each is about one learner, but for the last two.
+# approval = "manual"           # you read each proposal before it is accepted; "automatic" accepts what fits
+# approval_seconds = 2_592_000  # how long a proposal waits for you, and an approved one for its learner
+# held_studies = 4              # proposals that may wait; expril curator studies, approve, decline
 # open_studies = 4              # at once
 # studies = 1_000               # ever
 # reservation_seconds = 86_400  # how long a study may hold what it reserved
@@ -83,6 +86,8 @@ DAEMON_TEMPLATE = """\
 superlink = {superlink}      # "host:port" of the SuperLink
 ca = "ca.crt"                # the authority that certifies it; in this folder, from who keeps the SuperLink
 health_port = {port}           # of this machine alone: http://127.0.0.1:{port}/health and /status
+
+# waiting_command = ["/usr/bin/logger", "a study waits"]  # run when one waits for you, with its identity
 
 # ledger_env = "EXPRIL_LEDGER" # the environment variable with a database's URL, instead of curator.ledger
 # mark = "/var/lib/expril/curator.mark"  # best on another disk than the ledger; needed with a database

@@ -135,6 +135,8 @@ def _show_status(status: dict[str, Any]) -> None:
             told = ", ".join(f"{kind} {count}" for kind, count in sorted(status[name].items()))
             console.print(f"{name}: {told or 'none'}", highlight=False)
         console.print(f"releases: {status['releases']}", highlight=False)
+    if status.get("waiting"):
+        say("look", f"studies that wait for your word: {status['waiting']} (expril curator studies)")
     budget = status["budget"]
     if budget is None:
         say("stop", "the ledger cannot be read")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from expril.curator import Folder, curator_app
 from expril.studies import learner_app
-from expril.terminal import err, plain_errors, wide_console
+from expril.terminal import Json, err, plain_errors, print_json, wide_console
 from protocol.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
@@ -233,16 +233,21 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
 
 
 @curator_app.command("studies")
-def curator_studies(folder: Folder, ledger: LedgerOption = "") -> None:
+def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
     """What waits for the steward's word, where the policy says approval = "manual"."""
     with plain_errors():
-        from curator_node.approval import waiting
+        from curator_node.approval import as_object, waiting
         from curator_node.desk import open_desk
         from curator_node.exposure import short
 
         with open_desk(folder, ledger) as desk:
             now = int(time.time())
             proposals = waiting(desk.ledger, desk.policy, now)
+            if json_:
+                kinds, steward = _terms(desk)
+                found = [as_object(each, desk.ledger, desk.policy, steward, kinds) for each in proposals]
+                print_json({"studies": found})
+                return
             table = Table(box=box.SIMPLE_HEAD, caption=_FACTORS)
             times = ("since (UTC)", "until (UTC)")
             for column in ("study", "learner", *times, "epsilon", "is it there", "its label", "the rest", "purpose"):

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,13 +198,14 @@ def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: Exi
             raise ConfigurationError(f"--without {name}: no such curator{suggest(name, list(kept.curators))}")
     without = [kept.curators[name] for name in how.without]
     names = {key: name for name, key in kept.curators.items()}
+    together = study.all_or_none
+    held = partial(HeldCarrier, names=names, without=without, all_or_none=together, poll=how.wait, told=told)
     folder = how.folder or (path.parent / study.folder if study.folder and not how.superlink else None)
     if folder is not None:
         wait = FOREVER if how.wait else study.wait_seconds
         posted = FolderCarrier(folder, names, wait=wait, without=without)
-        return HeldCarrier(posted, names, waits=lambda refusal: True, without=without, poll=how.wait, told=told)  # noqa: ARG005
-    linked = stack.enter_context(_superlink(study, kept, path, how, told))
-    return HeldCarrier(linked, names, without=without, poll=how.wait, told=told)
+        return held(posted, waits=lambda refusal: True)  # noqa: ARG005
+    return held(stack.enter_context(_superlink(study, kept, path, how, told)))
 
 
 def _superlink(study: "StudyFile", kept: "Kept", path: Path, how: _How, told: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from learner_node.purposes import Purpose
 from learner_node.study import Study
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
@@ -34,7 +35,7 @@ D = TypeVar("D", bound=Drafted)
 def agree(
     study: Study,
     drafted: D,
-    purpose: str,
+    purpose: Purpose,
     again: Callable[[Mapping[str, Card]], D] | None,
     cards: Mapping[str, Card],
 ) -> D:
@@ -55,7 +56,8 @@ def agree(
         cards: of the curators that are named, and maybe of others.
 
     Raises:
-        NoCuratorError: nobody accepted, or no plan can be drafted for those whose cards are still the same.
+        NoCuratorError: nobody accepted, or not all did of a study for all or none; or no plan can be drafted for those
+            whose cards are still the same.
     """
     for left in reversed(range(ATTEMPTS)):
         accepted = study.propose(drafted.plan, purpose, drafted.names)

@@ -10,8 +10,9 @@ import polars as pl
 
 from learner_node.federation import Carrier, Federation
 from learner_node.journal import Journal
-from learner_node.learn import MOST_PURPOSE, Learned, learn
+from learner_node.learn import Learned, learn
 from learner_node.private_files import write_private
+from learner_node.purposes import validation_purpose
 from learner_node.study import NoCuratorError, Study
 from learner_node.study_file import StudyFile
 from learner_node.validation import Validation
@@ -87,6 +88,7 @@ def run_study(
         receipts=dict(journal.receipts),
         attempts=study.attempts,
         lifetime=study.lifetime_seconds,
+        all_or_none=study.all_or_none,
         resumable=True,
         decided=journal.decided,
     )
@@ -100,6 +102,7 @@ def run_study(
         colluders=study.colluders,
         dropouts=study.dropouts,
         purpose=study.purpose,
+        validation=study.exact_validation,
         seed=study.seed,
         progress=progress,
     )
@@ -114,7 +117,8 @@ def run_study(
             pooling=study.pooling,
             colluders=study.colluders,
             dropouts=study.dropouts,
-            purpose=f"Validation. {study.purpose}".strip()[:MOST_PURPOSE],
+            purpose=validation_purpose(study.purpose),
+            after=learned.study,
             seed=study.seed,
         )
     except NoCuratorError as error:

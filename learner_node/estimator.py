@@ -42,7 +42,8 @@ class StudyEstimator(BaseEstimator):
     """What classifier and regressor share: one `fit` is one study.
 
     Args:
-        federation: whom to ask, and how; shared, not copied, by `clone`.
+        federation: whom to ask, and how; shared, not copied, by `clone`. With its `all_or_none`, a study that one
+            curator refuses is opened nowhere and costs nothing.
         strategy: a name of `learner_node.strategies`.
         options: of the strategy.
         epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
@@ -50,6 +51,7 @@ class StudyEstimator(BaseEstimator):
             curators open together, see docs/learner.md.
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`.
         purpose: what the stewards read about the study.
+        validation: epsilon of a `validate` that is to follow, at most: the stewards read of both at once.
         random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
 
     Attributes:
@@ -80,6 +82,7 @@ class StudyEstimator(BaseEstimator):
         colluders: int | None = None,
         dropouts: int | None = None,
         purpose: str = "",
+        validation: float | str | Fraction | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.federation = federation
@@ -90,6 +93,7 @@ class StudyEstimator(BaseEstimator):
         self.colluders = colluders
         self.dropouts = dropouts
         self.purpose = purpose
+        self.validation = validation
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -165,6 +169,7 @@ class StudyEstimator(BaseEstimator):
             colluders=self.colluders,
             dropouts=self.dropouts,
             purpose=self.purpose,
+            validation=None if self.validation is None else parse_rational(self.validation),
             seed=seed,
         )
         self._keep(learned, frames[-1], named=hasattr(X, "columns"))
@@ -344,6 +349,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             colluders=self.colluders,
             dropouts=self.dropouts,
             purpose=purpose,
+            after=getattr(self, "study_", None),
         )
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:

@@ -1,6 +1,6 @@
 """Requests to several curators at once: sent, sent again, made anew where they came too late, and what each brought."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from learner_node.fates import BAD_REPLY, NO_REPLY, RELEASE, Fates
 from learner_node.federation import Federation
@@ -37,11 +37,12 @@ class Exchange:
         record: bool,
         attempts: int | None = None,
         renew: bool = False,
+        until: Callable[[Mapping[str, Message]], bool] | None = None,
     ) -> dict[str, Message]:
         """Send, retry the same bytes where nothing came or a refusal may pass, and note what each request brought.
 
         With `renew`, a request that came after its expiry is made anew: as often as the learner's own clock says so,
-        and once where only the curator's does.
+        and once where only the curator's does. With `until`, nothing is sent again once the replies so far say so.
         """
         if not requests:
             return {}
@@ -81,6 +82,8 @@ class Exchange:
                 self._fates.asked_again[name] += name in sent_again
                 del waiting[key]
             sent_again |= {name for name, _ in waiting.values()}
+            if until is not None and until(replies):
+                break
         for name, note in notes.items():
             ended = replies.get(name, passing.get(name))
             recorded = record and (isinstance(ended, Release) or note != RELEASE)

@@ -55,6 +55,10 @@ class Fates:
         self.outcomes[name].pop()
         self.refusals[name].pop()
 
+    def awaits_approval(self, name: str) -> bool:
+        """Whether the last that it said was that a proposal waits for its steward."""
+        return self.last.get(name) == f"refusal:{RefusalCode.AWAITING_APPROVAL}"
+
     def not_sent(self, name: str) -> None:
         """A question is over the limits of its card."""
         self.outcomes[name].append(f"refusal:{RefusalCode.OVER_LIMIT}")

@@ -47,6 +47,8 @@ class Federation:
         attempts: how often a request is sent before its curator is given up.
         allow_not_private: accept curators that sign as not private; simulations only.
         lifetime: seconds for which a request is valid; at most what the curators' policies allow.
+        all_or_none: a study is opened at all of the curators, or at none: nothing is asked, and so nothing charged,
+            before every one has accepted.
         resumable: another process goes on with a study that this one leaves, so that it is not closed then.
         readers: of the query kinds that may be asked, by name.
         decided: gives what an earlier process of the study computed, in place of what this one did.
@@ -63,6 +65,7 @@ class Federation:
     attempts: int = 2
     allow_not_private: bool = False
     lifetime: int = LIFETIME
+    all_or_none: bool = False
     resumable: bool = False
     readers: Mapping[str, Reader] = field(default_factory=lambda: READERS)
     decided: Decide = as_found

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from learner_node.federation import Carrier, UnfinishedError
+from learner_node.requests import stays
 from protocol.envelopes import digest, open_envelope, verify
 from protocol.errors import RemoteProtocolError, printable
-from protocol.messages import Refusal
+from protocol.messages import Refusal, StudyProposal
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
 POLL_SECONDS = 5.0
@@ -22,6 +23,7 @@ class HeldCarrier:
         names: curator's public key -> the learner's name of it.
         waits: whether a refusal, which may pass, is waited for; any other is the study's affair.
         without: public keys of curators that are not waited for.
+        all_or_none: a proposal that one curator refuses for good is waited for at none.
         poll: ask again until nobody says "later", instead of leaving it to another process.
         told: is told, in words, who is waited for.
     """
@@ -33,6 +35,7 @@ class HeldCarrier:
         *,
         waits: Callable[[Refusal], bool] = lambda refusal: refusal.code in APPROVAL,
         without: Collection[bytes] = (),
+        all_or_none: bool = False,
         poll: bool = False,
         told: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
@@ -40,6 +43,7 @@ class HeldCarrier:
         self._names = dict(names)
         self._waits = waits
         self._without = frozenset(without)
+        self._all_or_none = all_or_none
         self._poll = poll
         self._told = told
 
@@ -63,13 +67,14 @@ class HeldCarrier:
         return replies
 
     def _held(self, requests: Mapping[bytes, bytes], replies: Mapping[bytes, bytes]) -> dict[bytes, Refusal]:
-        found = {}
-        for key, data in replies.items():
-            if key in requests and key not in self._without:
-                refusal = passing_refusal(data, key, requests[key])
-                if refusal is not None and self._waits(refusal):
-                    found[key] = refusal
-        return found
+        said = {key: refusal_of(data, key, requests[key]) for key, data in replies.items() if key in requests}
+        if self._all_or_none and any(_ends_all(requests[key], refusal) for key, refusal in said.items()):
+            return {}
+        return {
+            key: refusal
+            for key, refusal in said.items()
+            if refusal is not None and not refusal.final and key not in self._without and self._waits(refusal)
+        }
 
     def _awaited(self, held: Mapping[bytes, Refusal]) -> str:
         return "; ".join(
@@ -79,13 +84,18 @@ class HeldCarrier:
         )
 
 
-def passing_refusal(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
-    """A curator's own refusal of this request that may pass; None for anything else."""
+def refusal_of(reply: bytes, curator: bytes, request: bytes) -> Refusal | None:
+    """A curator's own refusal of this request; None for anything else."""
     try:
         envelope, message = open_envelope(reply)
         verify(envelope, curator, label=envelope.label)
     except RemoteProtocolError:
         return None
-    if not isinstance(message, Refusal) or message.final or message.answers != digest(request):
+    if not isinstance(message, Refusal) or message.answers != digest(request):
         return None
     return message if message.code in EXPLANATIONS and message.sender == curator else None
+
+
+def _ends_all(request: bytes, refusal: Refusal | None) -> bool:
+    """Whether a study for all or none is over by this reply."""
+    return refusal is not None and stays(refusal) and isinstance(open_envelope(request)[1], StudyProposal)

@@ -13,6 +13,7 @@ from learner_node.drafts import Setting, settle
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.pooling import POOLED, Pooling
 from learner_node.population import population
+from learner_node.purposes import announced
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
 from learner_node.study import Federation, NoCuratorError, Study
@@ -23,9 +24,6 @@ from protocol.messages import Card
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.schema import Schema
-
-MOST_PURPOSE = 1000
-"""Longest purpose that fits a proposal, in characters."""
 
 
 @dataclass
@@ -84,6 +82,7 @@ def learn(  # noqa: PLR0913 - each is stated alone
     colluders: int | None = None,
     dropouts: int | None = None,
     purpose: str = "",
+    validation: Fraction | None = None,
     seed: int = 0,
     train: Trainer = train_alone,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,  # noqa: ARG005
@@ -106,6 +105,7 @@ def learn(  # noqa: PLR0913 - each is stated alone
         dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
             by their number (`pooling.SecurePool.of`).
         purpose: for the stewards to read.
+        validation: epsilon of a validation that is to follow, at most: the stewards read of both at once.
         seed: of the learner's own random choices.
         train: trains the strategy's networks.
         progress: called with (what, rounds done, rounds in all).
@@ -117,8 +117,7 @@ def learn(  # noqa: PLR0913 - each is stated alone
     """
     epsilon = parse_rational(epsilon)
     together = Together(pooling, colluders, dropouts)
-    if len(purpose) > MOST_PURPOSE:
-        raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
+    purpose = announced(purpose, validation)
     make_strategy(strategy, options or {})
     study = Study(federation)
     records, cards, left_out = admit(study, source)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import msgspec
 
 from learner_node.session import Session
-from protocol.messages import NO_DIGEST, NO_STUDY, Card
+from protocol.messages import NO_DIGEST, NO_STUDY, Card, Refusal
 from protocol.plans import Plan
+from protocol.refusals import RefusalCode
 
 Request = Callable[[int], bytes]
 
@@ -41,3 +42,8 @@ def proposal(session: Session, plan: Plan, purpose: str) -> Request:
 def query(session: Session, kind: str, body: bytes) -> Request:
     """The plan's next query."""
     return lambda now: session.query(kind, body, now)
+
+
+def stays(refusal: Refusal) -> bool:
+    """Whether a proposal was refused for good; one that came too late is made anew."""
+    return refusal.final and refusal.code != RefusalCode.EXPIRED

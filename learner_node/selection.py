@@ -16,8 +16,9 @@ import polars as pl
 
 from learner_node.decided import Decide, decided
 from learner_node.holdout_plan import RESOLUTION, plan_holdout
-from learner_node.learn import MOST_PURPOSE, admit
+from learner_node.learn import admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
+from learner_node.purposes import announced
 from learner_node.readers.holdout import HoldoutAnswer
 from learner_node.scored import Agreement, as_hypothesis
 from learner_node.study import Federation, NoCuratorError, Study
@@ -191,8 +192,7 @@ def select(  # noqa: PLR0913 - each is stated alone
     answers = min(ANSWERS, len(stated)) if answers is None else answers
     _check_whole({"answers": (answers, len(stated)), "resolution": (resolution, MOST_RESOLUTION)})
     _check_whole({} if patience is None else {"patience": (patience, len(stated))})
-    if len(purpose) > MOST_PURPOSE:
-        raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
+    purpose = announced(purpose, None)
     study = Study(federation)
     records, cards, left_out = admit(study, _source_of(candidates) if source is None else source)
     _check_label(records.schema)

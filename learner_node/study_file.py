@@ -9,8 +9,8 @@ import msgspec
 
 from learner_node.federation import LIFETIME
 from learner_node.large_epsilon import require_confirmed
-from learner_node.learn import MOST_PURPOSE
 from learner_node.pooling import SECURE, Pooling, check_pooling
+from learner_node.purposes import MOST_PURPOSE
 from learner_node.strategies import DEFAULT_STRATEGY, option_names
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
@@ -31,6 +31,7 @@ source = "source.csv"        # unlabelled records of the same kind; CSV or Parqu
 epsilon = 1                  # to spend at each curator, once
 # strategy = "cells"
 # pooling = "secure"         # only the sum over all curators is opened, with about the noise of one
+# all_or_none = true         # where one curator refuses, none is asked and nothing is spent
 # validate = "1/4"           # ask once more, at this epsilon: how good is the model?
 
 [curators]                   # your name of it = its public key, or the file of its identity card
@@ -83,6 +84,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pooling: Pooling = "sum"
     colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    all_or_none: bool = False
     seed: Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)] = 0
     large_epsilon: bool = False
     validate: Written | None = None
@@ -174,6 +176,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         str(study.exact),
         study.pooling,
         *([study.colluders, study.dropouts] if study.pooling == SECURE else []),
+        *(["all or none"] if study.all_or_none else []),
         study.seed,
         str(study.exact_validation),
         list(curators.items()),

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from learner_node.agreeing import agree
 from learner_node.decided import decided
-from learner_node.learn import MOST_PURPOSE, admit
+from learner_node.learn import admit
 from learner_node.objections import complaint_about_cap, complaint_about_plan, complaint_about_question
 from learner_node.performance import (
     CalibrationBin,
@@ -34,6 +34,7 @@ from learner_node.performance import (
 )
 from learner_node.pooling import Pooling
 from learner_node.population import population
+from learner_node.purposes import following
 from learner_node.readers.counts import CountsAnswer, tightest
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
@@ -191,6 +192,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
     colluders: int | None = None,
     dropouts: int | None = None,
     purpose: str = "",
+    after: Study | None = None,
     seed: int = 0,
 ) -> Validation:
     """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `epsilon`.
@@ -211,6 +213,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         colluders: of a secure sum, as in `learner_node.learn.learn`.
         dropouts: likewise.
         purpose: for the stewards to read.
+        after: the study that the model is of; the stewards read whether the validation costs more than it announced.
         seed: of the learner's own random choices.
 
     Raises:
@@ -219,7 +222,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
     """
     exact = parse_rational(epsilon)
     together = Together(pooling, colluders, dropouts)
-    rules = _checked(thresholds, bins, purpose)
+    rules, words = _checked(thresholds, bins), following(purpose, None if after is None else after.accepted)
     if hasattr(model, "to_validate"):
         model, own = model.to_validate()
         source = own if source is None else source
@@ -242,7 +245,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         study.leave_out(name, reason)
     with study.closing():
         redraft = partial(settle, left_out={}) if together.secure else None
-        question = agree(study, question, purpose, redraft, cards)
+        question = agree(study, question, words, redraft, cards)
         study.ask(dict.fromkeys(study.survivors, question.body))
     hypothesis = question.bins.hypothesis
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
@@ -324,9 +327,7 @@ class _Telling:
         return performance(draws, [float(expit(edge)) for edge in edges], list(self.predicted), rules)
 
 
-def _checked(thresholds: Sequence[Threshold] | None, bins: int | None, purpose: str) -> tuple[Rule, ...]:
-    if len(purpose) > MOST_PURPOSE:
-        raise ConfigurationError(f"the purpose has {len(purpose)} characters; at most {MOST_PURPOSE} fit")
+def _checked(thresholds: Sequence[Threshold] | None, bins: int | None) -> tuple[Rule, ...]:
     if bins is not None and (not isinstance(bins, int) or bins < FEWEST):
         raise ConfigurationError(f"bins is {bins!r}; it must be a whole number of at least {FEWEST}")
     return read_thresholds(DEFAULT_THRESHOLDS if thresholds is None else thresholds)

@@ -14,7 +14,8 @@ import polars as pl
 
 from curator_node.ledger.checks import CheckedLedger
 from curator_node.site import now
-from learner_node.learn import MOST_PURPOSE, Learned, learn
+from learner_node.learn import Learned, learn
+from learner_node.purposes import validation_purpose
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from learner_node.thresholds import DEFAULT_THRESHOLDS
 from learner_node.validation import CLASSES, Validation
@@ -130,6 +131,7 @@ def ask_all(
             carrier=carrier,
             clock=now,
             entropy=secrets.token_bytes,
+            all_or_none=learner.all_or_none,
             allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
         )
         source = pl.concat([repeat.sites[name].source for name in held])
@@ -145,6 +147,7 @@ def ask_all(
                 colluders=learner.colluders,
                 dropouts=learner.dropouts,
                 purpose=learner.purpose,
+                validation=None if learner.validate is None else parse_rational(learner.validate),
                 seed=scenario.seed * 1_000_003 + repeat.number,
                 progress=progress,
             )
@@ -173,7 +176,8 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
             colluders=learner.colluders,
             dropouts=learner.dropouts,
             thresholds=None if scenario.thresholds == DEFAULT_THRESHOLDS else scenario.thresholds,
-            purpose=f"Validation. {learner.purpose}".strip()[:MOST_PURPOSE],
+            purpose=validation_purpose(learner.purpose),
+            after=learned.study,
             seed=scenario.seed,
         )
         outcome.validation_study = outcome.validation.study

@@ -97,6 +97,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         options: of the strategy; checked by `check_options`, since only the strategy itself knows them.
         pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
+        all_or_none: its studies are opened at all curators that it asks, or at none.
         source: sites whose unlabelled records it holds; empty: all.
         curators: whom it asks; empty: all.
         purpose: what it tells the stewards.
@@ -111,6 +112,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pooling: PoolingName = "sum"
     colluders: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dropouts: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    all_or_none: bool = False
     source: tuple[Name, ...] = ()
     curators: tuple[Name, ...] = ()
     purpose: str = ""

@@ -34,6 +34,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         unserved: Flower messages that were no requests of ours, by reason.
         in_hand: messages that are being fetched or answered.
         ledger_available: whether the ledger can be read.
+        waiting: studies that wait for the steward's word; None while the ledger cannot be read.
         data_version: the random name of the records' snapshot on the ledger; empty where none is kept.
         budget: policy and ledger; None while the ledger cannot be read.
     """
@@ -50,6 +51,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     unserved: dict[str, int]
     in_hand: int
     ledger_available: bool
+    waiting: int | None
     data_version: str
     budget: Standing | None
 

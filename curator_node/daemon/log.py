@@ -125,6 +125,25 @@ class Unserved(Event, frozen=True, tag="unserved"):
     kind: str = ""
 
 
+Outcome = Literal["told", "failed", "too_long", "not_run", "dropped"]
+"""Of a steward's command."""
+
+
+class StewardTold(Event, frozen=True, tag="steward_told"):
+    """A study began to wait for the steward's word, and what became of the steward's own command about it.
+
+    Attributes:
+        study: its identity.
+        outcome: "told": the command ended with status 0; "failed": with another; "too_long": it was stopped; "not_run":
+            it could not be started; "dropped": too many studies began to wait at once, or the daemon was told to stop.
+        status: of the command; negative where a signal ended it, 0 where there is none.
+    """
+
+    study: str
+    outcome: Outcome
+    status: int = 0
+
+
 class PolicyAdopted(Event, frozen=True, tag="policy_adopted"):
     """The steward's changed files are served from now on.
 

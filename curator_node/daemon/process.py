@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Self
 
+from curator_node.daemon.bell import Bell
 from curator_node.daemon.fleet import Fleet, Link
 from curator_node.daemon.health import HealthPage, Status
 from curator_node.daemon.log import Log, Started, Stopped, Stopping, Warned, take_over, utc_now
@@ -55,6 +56,9 @@ def serve(
         fleet = Fleet(link, handle, most_bytes=site.policy.limits.message_bytes)
         stack.callback(fleet.close)
         memory = (mark or mark_path(folder / LEDGER)).with_name(NODE_MEMORY)
+        bell = Bell(settings.waiting_command, watch.tell)
+        stack.callback(bell.close)
+        site.curator.waits = bell.ring
         service = Service(site, fleet, settings, watch, PolicyFiles(folder), memory)
         began = utc_now()
         page = HealthPage(settings.health_port, lambda: status_of(site, service, fleet, watch, settings, began))
@@ -84,10 +88,9 @@ def serve(
 
 def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings: DaemonSettings, began: int) -> Status:
     """What the health page says now."""
-    try:
-        budget = site.standing()
-    except (ExprilError, OSError):
-        budget = None
+    budget, waiting = None, None
+    with contextlib.suppress(ExprilError, OSError):
+        budget, waiting = site.standing(), site.waiting()
     return Status(
         curator=site.identity.hex(),
         name=site.policy.name,
@@ -101,6 +104,7 @@ def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings
         unserved=dict(watch.unserved),
         in_hand=service.in_hand,
         ledger_available=budget is not None,
+        waiting=waiting,
         data_version=site.data_version,
         budget=budget,
     )

@@ -21,6 +21,7 @@ DAEMON = "daemon.toml"
 NODE_KEY, NODE_PUBLIC = "node.pem", "node.pub"
 _ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+Argument = Annotated[str, msgspec.Meta(min_length=1, max_length=1000, pattern=r"^[^\x00]*\Z")]
 Wait = Annotated[float, msgspec.Meta(ge=0.001, le=60)]
 
 
@@ -38,6 +39,8 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         busy_seconds: wait between two looks for messages while there is work.
         idle_seconds: the same, after a while without any.
         workers: messages that are fetched and answered at once; counts are made one at a time.
+        waiting_command: a program, by its absolute path, and its arguments: run when a study begins to wait for the
+            steward, with the study's identity as one more argument. None is run where it is empty.
         stop_seconds: how long what is in hand may take once the daemon is told to stop.
     """
 
@@ -52,6 +55,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Wait = 0.25
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     stop_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 20.0
+    waiting_command: tuple[Argument, ...] = ()
 
     def __post_init__(self) -> None:
         host = host_of(self.superlink)
@@ -67,6 +71,11 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("ledger and ledger_env exclude each other")
         if (self.ledger or self.ledger_env) and self.mark is None:
             raise ValueError("a ledger in a database needs a mark: say where this process keeps it")
+        if self.waiting_command and not Path(self.waiting_command[0]).is_absolute():
+            raise ValueError(
+                'waiting_command is a program by its absolute path and its arguments, as ["/usr/bin/logger", "a study '
+                'waits"]; no shell reads it'
+            )
 
 
 def host_of(address: str) -> str:

@@ -78,10 +78,10 @@ class MemoryStore:
         """See `LedgerStore`."""
         return sum(kept[0] == learner and kept[2] > now for kept in self._refusals.values())
 
-    def hold(self, proposal: Held, now: int) -> None:
+    def hold(self, proposal: Held, now: int) -> bool:
         """See `LedgerStore`."""
         self._held = {key: kept for key, kept in self._held.items() if kept.expires_at > now}
-        self._held.setdefault(proposal.request, proposal)
+        return self._held.setdefault(proposal.request, proposal) is proposal
 
     def held(self, now: int) -> list[Held]:
         """See `LedgerStore`."""
@@ -219,14 +219,15 @@ class DatabaseStore:
         with self._translate(), self._connected() as connection:
             return int(connection.execute(_HOW_MANY, {"learner": learner, "now": now}).scalar_one())
 
-    def hold(self, proposal: Held, now: int) -> None:
+    def hold(self, proposal: Held, now: int) -> bool:
         """See `LedgerStore`."""
         try:
             with self._translate(), self._engine.begin() as connection:
                 connection.execute(_OVERDUE, {"now": now})
                 connection.execute(HELD.insert(), asdict(proposal))
         except sa.exc.IntegrityError:  # it is kept already
-            return
+            return False
+        return True
 
     def held(self, now: int) -> list[Held]:
         """See `LedgerStore`."""

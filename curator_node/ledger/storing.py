@@ -84,8 +84,8 @@ class LedgerStore(Protocol):
     def refusals(self, learner: bytes, now: int) -> int:
         """How many refusals of a learner's requests are remembered that have not expired."""
 
-    def hold(self, proposal: Held, now: int) -> None:
-        """Durably keep a proposal, unless it is kept already; those that have expired are dropped."""
+    def hold(self, proposal: Held, now: int) -> bool:
+        """Durably keep a proposal; False where it is kept already. Those that have expired are dropped."""
 
     def held(self, now: int) -> list[Held]:
         """The proposals kept that have not expired, the first that came in front."""

@@ -199,7 +199,7 @@ def test_curators_that_share_a_ledger_hold_and_accept_together(store):
 def test_a_store_that_fails_holds_nothing_and_the_same_bytes_are_held_later():
     class Full(FlakyStore):
         def hold(self, proposal, now):
-            self._write(lambda: self.inner.hold(proposal, now))
+            return self._write(lambda: self.inner.hold(proposal, now))
 
     flaky, clock = Full(), Clock()
     curator = open_curator(flaky, rules=RULES, clock=clock)

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
+import tomllib
 
 import msgspec
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from curator_fakes import ROWS, frame_of, policy, steward_file
 from curator_fakes import key as curator_key
 from curator_node.check import check_site
-from curator_node.daemon.settings import DAEMON
+from curator_node.daemon.settings import DAEMON, DaemonSettings
 from curator_node.enrolment import LEARNERS
 from curator_node.new_site import init_site
+from curator_node.policy import read_policy
 from curator_node.site import KEY, LEDGER, POLICY, SCHEMA, open_site
+from curator_node.templates import daemon_template, policy_template
 from protocol.errors import ConfigurationError
 from simulations.superlink import make_certificates
 
@@ -121,6 +125,31 @@ def test_what_to_look_at_is_said(folder):
     for part in ("others on this machine may read", "protects nothing", "first come, first served", "nobody answers"):
         assert part in looks
     assert "every question of the default strategy would be refused" in looks
+
+
+@pytest.mark.parametrize(
+    ("written", "level", "text"),
+    [
+        ("", "look", "no waiting_command"),
+        ('waiting_command = ["/absent/tell"]', "look", "no program /absent/tell"),
+        ('waiting_command = ["/"]', "look", "no program /"),
+        ('waiting_command = ["/bin/sh", "tell"]', "fine", "/bin/sh is run when a study begins to wait"),
+    ],
+)
+def test_who_is_told_of_a_study_that_waits(folder, written, level, text):
+    assert not any(about == "approval" for about, _ in said(folder, "look"))
+    (folder / POLICY).write_text(toml(policy(approval="manual")))
+    (folder / DAEMON).write_text(f"{(folder / DAEMON).read_text()}\n{written}\n")
+    assert any(about == "approval" and text in words for about, words in said(folder, level))
+
+
+def test_what_the_templates_offer_loads_and_changes_nothing_but_the_cap_of_nobody(tmp_path):
+    """A line of a template that is taken in as it stands is no mistake."""
+    text = policy_template("basel")
+    taken = re.sub(r"^# (?=[a-z_]+ = )(?!members|least_colluders|name|key|cap)", "", text, flags=re.MULTILINE)
+    assert read_policy(taken) == msgspec.structs.replace(read_policy(text), approval="manual")
+    settings = tomllib.loads(re.sub(r"^# (?=waiting_command)", "", daemon_template("link:1", 9), flags=re.MULTILINE))
+    assert msgspec.convert(settings, DaemonSettings).waiting_command[0].startswith("/")
 
 
 def test_a_new_site_s_template_stops_it_until_it_is_written(tmp_path):

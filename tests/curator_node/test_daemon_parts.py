@@ -57,6 +57,9 @@ def test_a_daemon_file_with_its_defaults(tmp_path):
         ('superlink = "link:8000"\nca = "x"\nledger = "postgresql://h/d"', "needs a mark"),
         ('superlink = "link:8000"\nca = "x"\nledger = "a"\nledger_env = "B"\nmark = "m"', "exclude each other"),
         ('superlink = "link:8000"\nca = "x"\nworkers = 0', "workers"),
+        ('superlink = "link:8000"\nca = "x"\nwaiting_command = ["tell"]', "absolute path"),
+        ('superlink = "link:8000"\nca = "x"\nwaiting_command = "/bin/tell"', "waiting_command"),
+        ('superlink = "link:8000"\nca = "x"\nwaiting_command = ["/bin/tell", "a\\u0000b"]', "waiting_command"),
     ],
 )
 def test_what_a_daemon_file_may_not_say_is_named(tmp_path, text, complaint):
@@ -88,7 +91,7 @@ def test_a_ledger_s_url_may_stand_in_the_environment(tmp_path):
 WORDS = {
     "time", "curator", "name", "superlink", "health_port", "entry", "warnings", "node", "reason", "status", "kind",
     "type", "reply", "learner", "key", "study", "sequence", "digest", "code", "epsilon", "learners", "halted",
-    "available", "signal", "in_hand", "unfinished", "logger", "text", "thread",
+    "available", "signal", "in_hand", "unfinished", "logger", "text", "thread", "outcome",
 }  # fmt: skip
 """Every field that an event may have. Read its documentation before you add one: nothing of a record may be in it."""
 
@@ -232,6 +235,7 @@ def status(**changes):
         "unserved": {},
         "in_hand": 0,
         "ledger_available": True,
+        "waiting": 2,
         "data_version": "",
         "budget": standing_of(curator._ledger.account, curator.policy),
     }
@@ -260,6 +264,7 @@ def test_the_health_page_is_for_this_machine_and_says_what_it_may():
         now[0] = status(budget=msgspec.structs.replace(status().budget, halted=True))
         assert fetched(port, "/health")[0] == 503
         told = fetched(port, "/status")[1]
+        assert told["waiting"] == 2
         assert told["budget"]["learners"]["ann"] == {
             "cap": "1",
             "spent": "0",

@@ -1,5 +1,6 @@
 """What a steward and a learner type to become known to each other: cards, enrolment, rotation, approval."""
 
+import json
 import shutil
 import time
 from fractions import Fraction
@@ -204,6 +205,7 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
     assert "2.72 (e^1) as to whether it is among the records" in enrolled
     assert "7.39 (e^2) as to its label" in enrolled
     assert "no study waits" in run("curator", "studies", ward).output
+    assert json.loads(run("curator", "studies", ward, "--json").output) == {"studies": []}
     with open_site(ward) as site:
         learner, other = asker(site, tmp_path), asker(site, tmp_path, study=b"t")
         for each in (learner, other):
@@ -211,6 +213,23 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
         study = learner.session.study.hex()[:4]
         listed = run("curator", "studies", ward).output
         assert all(text in listed for text in (study, "ann", "1/15", "a test", "1.07", "1.00", "1.15"))
+        both = json.loads(run("curator", "studies", ward, "--json").output)["studies"]
+        told = next(each for each in both if each["study"].startswith(study))
+        times = {"received_at": told["received_at"], "expires_at": told["received_at"] + site.policy.approval_seconds}
+        assert told == {
+            "study": learner.session.study.hex(),
+            "learner": "ann",
+            "key": learner.session.key.public.hex(),
+            **times,
+            "epsilon": "1/15",
+            "purpose": "a test",
+            "announces": None,
+            "validates": None,
+            "summary": told["summary"],
+            "unreadable": "",
+        }
+        page = " ".join(run("curator", "approve", ward, study, typed="n\n").output.split())
+        assert all(f"{what} {' '.join(text.split())}" in page for what, text in told["summary"].items())
         assert "nothing was decided" in run("curator", "approve", ward, study, typed="n\n").output
         assert isinstance(learner.ask(), Refusal)
         shown = run("curator", "approve", ward, study, typed="y\n").output

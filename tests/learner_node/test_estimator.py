@@ -237,6 +237,7 @@ def test_clone_parameters_and_text():
         "colluders",
         "dropouts",
         "purpose",
+        "validation",
         "random_state",
     }
     assert copy.set_params(strategy="cells").strategy == "cells"

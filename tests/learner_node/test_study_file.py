@@ -87,7 +87,14 @@ def test_what_decides_a_study_s_course():
     digest = about(told, curators, bytes(32), key("ann").public)
     same = msgspec.structs.replace(told, title="another", timeout_seconds=1.0, folder="post", attempts=5)
     assert about(same, curators, bytes(32), key("ann").public) == digest
-    for change in ({"epsilon": 1}, {"seed": 1}, {"validate": 1}, {"purpose": "x"}, {"options": {"cells": 4}}):
+    for change in (
+        {"epsilon": 1},
+        {"seed": 1},
+        {"validate": 1},
+        {"purpose": "x"},
+        {"options": {"cells": 4}},
+        {"all_or_none": True},
+    ):
         other = msgspec.structs.replace(told, **change)
         assert about(other, curators, bytes(32), key("ann").public) != digest
     assert about(told, {"b": key("basel").public}, bytes(32), key("ann").public) != digest

@@ -296,7 +296,8 @@ CIRCLES = {
     "learner_node.federation": {"learner_node.selection", "learner_node.validation"},
     "learner_node.learn": {"learner_node.agreeing", "learner_node.drafts", "learner_node.study"},
     "learner_node.selection": {"learner_node.learn", "learner_node.study"},
-    "learner_node.study": {"learner_node.exchange", "learner_node.federation"},
+    "learner_node.sessions": {"learner_node.exchange", "learner_node.federation"},
+    "learner_node.study": {"learner_node.federation", "learner_node.sessions"},
     "learner_node.validation": {"learner_node.agreeing", "learner_node.learn", "learner_node.study"},
 }
 """The ten circles that are known: nine of two modules, and the learner's. Whoever opens one strikes it off here."""

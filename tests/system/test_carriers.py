@@ -17,7 +17,7 @@ from secure_scenario import FAULTS, SECURE
 from simulations.carriers.table import stage_of
 from simulations.federation import run_repeat
 from simulations.records import load_records
-from simulations.scenario import load_scenario, read_scenario
+from simulations.scenario import Fault, LearnerScenario, load_scenario, read_scenario
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 600.0
@@ -83,6 +83,30 @@ def test_the_same_releases_over_a_folder_and_in_process():
     assert bodies_of(by_folder) == bodies_of(run_repeat(scenario, records, 0))
     spent = {name: ledger.account.total_spent for name, ledger in by_folder.ledgers.items()}
     assert spent == dict.fromkeys(by_folder.sites, 1)
+
+
+@pytest.mark.parametrize("carrier", ["process", pytest.param("folder", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fault", ["refuse", "vanish"])
+def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept(carrier, fault):
+    """As a scenario says it; over a folder, too. The other learner's study goes on without that site."""
+    scenario, _, folder = load_scenario("wdbc")
+    sites = msgspec.structs.replace(scenario.data.sites, fractions={"north": 0.5, "south": 0.5})
+    data = msgspec.structs.replace(scenario.data, sites=sites)
+    whole = LearnerScenario(name="whole", all_or_none=True, validate="1/4", options={"networks": False})
+    parts = LearnerScenario(name="parts", options={"networks": False})
+    faults = (Fault(curator="south", kind=fault, round=0),)
+    scenario = msgspec.structs.replace(scenario, curators=(), data=data, learners=(whole, parts), faults=faults)
+    with stage_of(carrier) as stage:
+        repeat = run_repeat(scenario, load_records(scenario, folder), 0, stage=stage)
+    first, second = repeat.outcomes
+    assert "for all curators or none" in first.failure
+    assert f"south: {first.study.fate('south')}" in first.failure
+    assert not first.learned
+    assert not first.validation_failure
+    spent = {name: ledger.account.spent.get(first.key, 0) for name, ledger in repeat.ledgers.items()}
+    assert spent == {"north": 0, "south": 0}
+    assert second.study.survivors == ["north"]
+    assert all(ledger.account.total_reserved == 0 for ledger in repeat.ledgers.values())
 
 
 def bodies_of(repeat):

@@ -15,6 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from curator_fakes import ROWS, Learner, frame_of, key, mass_body, plan_of, policy
 from curator_node.client_app import NOT_SERVED
 from curator_node.site import POLICY
+from curator_node.status import read_status
 from deployed import Daemon, Remote, Run, app_bundle, ledger_of, make_site, now, toml
 from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
 from protocol.messages import Card, Refusal, Release, StudyAccepted, StudyClosed
@@ -125,6 +126,27 @@ def test_status_asks_the_daemon_and_reads_the_ledger_where_none_runs(own):
 
 
 # --- it changes, stops and comes back ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_steward_s_own_command_is_run_once_for_a_study_that_waits(tmp_path, superlink, run):
+    said, program = tmp_path / "said", tmp_path / "tell"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    program.chmod(0o700)
+    rules = msgspec.structs.replace(GENTLE, approval="manual")
+    folder = make_site(tmp_path / "ward", superlink, rules=rules, waiting_command=[str(program), "ward 3"])
+    with Daemon(folder) as running:
+        learner = learner_at(run, running, b"waits")
+        learner.card()
+        for reply in (learner.propose(plan_of(30)), learner.ask(), learner.ask()):
+            assert reply.code == "awaiting_approval"
+        study = learner.session.study.hex()
+        assert running.wait_for("steward_told")["study"] == study
+        assert running.ask("/status")[1]["waiting"] == 1
+        assert running.stop() == 0
+        assert sum(each["event"] == "steward_told" for each in running.events) == 1
+    assert said.read_text() == f"ward 3 {study}\n"
+    assert read_status(folder)["waiting"] == 1
 
 
 @pytest.mark.slow

@@ -82,6 +82,19 @@ def test_two_learners_at_once_a_foreign_app_and_a_curator_that_never_answers(dep
     assert status_of(deployment.link, foreign) == "pending", "nobody took the foreign app's task"
 
 
+def test_a_study_for_all_or_none_spends_nothing_where_one_never_answers(deployment):
+    ada = deployment.study("ada", absent=True, all_or_none=True, timeout_seconds=20, attempts=1)
+    with ada.start() as process:
+        out, said = process.communicate(timeout=500)
+    assert process.returncode == 2, (out, said)
+    told = json.loads(out)["error"]
+    assert "for all curators or none" in told
+    assert f"{deployment.absent}: no reply" in told
+    deployment.close_daemons()
+    for site in deployment.daemons:
+        assert deployment.spent(site, "ada") == deployment.hospitals.ledger(site).account.total_reserved == 0
+
+
 def test_a_learner_killed_again_and_again_pays_once(deployment):
     ada = deployment.study("ada")
     journal = ada.result / "local" / "journal"

@@ -122,6 +122,34 @@ def test_secure_sums_go_by_post_and_each_turn_is_a_trip(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_study_for_all_or_none_is_closed_where_it_was_opened_once_one_steward_has_declined(tmp_path):
+    ada = LearnerFolder(tmp_path)
+    hospitals = make_hospitals(tmp_path / "sites", {"ada": ada.public}, only=2)
+    first, second = hospitals.folders.values()
+    rules = second / "policy.toml"
+    rules.write_text(rules.read_text().replace("automatic", "manual"))
+    ada.write(hospitals, folder="stick", all_or_none=True)
+    for _ in range(8):
+        with ada.start() as process:
+            out, said = process.communicate(timeout=300)
+        if process.returncode != 3:
+            break
+        for site in (first, second):
+            with open_site(site) as opened:
+                list(answer_folder(ada.path / "stick", opened))
+        for waiting in json.loads(command("curator", "studies", second, "--json"))["studies"]:
+            assert hospitals.ledger(first.name).account.total_reserved == 1
+            command("curator", "decline", second, waiting["study"], "--reason", "no vote", "--yes")
+    assert process.returncode == 2, (out, said)
+    told = json.loads(out)["error"]
+    assert "for all curators or none" in told
+    assert "the steward has declined this study" in told
+    assert "Nothing was spent" in told
+    for name in hospitals.keys:
+        assert hospitals.ledger(name).account.total_spent == hospitals.ledger(name).account.total_reserved == 0
+
+
+@pytest.mark.slow
 def test_a_changed_source_is_not_mixed_with_what_was_answered(done):
     ada, _, _, _ = done
     source = ada.path / "source.csv"

@@ -1,0 +1,134 @@
+"""What stewards read of a study and of the validation that follows it, as a learner's own doors write it."""
+
+from fractions import Fraction
+
+import pytest
+
+from learner_fakes import (
+    LEARNER,
+    Clock,
+    Entropy,
+    NoNoise,
+    Scripted,
+    account,
+    federate,
+    halts_at,
+    key,
+    open_curator,
+    ring,
+    silent_from,
+)
+from learner_node.deployed import run_study
+from learner_node.estimator import ExPriLClassifier
+from learner_node.journal import Journal, Settings
+from learner_node.learn import learn
+from learner_node.purposes import MOST_PURPOSE, MOST_WORDS
+from learner_node.study import NoCuratorError
+from learner_node.study_file import StudyFile
+from protocol.announcements import Notice, read_notice
+from protocol.envelopes import open_envelope
+from protocol.errors import ConfigurationError
+from secure_fakes import members
+
+NAMES = ("basel", "bern")
+SOURCE = ring(60, seed=9).drop("sick")
+CELLS = {"networks": False, "cells": 6}
+
+
+def two():
+    return {name: open_curator(name, noise=NoNoise()) for name in NAMES}
+
+
+def read(carrier, name):
+    """The purposes that one curator's steward was told, in order, without repeats."""
+    found = [open_envelope(data)[1].purpose for data in carrier.bytes_sent(name, "StudyProposal")]
+    return list(dict.fromkeys(found))
+
+
+def deployed(path, curators, carrier, **told):
+    asked = StudyFile(title="t", source="s", epsilon=1, curators={"basel": "-"}, options=CELLS, **told)
+    keys = {name: curator.identity for name, curator in curators.items()}
+    with Journal(path, Settings("1", bytes(32), {}), clock=Clock(), entropy=Entropy()) as journal:
+        return run_study(asked, SOURCE, curators=keys, key=key(LEARNER), journal=journal, carrier=carrier)
+
+
+def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_own_study(tmp_path):
+    curators = two()
+    carrier = Scripted(curators)
+    found = deployed(tmp_path / "journal", curators, carrier, validate="1/4", purpose="a score")
+    ids = set()
+    for name in NAMES:
+        first, second = read(carrier, name)
+        assert first == "a score [expril: a validation follows, of at most epsilon 1/4]"
+        study = found.learned.study.sessions[name].study
+        assert second == f"Validation. a score [expril: it validates the model of study {study.hex()}]"
+        assert account(curators[name]).spent[key(LEARNER).public] == Fraction(5, 4)
+        ids.add(study)
+    assert len(ids) == 2
+    again = Scripted(curators)
+    deployed(tmp_path / "journal", curators, again, validate="1/4", purpose="a score")
+    assert not again.sent
+
+
+def test_without_a_validation_the_purpose_is_what_the_learner_wrote(tmp_path):
+    curators = two()
+    carrier = Scripted(curators)
+    deployed(tmp_path / "journal", curators, carrier, purpose="a score")
+    assert read(carrier, "basel") == ["a score"]
+
+
+def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_study():
+    curators = two()
+    federation = federate(curators)
+    model = ExPriLClassifier(federation, options=CELLS, purpose="a score", validation="1/4").fit(SOURCE)
+    model.validate("1/4")
+    first, second = read(federation.carrier, "bern")
+    assert read_notice(first) == Notice(most=Fraction(1, 4))
+    assert read_notice(second) == Notice(study=model.study_.sessions["bern"].study)
+
+
+def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
+    curators = two()
+    federation = federate(curators, {"bern": halts_at(curators["bern"], 0)})
+    learned = learn(federation, SOURCE, strategy="cells", options=CELLS, epsilon=Fraction(1))
+    with pytest.raises(NoCuratorError):
+        federate({"bern": curators["bern"]}).validate(learned.whole, "1/4", source=SOURCE, after=learned.study)
+    fresh = {"bern": open_curator("bern", noise=NoNoise())}
+    others = federate(fresh)
+    others.validate(learned.whole, "1/4", source=SOURCE, purpose="how good?", after=learned.study)
+    assert read(others.carrier, "bern") == ["how good?"]
+
+
+def test_a_plan_that_is_drafted_again_announces_the_same():
+    curators = members(4)
+    federation = federate(curators, {"site 01": silent_from(0)})
+    how = {"strategy": "cells", "options": {"networks": False}, "pooling": "secure", "validation": Fraction(1, 4)}
+    learned = learn(federation, SOURCE, epsilon=Fraction(1), purpose="a score", **how)
+    assert learned.study.retired["site 00"]
+    sent = [open_envelope(data)[1] for data in federation.carrier.bytes_sent("site 00", "StudyProposal")]
+    assert [read_notice(each.purpose).most for each in sent] == [Fraction(1, 4)] * 2
+
+
+def test_the_learner_s_own_words_have_to_leave_room_for_what_is_announced():
+    federation = federate(two())
+    for validation, most in ((None, MOST_PURPOSE), (Fraction(1, 4), MOST_WORDS)):
+        with pytest.raises(ConfigurationError, match=f"{most + 1} characters; at most {most} fit"):
+            learn(
+                federation,
+                SOURCE,
+                strategy="cells",
+                options=CELLS,
+                epsilon=Fraction(1),
+                purpose="x" * (most + 1),
+                validation=validation,
+            )
+    assert federation.carrier.sent == []
+    how = {
+        "strategy": "cells",
+        "options": CELLS,
+        "epsilon": Fraction(1),
+        "validation": Fraction(4294967295, 4294967294),
+    }
+    learned = learn(federation, SOURCE, purpose="x" * MOST_WORDS, **how)
+    federation.validate(learned.whole, "1/4", source=SOURCE, purpose="x" * MOST_WORDS, after=learned.study)
+    assert all(len(purpose) <= MOST_PURPOSE for purpose in read(federation.carrier, "basel"))
