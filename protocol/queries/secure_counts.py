@@ -290,7 +290,10 @@ def examples() -> Mapping[str, Sequence[Example]]:
 
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
-    relation=counts.COUNTS.relation,
+    relation=(
+        "add or remove one privacy unit (in a secure sum: while at most t of the sites collude, those among them whose "
+        "ledger was put back within it)"
+    ),
     tells=counts.COUNTS.tells,
     planned=PlannedSecureCounts,
     limits=SecureCountsLimits,

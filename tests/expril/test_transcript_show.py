@@ -167,4 +167,7 @@ def test_a_secure_sum_is_shown_turn_by_turn(tmp_path):
     released = [one for one in told if one["type"] == "release"]
     assert [one["numbers"] for one in released] == [0, 0, 4, 0, 0]
     assert [one["receipt"]["charged"] for one in released] == ["0", "0", "1/30", "0", "0"]
+    assert all("no ledger is put back before the sum is done" in one["on_condition"] for one in released)
+    card = next(one for one in told if one["type"] == "card")
+    assert "whose ledger was put back within it" in card["relation"]
     assert "kind not installed" not in show(file)

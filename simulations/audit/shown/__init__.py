@@ -126,7 +126,8 @@ class _Told:
             case Query():
                 return {"kind": printable(message.kind)} | self._question(message)
             case Release():
-                return {"kind": printable(message.kind)} | self._released(message) | _receipt(message.receipt)
+                released = {"kind": printable(message.kind)} | self._released(message)
+                return released | self._condition(message) | _receipt(message.receipt)
             case StudyClosed():
                 return {"refunded": message.refunded} | _receipt(message.receipt)
             case Refusal():
@@ -175,6 +176,18 @@ class _Told:
             return {"release": f"{_size(message.body)} that cannot be read"}
         told: View = {"numbers": len(numbers), "release_digest": digest(message.body).hex()}
         return told | ({"values": numbers} if self._values else {})
+
+    def _condition(self, message: Release) -> View:
+        """On what the charge of an answer holds, in words, where it holds on a condition."""
+        places = () if self._plan is None else self._plan.places
+        if self._plan is None or not 1 <= message.sequence <= len(places):
+            return {}
+        try:
+            planned = QUERY_KINDS.query(self._plan, places[message.sequence - 1][0])
+            proviso = QUERY_KINDS.kind(planned.kind).proviso(planned)
+        except RemoteProtocolError:
+            return {}
+        return {"on_condition": proviso} if proviso else {}
 
 
 def _size(data: bytes) -> str:
