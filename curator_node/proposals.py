@@ -77,8 +77,16 @@ def check_in_time(message: Message, identity: bytes, now: int, policy: Policy, l
         check_time(message, now, policy)
     except RemoteProtocolError as error:
         held = error.code == RefusalCode.EXPIRED and isinstance(message, StudyProposal)
-        if not held or not _came_in_time(ledger, identity, now):
+        if not held or not is_awaited(ledger, identity, now):
             raise
+
+
+def is_awaited(ledger: Ledger, identity: bytes, now: int) -> bool:
+    """Whether a request is a proposal that waits for its steward, or on which the steward's word still holds."""
+    word = ledger.account.decisions.get(identity)
+    if word is not None and (word.allows(now) or not word.approved):
+        return True
+    return any(held.request == identity for held in ledger.store.held(now))
 
 
 def undecided(ledger: Ledger, now: int) -> list[Held]:
@@ -99,9 +107,3 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
     ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
 
-
-def _came_in_time(ledger: Ledger, identity: bytes, now: int) -> bool:
-    word = ledger.account.decisions.get(identity)
-    if word is not None and (word.allows(now) or not word.approved):
-        return True
-    return any(held.request == identity for held in ledger.store.held(now))
