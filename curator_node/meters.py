@@ -81,7 +81,7 @@ class Meter:
         self._turn(now)
         self._stray += 1
         limit = policy.stray_messages_per_day
-        return f"at most {limit} messages a day that are late, repeated or not signed" if self._stray > limit else ""
+        return f"at most {limit} messages a day that no learner answers for" if self._stray > limit else ""
 
     def refused(self, message: Message, identity: bytes, known: bool, policy: Policy) -> None:
         """Count a final refusal of a request that was counted, once; `known` where the ledger holds the study."""

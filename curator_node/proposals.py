@@ -106,4 +106,3 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
     ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
-
