@@ -39,7 +39,7 @@ from curator_node.proposals import Proposal, check_in_time, is_awaited, reserve
 from curator_node.questions import Questions
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
-from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
+from curator_node.serving import bind_known, card, is_bound_elsewhere, settled_terms
 from protocol.envelopes import (
     LEARNER_TYPES,
     digest,
@@ -51,7 +51,6 @@ from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtoc
 from protocol.kinds import Kinds, Turn
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import (
-    Card,
     CardRequest,
     Message,
     Query,
@@ -211,7 +210,8 @@ class Curator:
             if identity in self._in_hand:
                 raise RemoteProtocolError(RefusalCode.BUSY)
             if isinstance(message, CardRequest):
-                return self._identities.seal(self._card(data, message))
+                header, relation = self._header(data, message), self._kinds.relation(self._limits)
+                return self._identities.seal(card(header, self.policy, self._dataset.steward, self._limits, relation))
             self._ledger.expire(now)
             self._in_hand.add(identity)
         try:
@@ -241,21 +241,6 @@ class Curator:
                 with self._lock:
                     return self._close(data, message, identity)
         raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", "a request of a learner")
-
-    def _card(self, data: bytes, message: CardRequest) -> Card:
-        steward = self._dataset.steward
-        return Card(
-            **self._header(data, message),
-            name=self.policy.name,
-            schema=steward.schema,
-            unit=steward.unit,
-            most_records_per_unit=steward.most_records_per_unit,
-            relation=self._kinds.relation(self._limits),
-            round_size=steward.round_size,
-            limits=self._limits,
-            cap=amount(self.policy.cap_of(message.sender)),
-            least_cost=amount(self.policy.least),
-        )
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
@@ -369,9 +354,8 @@ class Curator:
     def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:
         """Refuse what no learner answers for: it counts on the channel alone, and is not remembered."""
         with self._lock:
-            if limit := self._meter.stray(self._clock(), self.policy):
-                error = RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-        return self._refuse(data, message, b"", error)
+            flood = self._meter.stray(self._clock(), self.policy)
+        return self._refuse(data, message, b"", error, logged=not flood)
 
     def _refuse(
         self,
@@ -381,6 +365,7 @@ class Curator:
         error: RemoteProtocolError,
         *,
         scale_factor: str = "",
+        logged: bool = True,
     ) -> bytes:
         """A signed refusal; a final one is remembered, so that the same request never gets another answer.
 
@@ -391,7 +376,8 @@ class Curator:
             if error.code == RefusalCode.WRONG_RECIPIENT:
                 header["sender"] = self.identity
             refusal = self._refusals.write(header, message, identity, error, scale_factor)
-        log.info("refused: %s", refusal.code)
+        if logged:
+            log.info("refused: %s", refusal.code)
         return self._identities.seal(refusal)
 
     def _header(self, data: bytes, message: Message | None, now: int | None = None) -> dict[str, Any]:

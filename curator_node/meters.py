@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from curator_node.ledger import StudyKey
 from curator_node.policy import Policy
-from protocol.messages import Message
+from protocol.messages import CardRequest, Message
 from protocol.refusals import RefusalCode
 
 STRAY = frozenset({RefusalCode.EXPIRED, RefusalCode.NOT_YET_VALID, RefusalCode.WRONG_RECIPIENT})
@@ -59,7 +59,9 @@ class Meter:
         self._turn(now)
         late = message.expires_at <= now
         if late or identity in self._days[message.expires_at // _DAY].seen:
-            return self.stray(now, policy)
+            # What may still take effect is served: its learner may be the one who repeats it.
+            over = self.stray(now, policy) and isinstance(message, CardRequest)
+            return f"at most {policy.stray_messages_per_day} repeated and stray messages a day" if over else ""
         day, key = self._days[message.expires_at // _DAY], StudyKey(message.sender, message.study)
         name = _name(policy, key)
         if day.requests[name] >= policy.requests_per_day:
@@ -72,16 +74,11 @@ class Meter:
         day.seen.add(identity)
         return ""
 
-    def stray(self, now: int, policy: Policy) -> str:
-        """Count a message that nobody answers for: late, seen before, not signed, or for somebody else.
-
-        Returns:
-            The channel's limit where it is used up; it rules out nothing but such messages. "" otherwise.
-        """
+    def stray(self, now: int, policy: Policy) -> bool:
+        """Count a message that no learner answers for (late, repeated, forged, misaddressed); whether it floods."""
         self._turn(now)
         self._stray += 1
-        limit = policy.stray_messages_per_day
-        return f"at most {limit} messages a day that no learner answers for" if self._stray > limit else ""
+        return self._stray > policy.stray_messages_per_day
 
     def refused(self, message: Message, identity: bytes, known: bool, policy: Policy) -> None:
         """Count a final refusal of a request that was counted, once; `known` where the ledger holds the study."""

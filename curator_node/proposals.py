@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from curator_node.ledger import Ledger, NotApprovedError, Reservation, StudyKey
 from curator_node.ledger.storing import Held
+from curator_node.ledger.studies import Decision
 from curator_node.policy import Policy
 from curator_node.refusing import caps_of
 from curator_node.requests import check_plan, check_time
@@ -90,9 +91,17 @@ def is_awaited(ledger: Ledger, identity: bytes, now: int) -> bool:
 
 
 def undecided(ledger: Ledger, now: int) -> list[Held]:
-    """The proposals that wait for the steward, the first that came in front."""
-    decided = {request for request, word in ledger.account.decisions.items() if not word.approved or word.allows(now)}
-    return [held for held in ledger.store.held(now) if held.request not in decided]
+    """The proposals that wait for the steward, the first that came in front.
+
+    One that was approved waits once more where the approval has ended, or where it was held again since: something
+    differed from what the steward had read.
+    """
+    words = ledger.account.decisions
+    return [held for held in ledger.store.held(now) if not _is_decided(held, words.get(held.request), now)]
+
+
+def _is_decided(held: Held, word: Decision | None, now: int) -> bool:
+    return word is not None and (not word.approved or (word.allows(now) and held.received_at <= word.at))
 
 
 def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
@@ -105,4 +114,8 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> None:
     if proposal.identity not in waiting and len(waiting) >= policy.held_studies:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-    ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
+    word, since = ledger.account.decisions.get(proposal.identity), now
+    if word is not None and proposal.identity not in waiting:  # it was approved, and asks again
+        ledger.store.release(proposal.identity)
+        since = max(now, word.at + 1)
+    ledger.store.hold(Held(proposal.identity, sender, proposal.data, since, now + policy.approval_seconds), now)
