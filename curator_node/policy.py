@@ -82,7 +82,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
     refusals_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
     refusals_per_study: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100
-    stray_messages_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1_000_000
+    stray_messages_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
     reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
     simulation: bool = False

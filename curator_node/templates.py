@@ -21,7 +21,7 @@ cap = 1
 # requests_per_day = 100_000
 # refusals_per_day = 1_000
 # refusals_per_study = 100
-# stray_messages_per_day = 1_000_000  # late, repeated or not signed; they count on no learner
+# stray_messages_per_day = 100_000  # late, repeated or not signed: they count on no learner
 # reply_bytes = 1_073_741_824   # of stored replies
 # cache_bytes = 268_435_456     # of memory, for questions that come again; read at start
 
