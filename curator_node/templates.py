@@ -11,7 +11,7 @@ name = {name}
 # Most epsilon over all learners together, for ever. It never refills: start low, it can be raised later.
 cap = 1
 
-# What is not written here has these values; each is about one learner, but for the last two.
+# What is not written here has these values; each is about one learner, but for the last three.
 # open_studies = 4              # at once
 # studies = 1_000               # ever
 # reservation_seconds = 86_400  # how long a study may hold what it reserved

@@ -217,6 +217,10 @@ def test_a_steward_decides_once(store):
     ledger = ledger_over(store)
     with pytest.raises(ConfigurationError, match="approved already"):
         ledger.decide_on(proposal.key, proposal.held.request, clock(), **told)
+    again = {"request": proposal.held.request, "expires_at": clock() + 9}
+    with pytest.raises(LedgerCorruptError, match="decides again"):
+        ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/15", **again))
+    ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/16", **again))
     assert isinstance(learner.ask(), StudyAccepted)
     for approve in (True, False):
         with pytest.raises(ConfigurationError, match="accepted already"):

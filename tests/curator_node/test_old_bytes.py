@@ -194,6 +194,24 @@ def test_what_a_steward_declined_can_be_sent_for_ever_and_counts_once(restart):
     assert Learner(curator, study=b"2", clock=clock).propose().code == RefusalCode.AWAITING_APPROVAL
 
 
+def test_what_a_steward_declined_long_ago_counts_on_nobody_after_a_restart():
+    """No is said to it for ever, also where the process that counted it is gone."""
+    store, clock = MemoryStore(), Clock()
+    rules = policy(approval="manual", message_seconds=700, requests_per_day=6, refusals_per_day=2, held_studies=4)
+    curator = open_curator(store, rules=rules, clock=clock)
+    sent = [proposal(curator, study=bytes([number]) * 16, expires_at=clock() + 600) for number in range(1, 5)]
+    for data in sent:
+        assert code_of(curator, data) == RefusalCode.AWAITING_APPROVAL
+        word(curator._ledger, rules, clock, approve=False)
+    clock.advance(1000)
+    curator = open_curator(store, rules=rules, clock=clock)
+    assert flood(curator, *sent, times=5) == {RefusalCode.DECLINED: 20}
+    for number in range(6):
+        clock.advance(1)
+        assert code_of(curator, card_request(curator, clock)) == "Card", number
+    assert code_of(curator, proposal(curator, expires_at=clock() + 600)) == RefusalCode.TOO_MANY_REQUESTS
+
+
 def test_bytes_that_met_a_halt_count_once_however_often_they_come():
     clock = Clock()
     curator = open_curator(rules=TIGHT, clock=clock)
@@ -218,6 +236,7 @@ def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(
     assert isinstance(dear[0].ask(), StudyAccepted)
     sent = dear[1].session.pending
     assert dear[1].ask().code == RefusalCode.OVER_BUDGET
+    assert waiting(curator._ledger, rules, clock()) == []
     dear[0].close()
     for _ in range(3):
         clock.advance(5000)
@@ -268,6 +287,22 @@ def test_a_channel_that_is_used_up_keeps_nobody_from_what_was_approved_or_charge
     store.failures = ["", "before"]  # charged, and not answered
     assert learner.query().code == RefusalCode.UNAVAILABLE
     assert isinstance(learner.ask(), Release)
+    curator._ledger.halt(clock(), "a look at it")
+    assert learner.query().code == RefusalCode.HALTED
+    curator._ledger.resume(clock())
+    assert isinstance(learner.ask(), Release)
+
+
+def test_a_learner_who_used_its_day_up_gets_what_it_was_charged_for():
+    clock, store = Clock(), FlakyStore()
+    curator = open_curator(store, clock=clock)
+    learner = opened(curator, clock=clock)
+    store.failures = ["", "before"]  # charged, and not answered
+    assert learner.query().code == RefusalCode.UNAVAILABLE
+    learner.curator = open_curator(store, clock=clock, rules=policy(requests_per_day=1))
+    assert isinstance(Learner(learner.curator, clock=clock).card(), Card)
+    assert isinstance(learner.ask(), Release)
+    assert learner.query().code == RefusalCode.TOO_MANY_REQUESTS
 
 
 def test_what_is_kept_of_messages_is_bounded_and_forgotten():
