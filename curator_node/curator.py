@@ -354,8 +354,8 @@ class Curator:
     def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:
         """Refuse what no learner answers for: it counts on the channel alone, and is not remembered."""
         with self._lock:
-            flood = self._meter.stray(self._clock(), self.policy)
-        return self._refuse(data, message, b"", error, logged=not flood)
+            self._meter.stray(self._clock(), self.policy)
+        return self._refuse(data, message, b"", error)
 
     def _refuse(
         self,
@@ -365,7 +365,6 @@ class Curator:
         error: RemoteProtocolError,
         *,
         scale_factor: str = "",
-        logged: bool = True,
     ) -> bytes:
         """A signed refusal; a final one is remembered, so that the same request never gets another answer.
 
@@ -376,8 +375,7 @@ class Curator:
             if error.code == RefusalCode.WRONG_RECIPIENT:
                 header["sender"] = self.identity
             refusal = self._refusals.write(header, message, identity, error, scale_factor)
-        if logged:
-            log.info("refused: %s", refusal.code)
+        log.info("refused: %s", refusal.code)
         return self._identities.seal(refusal)
 
     def _header(self, data: bytes, message: Message | None, now: int | None = None) -> dict[str, Any]:

@@ -58,8 +58,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             expires, so this bounds what is remembered, and the work of checking what is refused.
         refusals_per_study: the same, of one study in all.
         stray_messages_per_day: most messages a day, of anybody, that are late, were seen before, are not signed or are
-            for somebody else. They count on no learner. Beyond, they leave no line in the log, and a card request that
-            is repeated is refused; nothing else is.
+            for somebody else. They count on no learner. Beyond, a card request that is repeated is refused; the rest is
+            refused for what it is, or may still take effect.
         reply_bytes: most bytes of stored replies; those of ended studies are dropped first.
         cache_bytes: most memory for encoded workloads.
         simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.

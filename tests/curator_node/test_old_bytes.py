@@ -4,7 +4,6 @@ A transcript that an auditor was handed, a relay's log, a mailbox: all of them h
 Each test is named after what somebody might do with them.
 """
 
-import logging
 from collections import Counter
 
 import msgspec
@@ -247,8 +246,7 @@ def test_an_approved_proposal_that_was_refused_for_good_is_accepted_from_nobody(
 # --- the channel's own meter --------------------------------------------------------------------------------------
 
 
-def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else(caplog):
-    caplog.set_level(logging.INFO, "curator_node.curator")
+def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else():
     clock = Clock()
     rules = policy(stray_messages_per_day=20)
     curator = open_curator(rules=rules, clock=clock)
@@ -264,7 +262,6 @@ def test_the_channels_limit_refuses_what_nobody_answers_for_and_nothing_else(cap
     reply = message_of(curator.handle(card))
     assert (reply.code, reply.final) == (RefusalCode.TOO_MANY_REQUESTS, False)
     assert reply.limit == "at most 20 repeated and stray messages a day"
-    assert len(caplog.records) == 1 + 15 + 3 + 1, "a flood does not fill the log"
     # What was answered, or refused for good, is said again; what a learner signs anew is served.
     assert flood(curator, release, wrong, times=9) == {"Release": 9, RefusalCode.MALFORMED: 9}
     assert isinstance(learner.query(), Release)
