@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 
 from curator_node.announced import announced
 from curator_node.enrolled import EnrolledLearner
 from curator_node.exposure import exposure, rows
-from curator_node.ledger import Ledger, StudyKey
+from curator_node.ledger import Account, Ledger, StudyKey
 from curator_node.ledger.storing import Held
 from curator_node.policy import Policy
 from curator_node.proposals import undecided
@@ -54,7 +55,7 @@ class Waiting:
 
 
 def waiting(ledger: Ledger, policy: Policy, now: int) -> list[Waiting]:
-    """The proposals that wait for the steward, the first that came in front.
+    """The proposals that wait for the steward, the first that came in front; see `undecided`.
 
     Raises:
         ConfigurationError: what is kept is not what a learner signed: somebody has changed the database.
@@ -110,6 +111,7 @@ def summary(
     provisos = dict.fromkeys(kinds.kind(each.kind).proviso(each) for each in kinds.queries(message.plan))
     provided = "; ".join(each for each in provisos if each)
     return [
+        *_changes(proposal, account, cost),
         ("who", _who(proposal, policy)),
         ("why", printable(message.purpose, 1000) or "the learner says nothing about it"),
         ("asks", _asked(message.plan, unit, kinds)),
@@ -164,6 +166,19 @@ def _read(held: Held, policy: Policy) -> Waiting:
         raise ConfigurationError("a proposal that waits is not what its learner signed: the database was changed")
     learner = policy.learner(message.sender)
     return Waiting(held, message, learner.name if learner else "")
+
+
+def _changes(proposal: Waiting, account: Account, cost: Fraction) -> list[tuple[str, str]]:
+    """What differs from what the steward approved before; nothing where nothing was approved."""
+    word = account.decisions.get(proposal.held.request)
+    if word is None:
+        return []
+    changes = [] if word.cost == cost else [f"it cost at most {_told(word.cost)} by then, and costs {_told(cost)} now"]
+    pairs = zip(("terms hold", "records are served"), word.under, account.under, strict=True)
+    changes += [f"other {what} now" for what, then, now in pairs if then != now]
+    day = datetime.fromtimestamp(word.at, UTC).strftime("%Y-%m-%d %H:%M")
+    since = "; ".join(changes) or "nothing but that the approval has ended"
+    return [("changed", f"since it was approved, {day} UTC: {since}")]
 
 
 def _who(proposal: Waiting, policy: Policy) -> str:

@@ -79,7 +79,7 @@ class SiteCheck:
 
     @property
     def stopped(self) -> bool:
-        """Whether the curator would not start, or would answer nobody."""
+        """Whether the curator would not start, or would refuse whatever is asked."""
         return any(finding.level == "stop" for finding in self.findings)
 
     def say(self, level: Level, about: str, text: str) -> None:
@@ -154,8 +154,12 @@ def _policy(found: SiteCheck, policy: Policy) -> None:
         found.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
     today = now()
     caps_of = {each.name: policy.cap_of(key) for key, each in policy.keys.items() if policy.admits(key, today)}
+    remedy = "let a learner in by its card, with expril curator enrol"
+    if not policy.keys:  # a new site
+        found.say("fine", "policy", f"nobody may ask yet: {remedy}")
+        return
     if not caps_of:
-        found.say("look", "policy", "nobody may ask: let a learner in by its card, with expril curator enrol")
+        found.say("look", "policy", f"nobody may ask any more: every key has ended, or was revoked; {remedy}")
         return
     caps = sum(caps_of.values(), Fraction(0))
     shared = "" if caps <= policy.total_cap else ": first come, first served, and a study may be cut off midway"

@@ -33,13 +33,13 @@ from curator_node.ledger import (
     TooManyStudiesError,
 )
 from curator_node.mechanisms import NoiseSource
-from curator_node.meters import Meter
+from curator_node.meters import STRAY, Meter
 from curator_node.policy import Policy
-from curator_node.proposals import Proposal, check_in_time, reserve
+from curator_node.proposals import Proposal, check_in_time, is_awaited, reserve
 from curator_node.questions import Questions
 from curator_node.refusing import Refusals, caps_of
 from curator_node.requests import check_next, check_not_ended, check_query
-from curator_node.serving import bind_known, is_bound_elsewhere, settled_terms
+from curator_node.serving import bind_known, card, is_bound_elsewhere, settled_terms
 from protocol.envelopes import (
     LEARNER_TYPES,
     digest,
@@ -51,7 +51,6 @@ from protocol.errors import ConfigurationError, LocalProtocolError, RemoteProtoc
 from protocol.kinds import Kinds, Turn
 from protocol.ledger.terms import ledger_terms
 from protocol.messages import (
-    Card,
     CardRequest,
     Message,
     Query,
@@ -175,7 +174,7 @@ class Curator:
         try:
             message, identity = self._authenticate(data)
         except RemoteProtocolError as error:
-            return self._refuse(data, None, b"", error)
+            return self._stray(data, None, error)
         try:
             return self._serve(data, message, identity)
         except InsufficientBudgetError as error:
@@ -186,8 +185,11 @@ class Curator:
         except AnswerGoneError as error:
             if not error.evicted:
                 log.error("the stored reply of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
-            return self._refuse(data, message, identity, RemoteProtocolError(RefusalCode.ANSWER_GONE))
+            # The ledger remembers this one, whoever sends it again.
+            return self._refuse(data, message, b"", RemoteProtocolError(RefusalCode.ANSWER_GONE))
         except RemoteProtocolError as error:
+            if error.code in STRAY:
+                return self._stray(data, message, error)
             return self._refuse(data, message, identity, error)
 
     def _authenticate(self, data: bytes) -> tuple[Message, bytes]:
@@ -205,18 +207,21 @@ class Curator:
             now = self._clock()
             self._ledger.refresh(now)
             if is_bound_elsewhere(self._ledger, self.policy, message.sender):
-                return self._refuse(data, None, b"", RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
+                return self._stray(data, None, RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
             if self._ledger.answered(identity):
                 return self._settled(self._ledger.reply(identity))
+            owed = self._ledger.known(identity)
+            if not owed:
+                check_in_time(message, identity, now, self.policy, self._ledger)
             self._refusals.check(identity)
-            if limit := self._meter.complaint_about(StudyKey(message.sender, message.study), now, self.policy):
+            limit = self._meter.complaint_about(message, identity, now, self.policy)
+            if limit and not owed and not is_awaited(self._ledger, identity, now):
                 raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
             if identity in self._in_hand:
                 raise RemoteProtocolError(RefusalCode.BUSY)
-            if not self._ledger.known(identity):
-                check_in_time(message, identity, now, self.policy, self._ledger)
             if isinstance(message, CardRequest):
-                return self._identities.seal(self._card(data, message))
+                header, relation = self._header(data, message), self._kinds.relation(self._limits)
+                return self._identities.seal(card(header, self.policy, self._dataset.steward, self._limits, relation))
             self._ledger.expire(now)
             self._in_hand.add(identity)
         try:
@@ -246,21 +251,6 @@ class Curator:
                 with self._lock:
                     return self._close(data, message, identity)
         raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", "a request of a learner")
-
-    def _card(self, data: bytes, message: CardRequest) -> Card:
-        steward = self._dataset.steward
-        return Card(
-            **self._header(data, message),
-            name=self.policy.name,
-            schema=steward.schema,
-            unit=steward.unit,
-            most_records_per_unit=steward.most_records_per_unit,
-            relation=self._kinds.relation(self._limits),
-            round_size=steward.round_size,
-            limits=self._limits,
-            cap=amount(self.policy.cap_of(message.sender)),
-            least_cost=amount(self.policy.least),
-        )
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
@@ -371,6 +361,12 @@ class Curator:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
         return study
 
+    def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:
+        """Refuse what no learner answers for: it counts on the channel alone, and is not remembered."""
+        with self._lock:
+            self._meter.stray(self._clock(), self.policy)
+        return self._refuse(data, message, b"", error)
+
     def _refuse(
         self,
         data: bytes,
@@ -380,7 +376,10 @@ class Curator:
         *,
         scale_factor: str = "",
     ) -> bytes:
-        """A signed refusal; a final one is remembered, so that the same request never gets another answer."""
+        """A signed refusal; a final one is remembered, so that the same request never gets another answer.
+
+        With no digest of the request, nothing is remembered.
+        """
         with self._lock:
             header = self._header(data, message)
             if error.code == RefusalCode.WRONG_RECIPIENT:

@@ -16,6 +16,7 @@ from curator_node.steward import read_steward_file
 from curator_node.templates import SCHEMA_TEMPLATE, daemon_template, policy_template
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
+from protocol.identity import MOST_NAME, check_said
 
 CA = "ca.crt"
 PLACEHOLDER = "superlink.example.org:8000"
@@ -58,6 +59,7 @@ def init_site(
     there = [path for path in fresh if path.exists() or path.is_symlink()]
     if there:
         raise ConfigurationError(f"{', '.join(map(str, there))}: there already; {RULE}")
+    check_said("--name", name, least=1, most=MOST_NAME)
     policy = policy_template(name)
     read_policy(policy, where="--name")
     declared = SCHEMA_TEMPLATE if schema is None else read_text_file(schema, "schema file")

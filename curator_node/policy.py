@@ -52,10 +52,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         least_cost: smallest cost of a plan.
         least_query_cost: smallest cost of each of its queries. The three bound what a learner can make the ledger
             keep, and the curator compute: at most its cap over this many queries.
-        requests_per_day: most requests of one learner a day that are looked at, answered or refused.
+        requests_per_day: most requests of one learner a day that are looked at, answered or refused; each counts once,
+            on the day in which it expires.
         refusals_per_day: most requests of one learner a day that are refused for good; each is remembered until it
             expires, so this bounds what is remembered, and the work of checking what is refused.
         refusals_per_study: the same, of one study in all.
+        stray_messages_per_day: most messages a day, of anybody, that are late, were seen before, are not signed or are
+            for somebody else. They count on no learner. Beyond, a card request that is repeated is refused; the rest is
+            refused for what it is, or may still take effect.
         reply_bytes: most bytes of stored replies; those of ended studies are dropped first.
         cache_bytes: most memory for encoded workloads.
         simulation: True only inside a simulation: allows `paper_ratio` and noise from a seed.
@@ -78,6 +82,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
     refusals_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 1_000
     refusals_per_study: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 100
+    stray_messages_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 100_000
     reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024
     simulation: bool = False

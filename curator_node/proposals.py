@@ -10,6 +10,7 @@ from typing import Protocol
 
 from curator_node.ledger import Account, Ledger, NotApprovedError, Reservation, StudyKey
 from curator_node.ledger.storing import Held, LedgerStore
+from curator_node.ledger.studies import Decision
 from curator_node.policy import Policy
 from curator_node.refusing import caps_of
 from curator_node.requests import check_plan, check_time
@@ -107,14 +108,30 @@ def check_in_time(message: Message, identity: bytes, now: int, policy: Policy, l
         check_time(message, now, policy)
     except RemoteProtocolError as error:
         held = error.code == RefusalCode.EXPIRED and isinstance(message, StudyProposal)
-        if not held or not _came_in_time(ledger, identity, now):
+        if not held or not is_awaited(ledger, identity, now):
             raise
 
 
+def is_awaited(ledger: Ledger, identity: bytes, now: int) -> bool:
+    """Whether a request is a proposal that waits for its steward, or on which the steward's word still holds."""
+    word = ledger.account.decisions.get(identity)
+    if word is not None and (word.allows(now) or not word.approved):
+        return True
+    return any(held.request == identity for held in ledger.store.held(now))
+
+
 def undecided(ledger: Books, now: int) -> list[Held]:
-    """The proposals that wait for the steward, the first that came in front."""
-    decided = {request for request, word in ledger.account.decisions.items() if not word.approved or word.allows(now)}
-    return [held for held in ledger.store.held(now) if held.request not in decided]
+    """The proposals that wait for the steward, the first that came in front.
+
+    One that was approved waits once more where the approval has ended, or where it was held again since: something
+    differed from what the steward had read.
+    """
+    words = ledger.account.decisions
+    return [held for held in ledger.store.held(now) if not _is_decided(held, words.get(held.request), now)]
+
+
+def _is_decided(held: Held, word: Decision | None, now: int) -> bool:
+    return word is not None and (not word.approved or (word.allows(now) and held.received_at <= word.at))
 
 
 def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> bool:
@@ -131,11 +148,8 @@ def _hold(proposal: Proposal, ledger: Ledger, policy: Policy) -> bool:
     if proposal.identity not in waiting and len(waiting) >= policy.held_studies:
         limit = f"at most {policy.held_studies} proposals that wait for the steward"
         raise RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit)
-    return ledger.store.hold(Held(proposal.identity, sender, proposal.data, now, now + policy.approval_seconds), now)
-
-
-def _came_in_time(ledger: Ledger, identity: bytes, now: int) -> bool:
-    word = ledger.account.decisions.get(identity)
-    if word is not None and (word.allows(now) or not word.approved):
-        return True
-    return any(held.request == identity for held in ledger.store.held(now))
+    word, since = ledger.account.decisions.get(proposal.identity), now
+    if word is not None and proposal.identity not in waiting:  # it was approved, and asks again
+        ledger.store.release(proposal.identity)
+        since = max(now, word.at + 1)
+    return ledger.store.hold(Held(proposal.identity, sender, proposal.data, since, now + policy.approval_seconds), now)

@@ -10,7 +10,7 @@ from curator_node.ledger import Caps, Ledger, StudyKey
 from curator_node.meters import Meter
 from curator_node.policy import Policy
 from protocol.errors import RemoteProtocolError
-from protocol.messages import CardRequest, Message, Refusal
+from protocol.messages import CardRequest, Message, Refusal, StudyProposal
 from protocol.rationals import amount, shorten
 from protocol.refusals import EXPLANATIONS, RefusalCode
 
@@ -63,13 +63,13 @@ class Refusals:
         Args:
             header: of the reply.
             message: the request; None where its sender is not verified: then nothing is kept, and no number told.
-            identity: digest of the request.
+            identity: digest of the request; empty where nothing is to be kept of it.
             error: why.
             scale_factor: as in `Refusal`.
         """
         refusal = self._made(header, message, error, scale_factor)
         remembered = isinstance(error, RememberedError)
-        if message is None or not refusal.final or remembered or isinstance(message, CardRequest):
+        if message is None or not identity or not refusal.final or remembered or isinstance(message, CardRequest):
             return refusal
         if self._kept(message, identity, refusal):
             return refusal
@@ -77,11 +77,18 @@ class Refusals:
         return self._made(header, message, RemoteProtocolError(RefusalCode.TOO_MANY_REQUESTS, "", limit), "")
 
     def _kept(self, message: Message, identity: bytes, refusal: Refusal) -> bool:
-        """Keep a final refusal until its request expires; whether there was room."""
-        key = StudyKey(message.sender, message.study)
-        self._meter.refused(key, key in self._ledger.account.studies, self.policy)
+        """Keep a final refusal until its request can take effect no more; whether there was room.
+
+        That is when it expires. An approved proposal may be accepted for longer.
+        """
+        known = StudyKey(message.sender, message.study) in self._ledger.account.studies
+        self._meter.refused(message, identity, known, self.policy)
         now = self._clock()
         expires = min(message.expires_at, now + self.policy.message_seconds)
+        if isinstance(message, StudyProposal):
+            self._ledger.store.release(identity)
+            word = self._ledger.account.decisions.get(identity)
+            expires = max(expires, word.until if word else 0)
         if expires <= now:
             return True
         remembered = sum(self._ledger.store.refusals(own, now) for own in self.policy.keys_of(message.sender))

@@ -11,7 +11,7 @@ name = {name}
 # Most epsilon over all learners together, for ever. It never refills: start low, it can be raised later.
 cap = 1
 
-# What is not written here has these values; each is about one learner, but for the last two.
+# What is not written here has these values; each is about one learner, but for the last three.
 # approval = "manual"           # you read each proposal before it is accepted; "automatic" accepts what fits
 # approval_seconds = 2_592_000  # how long a proposal waits for you, and an approved one for its learner
 # held_studies = 4              # proposals that may wait; expril curator studies, approve, decline
@@ -24,6 +24,7 @@ cap = 1
 # requests_per_day = 100_000
 # refusals_per_day = 1_000
 # refusals_per_study = 100
+# stray_messages_per_day = 100_000  # late, repeated or not signed: they count on no learner
 # reply_bytes = 1_073_741_824   # of stored replies
 # cache_bytes = 268_435_456     # of memory, for questions that come again; read at start
 

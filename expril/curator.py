@@ -120,7 +120,7 @@ def _show_check(found: "SiteCheck") -> None:
 
         console.print(_budget(msgspec.to_builtins(found.standing)))
     if found.stopped:
-        say("stop", "the curator would not start, or would answer nobody, as it stands")
+        say("stop", "as it stands, the curator would not start, or would refuse whatever is asked; see each stop above")
 
 
 def _show_status(status: dict[str, Any]) -> None:

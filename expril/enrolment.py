@@ -20,7 +20,7 @@ from protocol.errors import ConfigurationError, printable
 if TYPE_CHECKING:
     from curator_node.desk import Desk
     from curator_node.steward import StewardFile
-    from protocol.identity import IdentityCard
+    from protocol.identity import IdentityCard, Role
     from protocol.kinds import Kinds
 
 DAY = 86_400
@@ -52,18 +52,10 @@ def learner_card(
     """Make the card that a curator enrols: a text, signed by the key, to mail; and the fingerprint to read out."""
     with plain_errors():
         from curator_node.key_files import read_key
-        from protocol.identity import IdentityCard, write_identity
+        from protocol.identity import write_identity
 
-        own, now = read_key(key), int(time.time())
-        card = IdentityCard(
-            role="learner",
-            name=name,
-            organisation=organisation,
-            contact=contact,
-            key=own.public,
-            issued=now,
-            until=now + valid_days * DAY if valid_days else 0,
-        )
+        own = read_key(key)
+        card = _drafted("learner", name, organisation, contact, own.public, valid_days)
         _hand_out(card, write_identity(card, own), out)
 
 
@@ -106,18 +98,10 @@ def curator_card(
     with plain_errors():
         from curator_node import keyring
         from curator_node.enrolment import read_policy_of
-        from protocol.identity import IdentityCard, write_identity
+        from protocol.identity import write_identity
 
-        now = int(time.time())
-        draft = IdentityCard(
-            role="curator",
-            name=name or read_policy_of(folder, kinds=None).name,
-            organisation=organisation,
-            contact=contact,
-            key=bytes(32),
-            issued=now,
-            until=now + valid_days * DAY if valid_days else 0,
-        )
+        named = name or read_policy_of(folder, kinds=None).name
+        draft = _drafted("curator", named, organisation, contact, bytes(32), valid_days)
         card, own = keyring.curator_card(folder, draft)
         _hand_out(card, write_identity(card, own), out)
 
@@ -139,24 +123,25 @@ def curator_enrol(
     with plain_errors():
         from curator_node.desk import open_desk
         from curator_node.enrolment import plan_enrolment
-        from protocol.identity import same_fingerprint
+        from protocol.identity import compare_fingerprints, same_fingerprint
 
         shown, now = _read_card(card), int(time.time())
+        _tell(("card", _described(shown)), ("fingerprint", shown.fingerprint))
         planned = plan_enrolment(folder, shown, now=now, name=name, cap=cap, overlap=overlap * DAY, add=add)
         with open_desk(folder, ledger) as desk:
             spent = desk.ledger.account.spent_by(shown.key, planned.learner.name)
             _tell(
-                ("card", _described(shown)),
-                ("fingerprint", shown.fingerprint),
                 ("enrolled as", planned.learner.name),
                 ("cap", f"{planned.learner.cap}, of which {spent} is spent"),
                 ("it may", _may_learn(desk, planned.learner.cap)),
                 ("old key", f"may sign until {planned.ends.until:%Y-%m-%d %H:%M} UTC" if planned.ends else ""),
             )
             told = fingerprint or typer.prompt("fingerprint, as its holder reads it out to you")
+            sys.stdout.write(compare_fingerprints(told, shown.fingerprint))
             if not same_fingerprint(told, shown.fingerprint):
                 raise ConfigurationError(
-                    "that is another fingerprint: the card is not its holder's; nothing was changed"
+                    "that is another fingerprint: have it read out once more, and if it stays so, the card is not its "
+                    "holder's; nothing was changed"
                 )
             desk.ledger.enrol(shown.key, planned.learner.name, now)
             written = planned.write()
@@ -328,6 +313,25 @@ def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
 
     path = desk.folder / SCHEMA
     return QUERY_KINDS, read_steward_file(read_text_file(path, "schema file"), where=str(path))
+
+
+def _drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
+    """A card as its holder wants it; ConfigurationError says which of its words it cannot hold."""
+    from protocol.identity import MOST_NAME, IdentityCard, check_said
+
+    check_said("--name", name, least=1, most=MOST_NAME)
+    check_said("--organisation", organisation)
+    check_said("--contact", contact)
+    now = int(time.time())
+    return IdentityCard(
+        role=role,
+        name=name,
+        organisation=organisation,
+        contact=contact,
+        key=key,
+        issued=now,
+        until=now + valid_days * DAY if valid_days else 0,
+    )
 
 
 def _may_learn(desk: "Desk", cap: object) -> str:

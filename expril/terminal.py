@@ -68,7 +68,12 @@ def plain_errors(
 
 def say(what: str, text: str) -> None:
     """One line for people, beside the results: on standard error, so that it is in nobody's way."""
-    err.print(f"[yellow]{what}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    err.print(f"[yellow]{what}[/] {escape(_plain(text))}", highlight=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    """Without control characters: a name in it may be anybody's."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 def _wants_json() -> bool:
@@ -79,7 +84,7 @@ def _wants_json() -> bool:
 def tell_fault(fault: Fault, *, as_json: bool) -> None:
     """One sentence on standard error; for machines also one object on standard output."""
     what = "[yellow]waiting[/]" if fault.kind in UNFINISHED else "[bold red]error[/]"
-    err.print(f"{what} {escape(fault.text)}", highlight=False, soft_wrap=True)
+    err.print(f"{what} {escape(_plain(fault.text))}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"error": fault.text, "kind": fault.kind})
 

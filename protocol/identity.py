@@ -7,13 +7,14 @@ says, people find out, by reading the fingerprint out to each other.
 
 import base64
 import re
+from itertools import zip_longest
 from typing import Annotated, Literal
 
 import msgspec
 
 from protocol.codec import decode, encode
 from protocol.envelopes import Envelope, SigningKey, digest, encode_parts, is_signed, sign_payload, verify
-from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.messages import Key, Seconds
 from protocol.refusals import RefusalCode
 
@@ -35,7 +36,9 @@ _GROUPS, _GROUP = 7, 4
 _LINE = 64
 
 Role = Literal["curator", "learner"]
-Said = Annotated[str, msgspec.Meta(max_length=200)]
+MOST_NAME, MOST_SAID = 100, 200
+"""Characters of a holder's name, and of what else a card says."""
+Said = Annotated[str, msgspec.Meta(max_length=MOST_SAID)]
 
 
 class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +74,7 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
     role: Role
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]
     organisation: Said = ""
     contact: Said = ""
     key: Key
@@ -126,8 +129,37 @@ def fingerprint(role: Role, key: bytes) -> str:
 
 def same_fingerprint(told: str, own: str) -> bool:
     """Whether a fingerprint that a person read or typed is this one: case, spaces and dashes do not count."""
-    plain = re.sub(r"[\s-]", "", told).upper().replace("O", "0").replace("I", "1").replace("L", "1")
-    return plain == own.replace("-", "")
+    return _letters(told) == own.replace("-", "")
+
+
+def compare_fingerprints(told: str, own: str) -> str:
+    """Two fingerprints, one below the other, and marks below them where they differ: lines for people."""
+    typed = _letters(told)[: 2 * _GROUPS * _GROUP]
+    grouped = "-".join(typed[start : start + _GROUP] for start in range(0, len(typed), _GROUP))
+    marks = "".join(" " if a == b else "^" for a, b in zip_longest(grouped, own))
+    below = f"             {marks.rstrip()}\n" if marks.strip() else ""
+    return f"told         {printable(grouped)}\non the card  {own}\n{below}"
+
+
+def check_said(what: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
+    """Raise ConfigurationError for what a card, or whoever reads one, would not take.
+
+    Args:
+        what: as its writer knows it, such as "--name".
+        text: that it wrote.
+        least: characters.
+        most: characters.
+    """
+    if not least <= len(text) <= most:
+        raise ConfigurationError(f"{what} has {len(text)} characters; write {least} to {most}")
+    if not text.isprintable():
+        shown = printable(text)
+        raise ConfigurationError(f"{what} holds a line break, a tab or a control character ({shown}); leave it out")
+
+
+def _letters(told: str) -> str:
+    """What a person read or typed, as a fingerprint is written, without dashes."""
+    return re.sub(r"[\s-]", "", told).upper().replace("O", "0").replace("I", "1").replace("L", "1")
 
 
 def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Succession:

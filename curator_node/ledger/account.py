@@ -111,6 +111,11 @@ class Account(Learners):
         """Epsilon set aside over all learners."""
         return sum(self.reserved.values(), ZERO)
 
+    @property
+    def under(self) -> tuple[str, str]:
+        """What a study is read under: the terms, and the name of the records that are served ("" for none)."""
+        return self.terms, self.data[-1][1] if self.data else ""
+
     def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction, name: str = "") -> Fraction:
         """Epsilon that a learner may still reserve: below its own cap, and below what is not spent of the cap over all.
 
@@ -185,7 +190,8 @@ class Account(Learners):
                 self.curators.append((entry.index + 1, entry.learner))
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 approved = entry.kind is EntryKind.APPROVE
-                self.decisions[entry.request] = Decision(entry.index, approved, entry.expires_at)
+                said = (entry.index, entry.at, approved, entry.expires_at)
+                self.decisions[entry.request] = Decision(*said, amount, self.under)
             case EntryKind.DATA:
                 self.data.append((entry.index, entry.note))
         self.head = head
@@ -276,9 +282,9 @@ class Account(Learners):
         return "repeats a request" if self.took_effect(entry.request) else ""
 
     def _complaint_of_decision(self, entry: Entry) -> str:
-        before = self.decisions.get(entry.request)
-        repeats = entry.kind is EntryKind.APPROVE and before is not None and before.allows(entry.at)
-        if repeats or (before is not None and not before.approved):
+        before, cost = self.decisions.get(entry.request), parse_amount(entry.amount)
+        repeats = before is not None and before.allows(entry.at) and before.covers(cost, self.under)
+        if (repeats and entry.kind is EntryKind.APPROVE) or (before is not None and not before.approved):
             return "decides again on what was decided"
         return "decides on no proposal" if entry.request == NO_DIGEST else self._complaint_of_request(entry)
 

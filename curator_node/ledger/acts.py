@@ -30,20 +30,22 @@ class StewardedChain(Chain):
     def decide_on(
         self, key: StudyKey, request: bytes, now: int, *, approve: bool, cost: Fraction, until: int, note: str = ""
     ) -> None:
-        """Enter the steward's word on a proposal that waits.
+        """Enter the steward's word on a proposal that waits; a yes holds for this cost, and for the records of now.
 
         Args:
             key: its study.
             request: its digest; no other proposal is meant.
             now: the time.
             approve: otherwise it is declined, for good.
-            cost: the most that the study may be charged.
+            cost: the most that the study may be charged, as the steward read it.
             until: when an approved proposal is accepted no more.
             note: why; kept in the ledger, and never sent.
 
         Raises:
-            ConfigurationError: it was decided on before, or the study is open already.
+            ConfigurationError: it was decided on before, and nothing differs since; or the study is open already; or
+                other records are served than when this process last read the ledger.
         """
+        under = self.account.under
 
         def decide(account: Account) -> Entry:
             before = account.decisions.get(request)
@@ -51,7 +53,9 @@ class StewardedChain(Chain):
                 raise ConfigurationError(f"study {key.study.hex()} was accepted already")
             if before is not None and not before.approved:
                 raise ConfigurationError(f"study {key.study.hex()} was declined; the learner may propose a new one")
-            if before is not None and approve and before.allows(now):
+            if approve and account.under != under:
+                raise ConfigurationError("other records are served since you read the proposal; read it again")
+            if before is not None and approve and before.allows(now) and before.covers(cost, account.under):
                 raise ConfigurationError(f"study {key.study.hex()} was approved already")
             kind, end = (EntryKind.APPROVE, until) if approve else (EntryKind.DECLINE, 0)
             return self.entry(

@@ -90,7 +90,8 @@ class Ledger(StewardedChain):
         Raises:
             HaltedError: the ledger is halted.
             BoundElsewhereError: the key is another enrolled learner's; nothing is changed.
-            NotApprovedError: all else fits, and its steward has not approved it, or has declined; nothing is changed.
+            NotApprovedError: all else fits, and its steward has not approved it, has approved it at another cost, on
+                other terms or other records, or has declined; nothing is changed.
             InsufficientBudgetError: it does not fit; nothing is changed.
             TooManyStudiesError: the learner has as many as it may; nothing is changed.
             LocalProtocolError: another request has reserved this study; nothing is changed.
@@ -115,7 +116,10 @@ class Ledger(StewardedChain):
             decision = account.decisions.get(wanted.request)
             if decision is not None and not decision.approved:
                 raise NotApprovedError(declined=True)
-            if caps.approval and (decision is None or not decision.allows(now)):
+            allowed = decision is not None and decision.allows(now)
+            if decision is not None and allowed and not decision.covers(cost, account.under):
+                raise NotApprovedError(declined=False)
+            if caps.approval and not allowed:
                 raise NotApprovedError(declined=False)
             binding = self._binding(account, learner, caps.name, now)
             return binding or self.entry(

@@ -149,21 +149,35 @@ class KeptState:
 
 @dataclass(frozen=True)
 class Decision:
-    """The steward's word on a proposal.
+    """The steward's word on a proposal. A yes holds for what the steward read: its price, the terms and the records.
 
     Attributes:
         index: of its entry.
+        at: when it was entered.
         approved: otherwise it was declined.
         until: when an approved one is accepted no more.
+        cost: that the steward read.
+        under: the same, see `Account.under`.
     """
 
     index: int
+    at: int
     approved: bool
     until: int
+    cost: Fraction
+    under: tuple[str, str]
 
     def allows(self, now: int) -> bool:
-        """Whether the proposal may be accepted."""
+        """Whether the proposal may be accepted, unless something differs."""
         return self.approved and now < self.until
+
+    def covers(self, cost: Fraction, under: tuple[str, str]) -> bool:
+        """Whether nothing differs from what the steward read.
+
+        Asked where a study is reserved, and not of an entry that stands in the chain: programs before this rule did not
+        ask, and what they wrote stays readable. The auditor names it.
+        """
+        return (self.cost, self.under) == (cost, under)
 
 
 def state_key(study: StudyKey, kind: str) -> bytes:

@@ -10,6 +10,7 @@ from curator_fakes import (
     Clock,
     FlakyStore,
     Learner,
+    dataset,
     key,
     ledger_over,
     message_of,
@@ -20,6 +21,7 @@ from curator_fakes import (
 )
 from curator_node import proposals
 from curator_node.approval import find, summary, waiting
+from curator_node.curator import Curator
 from curator_node.enrolled import EnrolledKey, EnrolledLearner
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
@@ -47,13 +49,12 @@ def store(request, tmp_path):
         made.close()
 
 
-def decide(store, clock, study="", *, approve=True, seconds=1000):
+def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None):
     """The steward's word, by another process."""
     ledger = ledger_over(store)
     proposal = find(waiting(ledger, RULES, clock()), study) if study else waiting(ledger, RULES, clock())[0]
-    ledger.decide_on(
-        proposal.key, proposal.held.request, clock(), approve=approve, cost=Fraction(1, 15), until=clock() + seconds
-    )
+    cost, until = proposal.cost(QUERY_KINDS, steward or steward_file()), clock() + seconds
+    ledger.decide_on(proposal.key, proposal.held.request, clock(), approve=approve, cost=cost, until=until)
     return proposal
 
 
@@ -219,6 +220,10 @@ def test_a_steward_decides_once(store):
     ledger = ledger_over(store)
     with pytest.raises(ConfigurationError, match="approved already"):
         ledger.decide_on(proposal.key, proposal.held.request, clock(), **told)
+    again = {"request": proposal.held.request, "expires_at": clock() + 9}
+    with pytest.raises(LedgerCorruptError, match="decides again"):
+        ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/15", **again))
+    ledger.account.check(ledger.entry(EntryKind.APPROVE, clock(), amount="1/16", **again))
     assert isinstance(learner.ask(), StudyAccepted)
     for approve in (True, False):
         with pytest.raises(ConfigurationError, match="accepted already"):
@@ -227,6 +232,97 @@ def test_a_steward_decides_once(store):
         for request in (proposal.held.request, bytes(32)):
             with pytest.raises(LedgerCorruptError):
                 ledger.account.check(curator._ledger.entry(kind, clock(), request=request))
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_another_price_than_the_approved_one_asks_again(store, most):
+    """1/10 was approved; the steward changes the bound on a patient's records, and 1/30 or 1/6 would be reserved."""
+    clock, before, after = Clock(), steward_file(most=3, unit=True), steward_file(most=most, unit=True)
+    learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(most=3, unit=True)), clock)
+    proposal = decide(store, clock, steward=before)
+    assert waiting(ledger_over(store), RULES, clock()) == []
+    learner.curator = open_curator(store, rules=RULES, clock=clock, records=dataset(most=most, unit=True))
+    for _ in range(2):
+        assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    assert load(store).total_reserved == 0
+    ledger = ledger_over(store)
+    (again,) = waiting(ledger, RULES, clock())
+    told = dict(summary(again, ledger, RULES, after, QUERY_KINDS))["changed"]
+    assert told.startswith("since it was approved, 2027-01-15 ")
+    assert f"it cost at most 1/5 by then, and costs {Fraction(most, 15)} now" in told
+    assert again.held.request == proposal.held.request
+    decide(store, clock, b"ann".hex(), steward=after)
+    assert isinstance(learner.ask(), StudyAccepted)
+    assert load(store).total_reserved == Fraction(most, 15)
+
+
+def test_other_records_than_at_the_approval_ask_again(store):
+    clock = Clock()
+    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+    decide(store, clock)
+    ledger = ledger_over(store)
+    ledger.serve_data("0" * 32, clock())
+    assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    (again,) = waiting(ledger, RULES, clock())
+    assert "other records are served now" in dict(summary(again, ledger, RULES, steward_file(), QUERY_KINDS))["changed"]
+    decide(store, clock)
+    assert isinstance(learner.ask(), StudyAccepted)
+    assert "changed" not in read(RULES, steward_file())
+
+
+def test_an_approval_that_no_steward_needs_any_more_still_binds_its_price(store):
+    clock = Clock()
+    learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(unit=True)), clock)
+    decide(store, clock)
+    learner.curator = open_curator(store, rules=policy(), clock=clock, records=dataset(most=3, unit=True))
+    assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+
+
+def test_what_waits_once_more_is_held_anew_where_it_was_held_no_longer(store):
+    """The approval lasts longer than the waiting before it."""
+    clock = Clock()
+    learner = held(open_curator(store, rules=RULES, clock=clock), clock)
+    clock.advance(900)
+    decide(store, clock)
+    clock.advance(500)
+    assert store.held(clock()) == []
+    ledger_over(store).serve_data("0" * 32, clock())
+    assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    assert [each.message.study for each in waiting(ledger_over(store), RULES, clock())] == [b"ann".ljust(16, b"-")]
+
+
+def test_a_steward_who_read_of_other_records_reads_again(store):
+    """Minutes may pass between reading and saying yes."""
+    clock = Clock()
+    held(open_curator(store, rules=RULES, clock=clock), clock)
+    ledger = ledger_over(store)
+    (proposal,) = waiting(ledger, RULES, clock())
+    ledger_over(store).serve_data("0" * 32, clock())
+    yes = {"approve": True, "cost": Fraction(1, 15), "until": clock() + 9}
+    with pytest.raises(ConfigurationError, match="read it again"):
+        ledger.decide_on(proposal.key, proposal.held.request, clock(), **yes)
+    ledger.decide_on(proposal.key, proposal.held.request, clock(), **yes)
+
+
+def test_a_ledger_of_an_older_program_that_reserved_another_price_is_still_read(store):
+    """The rule is asked where a study is reserved. What stands in a chain stands there; the auditor names it."""
+    clock = Clock()
+    held(open_curator(store, rules=RULES, clock=clock), clock)
+    proposal, ledger = decide(store, clock), ledger_over(store)
+    older = ledger.entry(
+        EntryKind.RESERVE,
+        clock(),
+        learner=proposal.key.learner,
+        study=proposal.key.study,
+        amount="1/5",
+        costs=("1/10", "1/10"),
+        plan=proposal.message.plan,
+        request=proposal.held.request,
+        expires_at=clock() + 9,
+    )
+    ledger.append(lambda _: older, clock())
+    assert load(store).total_reserved == Fraction(1, 5)
+    assert isinstance(open_curator(store, rules=RULES, clock=clock), Curator)
 
 
 def test_a_no_after_a_yes_holds_until_the_study_is_accepted(store):

@@ -71,6 +71,17 @@ def test_a_learner_whose_keys_were_taken_back_is_not_counted_among_those_who_may
     assert any(text.startswith("2 may ask; their caps add up to 1,") for _, text in said(folder, "fine"))
 
 
+def test_a_new_site_in_which_nobody_may_ask_is_in_order_and_one_in_which_nobody_may_any_more_is_looked_at(folder):
+    (folder / POLICY).write_text(toml(policy(())))
+    found = check_site(folder, lambda settings: "")
+    assert not found.stopped
+    assert not any("may ask" in text for _, text in said(folder, "look"))
+    (folder / LEARNERS).mkdir()
+    key = f'[[keys]]\nkey = "{curator_key("eve").public.hex()}"\nrevoked = 2026-11-01T00:00:00Z\n'
+    (folder / LEARNERS / "eve.toml").write_text(f'name = "eve"\ncap = "1/4"\n{key}')
+    assert any("nobody may ask any more" in text for _, text in said(folder, "look"))
+
+
 def test_an_exact_number_of_records_is_not_published_unseen(folder):
     steward = steward_file(round_size=5)
     (folder / SCHEMA).write_text(toml(steward))
@@ -157,7 +168,7 @@ def test_a_new_site_s_template_stops_it_until_it_is_written(tmp_path):
     found = check_site(tmp_path / "new")
     assert found.stopped
     assert {each.about for each in found.findings if each.level == "stop"} == {"schema", "records"}
-    assert any("nobody may ask" in each.text for each in found.findings)
+    assert ("fine", "nobody may ask yet") in [(each.level, each.text.partition(":")[0]) for each in found.findings]
 
 
 def test_init_overwrites_nothing_and_makes_all_or_nothing(folder, tmp_path):

@@ -1,6 +1,7 @@
 """What a steward and a learner type to become known to each other: cards, enrolment, rotation, approval."""
 
 import json
+import re
 import shutil
 import time
 from fractions import Fraction
@@ -70,10 +71,15 @@ def test_from_two_cards_to_an_answer(ward, tmp_path):
     path = made_card(tmp_path, organisation="University of B", contact="ann@example.org")
     wrong = run("curator", "enrol", ward, path, "--cap", "1", "--fingerprint", "7K3Q", code=2)
     assert "another fingerprint" in wrong.output
+    assert f"told         7K3Q\non the card  {card(path).fingerprint}\n             ^" in wrong.output
     assert not (ward / "learners").exists()
     typed = card(path).fingerprint.lower().replace("-", " ")
     shown = run("curator", "enrol", ward, path, "--cap", "1/3", typed=f"{typed}\n")
     assert "University of B" in shown.output
+    before, after = shown.output.split("as its holder reads it out to you")
+    assert card(path).fingerprint in before, "a steward compares what it hears with what it sees"
+    assert after.count(card(path).fingerprint) == 2
+    assert "^" not in after
     run("curator", "card", ward, "--out", tmp_path / "ward.card")
     with open_site(ward) as site:
         assert card(tmp_path / "ward.card").key == site.identity
@@ -86,6 +92,32 @@ def test_from_two_cards_to_an_answer(ward, tmp_path):
     checked = run("curator", "check", ward, code=1).output
     assert all(text in checked for text in ("set aside", "if all changed", "no limit", "e^2x"))
     assert "ann" in run("ledger", "show", ward / "curator.ledger", "--policy", ward / "policy.toml").output
+
+
+def test_a_fingerprint_is_seen_whatever_else_is_missing(ward, tmp_path):
+    path = made_card(tmp_path)
+    shown = run("curator", "enrol", ward, path, code=2)
+    assert card(path).fingerprint in shown.output
+    assert "--cap" in shown.output
+
+
+@pytest.mark.parametrize("option", ["--name", "--organisation", "--contact"])
+@pytest.mark.parametrize("text", ["an\x1b[2Jn", "an\nn", "an\tn", "\udce9", "x" * 201])
+def test_a_card_of_words_that_it_cannot_hold_is_refused_in_a_sentence(option, text, ward, tmp_path):
+    run("keys", tmp_path / "ann.pem")
+    for command in (("learner", "card", tmp_path / "ann.pem"), ("curator", "card", ward)):
+        told = run(*command, "--name", "ann", option, text, code=2).output
+        assert re.search(rf"error {option} (holds a .*; leave it out|has 201 characters; write \d to \d+)", told)
+        assert all(letter.isprintable() or letter == "\n" for letter in told)
+    if option == "--name":
+        run("curator", "init", tmp_path / "new", "--name", text, code=2)
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_path_with_control_characters_is_told_without_them(ward, tmp_path):
+    told = run("curator", "enrol", ward, tmp_path / "an\x1b[2Jn.card", "--cap", "1", code=2).output
+    assert "an?[2Jn.card" in told
+    assert "\x1b" not in told
 
 
 def test_a_learner_s_next_key_takes_the_budget_over_and_revoking_refills_nothing(ward, tmp_path):

@@ -156,7 +156,12 @@ def test_terms_are_read_as_they_are_written(unit):
 
 @pytest.mark.parametrize(
     ("amount", "until", "wrong"),
-    [("1/100", 10**9, "its steward approved 1/100"), ("1", 1003, "whose approval had ended"), ("1", 10**9, None)],
+    [
+        ("1/100", 10**9, "its steward approved 1/100"),
+        ("2", 10**9, "its steward approved 2"),
+        ("1", 1003, "whose approval had ended"),
+        ("1", 10**9, None),
+    ],
 )
 def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp_path):
     forged = Forged()
@@ -165,6 +170,30 @@ def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp
     forged.study(ADA, [counts(1)], [1], request=request)
     found = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
     assert [wrong in text for text in found] == ([True] if wrong else []), found
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_approval_holds_for_the_records_that_its_steward_knew(again, tmp_path):
+    """Another word on the newer records is none on what was decided."""
+    forged = Forged()
+    word = {"learner": ADA.public, "request": forged.request(), "amount": "1", "expires_at": 10**9}
+    forged.add(EntryKind.DATA, note="0" * 32)
+    forged.add(EntryKind.APPROVE, **word)
+    forged.add(EntryKind.DATA, note="1" * 32)
+    if again:
+        forged.add(EntryKind.APPROVE, **word)
+    forged.study(ADA, [counts(1)], [1], request=word["request"])
+    found = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
+    assert ["other records a plan that its steward approved before" in text for text in found] == [True] * (not again)
+
+
+def test_an_approval_that_still_holds_is_not_given_twice(tmp_path):
+    forged = Forged()
+    word = {"learner": ADA.public, "request": forged.request(), "expires_at": 10**9}
+    for cost in ("1", "2", "2"):
+        forged.add(EntryKind.APPROVE, **word, amount=cost)
+    (wrong,) = recompute(forged.save(tmp_path / "approved.export"), delta=None).wrong
+    assert "entry 4 (approve) decides again on what was decided" in wrong
 
 
 def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path):

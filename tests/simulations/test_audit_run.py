@@ -1,10 +1,13 @@
 """An auditor's view of a run's folder: an honest run is proven, and every attack that was ever tried is named."""
 
 import json
+import os
 import random
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from fractions import Fraction
 
 import msgspec
@@ -22,6 +25,7 @@ from curator_node.ledger.store import DatabaseStore, read_only_url
 from expril.command import app
 from histories import History, a_study
 from protocol.envelopes import SigningKey, digest
+from protocol.errors import ConfigurationError
 from protocol.ledger.entries import EntryKind
 from protocol.ledger.exports import encode_export
 from protocol.queries import QUERY_KINDS
@@ -39,6 +43,7 @@ from simulations.audit.recompute import (
 )
 from simulations.audit.recompute.ledgers import read_ledger
 from simulations.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS
+from trees import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -692,6 +697,32 @@ def test_pins_take_one_key_or_several(tmp_path):
     (tmp_path / "k.toml").write_text(f'[curators]\na = "{"ab" * 32}"\nb = ["{"ab" * 32}", "{"cd" * 32}"]\n')
     pins = read_pins(tmp_path / "k.toml")
     assert {name: len(keys) for name, keys in pins.of("curator").items()} == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("key", ["''", "['']", "'xy'", f"['{'ab' * 32}', '{'AB' * 32}']"])
+def test_a_pin_that_is_no_key_is_named(key, tmp_path):
+    (tmp_path / "k.toml").write_text(f"[curators]\na = {key}\n")
+    with pytest.raises(ConfigurationError, match="is no public key: write its 64 hexadecimal digits"):
+        read_pins(tmp_path / "k.toml")
+
+
+def test_a_keys_file_that_is_empty_ends_the_process_in_order(tmp_path):
+    """It died of SIGSEGV when it ended: what msgspec had freed was freed again. The allocator shows that each time."""
+    (tmp_path / "k.toml").write_text("")
+    code = (
+        "import sys; from pathlib import Path; from protocol.errors import ConfigurationError\n"
+        "from simulations.audit.recompute import read_pins\n"
+        "try: read_pins(Path(sys.argv[1]))\n"
+        "except ConfigurationError as error: sys.exit(3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "k.toml")],
+        env={**os.environ, "PYTHONMALLOC": "debug"},
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 3, done.stderr
 
 
 # Older runs

@@ -6,7 +6,16 @@ from fractions import Fraction
 import msgspec
 
 from curator_fakes import NOW, key
-from curator_node.ledger import Caps, HaltedError, Ledger, Reservation, StoreFullError, StudyKey, create_ledger
+from curator_node.ledger import (
+    Caps,
+    HaltedError,
+    Ledger,
+    NotApprovedError,
+    Reservation,
+    StoreFullError,
+    StudyKey,
+    create_ledger,
+)
 from curator_node.ledger.acts import hand_over
 from curator_node.ledger.branches import Lost
 from curator_node.ledger.errors import BoundElsewhereError
@@ -25,6 +34,7 @@ from protocol.rationals import Rational
 
 TERMS = ledger_terms(None, LABEL)
 CAPS = Caps(Fraction(10**6), Fraction(10**6))
+MANUAL = Caps(Fraction(10**6), Fraction(10**6), approval=True)
 LEARNERS = [key(name).public for name in ("ann", "bob", "cai")]
 SCALES = [(30,), (30, 60), (7, 30, 12)]
 
@@ -41,6 +51,7 @@ class History:
         self.key, self.next_key = key("basel"), 0
         self.store, self.mark, self.now = MemoryStore(), MemoryMark(), NOW
         self.serial = 0
+        self.approved: list[Reservation] = []
         self.saved: tuple[list, dict] | None = None
         self.keys: dict[int, SigningKey] = {0: self.key}
         create_ledger(self.store, self.key, self.mark, now=self.now)
@@ -58,6 +69,10 @@ class History:
         self.ledger.settle()
 
     def reserve(self, number: int) -> None:
+        """A proposal is accepted."""
+        self.ledger.reserve(self.proposal(number), CAPS, self.now)
+
+    def proposal(self, number: int) -> Reservation:
         """A plan of one to three queries."""
         scales = SCALES[number % len(SCALES)]
         plan = Plan.of(
@@ -65,7 +80,7 @@ class History:
         )
         study = StudyKey(LEARNERS[number % len(LEARNERS)], self.digest()[:16])
         costs = QUERY_KINDS.costs(plan, self.bound)
-        self.ledger.reserve(Reservation(study, plan, costs, self.digest(), self.now + 5 + number % 50), CAPS, self.now)
+        return Reservation(study, plan, costs, self.digest(), self.now + 5 + number % 50)
 
     def charge(self, number: int) -> None:
         """The next query of an open study."""
@@ -122,6 +137,28 @@ class History:
         self.ledger.decide_on(
             study, self.digest(), self.now, approve=bool(number % 2), cost=Fraction(1, 3), until=self.now + 9
         )
+
+    def approve(self, number: int) -> None:
+        """The steward's yes to a proposal that may come."""
+        wanted = self.proposal(number)
+        self.say_yes(wanted, 5 + number % 50)
+        self.approved.append(wanted)
+
+    def come(self, number: int) -> None:
+        """A proposal with a yes comes. Where that holds no more, it gets another, or does not."""
+        if not self.approved:
+            return
+        wanted = self.approved[number % len(self.approved)]
+        try:
+            self.ledger.reserve(wanted, MANUAL, self.now)
+        except NotApprovedError:
+            if number % 3:
+                self.say_yes(wanted, 5 + number % 50)
+
+    def say_yes(self, wanted: Reservation, seconds: int) -> None:
+        """The steward's, on a proposal at its price of now."""
+        cost, until = sum(wanted.costs, Fraction(0)), self.now + seconds
+        self.ledger.decide_on(wanted.key, wanted.request, self.now, approve=True, cost=cost, until=until)
 
     def rotate(self, number: int) -> None:
         """The curator's key changes, twice at most."""
@@ -180,6 +217,7 @@ class History:
 ACTS = (
     *("reserve", "charge", "answer") * 4,
     *("close", "close", "expire", "enrol", "evict", "data", "halt", "resume", "resume", "restart", "decide"),
+    *("approve", "approve", "come", "come", "come", "data"),
     *("rotate", "save", "roll_back"),
 )
 

@@ -238,6 +238,43 @@ def test_files_stay_small_enough_to_read_in_one_go():
     assert long == {}
 
 
+COLLECTIONS = {"list", "set", "frozenset", "tuple", "dict", "Sequence", "Mapping"}
+
+
+def members(node):
+    """Of a union, as it is written."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return members(node.left) + members(node.right)
+    return [node]
+
+
+def patterned(node):
+    """Whether a type is written as a text with a pattern."""
+    return ast.unparse(node).startswith("Annotated[str") and "pattern=" in ast.unparse(node)
+
+
+def freed_twice(nodes, aliases):
+    """Unions of a text with a pattern and a collection, which msgspec 0.22 frees in the wrong order."""
+    return [
+        ast.unparse(node)
+        for node in nodes
+        if isinstance(node, ast.BinOp)
+        and any(patterned(each) or ast.unparse(each) in aliases for each in members(node))
+        and any(isinstance(each, ast.Subscript) and ast.unparse(each.value) in COLLECTIONS for each in members(node))
+    ]
+
+
+def test_no_type_is_one_that_msgspec_frees_twice():
+    """A process that has read such a type may die when it ends, after all was done."""
+    told = "Key = Annotated[str, Meta(pattern='a')]\nx: Key | None\ny: int | list[Key]\nz: Key | None | list[Key]"
+    assert freed_twice(ast.walk(ast.parse(told)), {"Key"})[0] == "Key | None | list[Key]"
+    assert len(freed_twice(ast.walk(ast.parse(told)), {"Key"})) == 1
+    assigned = [node for path in FILES for node in nodes_of(path) if isinstance(node, ast.Assign)]
+    aliases = {ast.unparse(node.targets[0]) for node in assigned if patterned(node.value)}
+    assert len(aliases) > 3
+    assert {place(path): found for path in FILES if (found := freed_twice(nodes_of(path), aliases))} == {}
+
+
 MODULES = Modules()
 
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import get_args
 
 import msgspec
 
@@ -29,9 +29,10 @@ from simulations.run_index import (
     listed_files,
 )
 
-Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Keys = Key | list[Key]
-
+Keys = str | list[str]
+"""Hexadecimal. The pattern is not in the type: msgspec 0.22 frees a union of a text with a pattern and a list in the
+wrong order, and the process may die when it ends."""
+_KEY = re.compile(r"[0-9a-f]{64}")
 NOT_PINNED = "keys not pinned: they are the run's own, and say nothing of who held them (--keys FILE)"
 
 
@@ -40,6 +41,12 @@ class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     curators: dict[str, Keys] = {}
     learners: dict[str, Keys] = {}
+
+    def __post_init__(self) -> None:
+        named = {key for role in get_args(Role) for keys in self.of(role).values() for key in keys}
+        for key in sorted(named):
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"{printable(key, 80)!r} is no public key: write its 64 hexadecimal digits")
 
     def of(self, role: Role) -> dict[str, set[str]]:
         """Name -> keys of a role."""
@@ -76,7 +83,7 @@ def read_witnesses(keys: Iterable[str]) -> set[bytes]:
     """
     found = set()
     for key in keys:
-        if not re.fullmatch(r"[0-9a-f]{64}", key):
+        if not _KEY.fullmatch(key):
             raise ConfigurationError(f"--witness {printable(key)} is no public key: write its 64 hexadecimal digits")
         found.add(bytes.fromhex(key))
     return found

@@ -105,6 +105,7 @@ class Replayed:
         self.admitted: list[tuple[Suspect, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
+        self._read_under: dict[bytes, tuple[str, str]] = {}
         self._version = ""
         self._rules: dict[EntryKind, Callable[[ReadEntry], str]] = {
             EntryKind.OPEN: self._open,
@@ -222,8 +223,10 @@ class Replayed:
         decision = self._decisions.get(entry.request)
         if decision is not None and decision.kind is EntryKind.DECLINE:
             return "accepts a plan that its steward declined"
-        if decision is not None and amount > amount_of(decision.amount):
+        if decision is not None and amount != amount_of(decision.amount):
             return f"reserves {as_text(amount)}, and its steward approved {as_text(amount_of(decision.amount))}"
+        if decision is not None and self._read_under[entry.request] != (self.terms, self._version):
+            return "accepts on other terms or other records a plan that its steward approved before"
         if decision is not None and entry.at >= decision.expires_at:
             return "accepts a plan whose approval had ended, unless its steward needs to approve none by now"
         return "reserves while the curator is halted" if self.halted else complaint
@@ -375,11 +378,13 @@ class Replayed:
         before = self._decisions.get(entry.request)
         if entry.request == NO_DIGEST or entry.request in self.requests:
             return "decides on no proposal, or on one that was accepted"
-        self._decisions[entry.request] = entry
+        under = self._read_under.get(entry.request)
+        self._decisions[entry.request], self._read_under[entry.request] = entry, (self.terms, self._version)
         if before is None:
             return ""
-        lapsed = before.kind is EntryKind.APPROVE and (entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at)
-        return "" if lapsed else "decides again on what was decided"
+        differs = under != (self.terms, self._version) or amount_of(entry.amount) != amount_of(before.amount)
+        open_again = entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at or differs
+        return "" if before.kind is EntryKind.APPROVE and open_again else "decides again on what was decided"
 
     def _make(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
         made = Made(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
