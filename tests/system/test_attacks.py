@@ -1124,7 +1124,7 @@ def test_no_private_value_or_exception_text_leaves_the_curator(part, caplog, cap
     if part == "noise":
         noise = Bomb()
     if part == "records":
-        records = types.SimpleNamespace(steward=records.steward, warnings=(), count=Bomb()._explode)
+        records = types.SimpleNamespace(steward=records.steward, warnings=(), records=(), count=Bomb()._explode)
     if part == "counting":
         records._cache = Bomb()
     if part == "predictions":
