@@ -83,6 +83,7 @@ class QueryKind:
             the plan alone; "" where nothing is. None: its remarks are empty.
         in_common: (planned, remarks of a query's turns, in order) -> (what this curator and others did together, what
             each of them must have noted of it alike), in words; None where they tell of nothing such.
+        condition: on what its costs hold, whatever is planned, in words; "" where on nothing.
         proviso: (planned) -> on what condition its cost holds, in words for a steward; "" where on none.
         integral: (planned) -> exact epsilon of all its turns together under integral privacy, that is between any two
             sets of records, whatever a unit is (Husain, Cranko and Nock 2019); None: infinite.
@@ -120,6 +121,7 @@ class QueryKind:
     noted: Callable[[bytes, Any, Turn], str] | None = None
     check_remark: Callable[[str, Turn, Collection[bytes]], str] | None = None
     in_common: Callable[[Any, Sequence[str]], tuple[str, str] | None] = lambda planned, remarks: None  # noqa: ARG005
+    condition: str = ""
     proviso: Callable[[Any], str] = lambda planned: ""  # noqa: ARG005
     integral: Callable[[Any], Fraction | None] = lambda planned: None  # noqa: ARG005
     odds: Callable[[Any, PrivacyUnit, int | None], Odds] | None = None

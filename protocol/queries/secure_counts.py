@@ -31,7 +31,7 @@ from protocol.messages import Key
 from protocol.odds import PrivacyUnit
 from protocol.queries import counts
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts
-from protocol.queries.secure_remarks import check_remark, in_common, proviso, remark, told
+from protocol.queries.secure_remarks import CONDITION, check_remark, in_common, proviso, remark, told
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
@@ -290,10 +290,8 @@ def examples() -> Mapping[str, Sequence[Example]]:
 
 SECURE_COUNTS = QueryKind(
     name="secure_counts",
-    relation=(
-        "add or remove one privacy unit (in a secure sum: while at most t of the sites collude, those among them whose "
-        "ledger was put back within it)"
-    ),
+    relation=counts.COUNTS.relation,
+    condition=CONDITION,
     tells=counts.COUNTS.tells,
     planned=PlannedSecureCounts,
     limits=SecureCountsLimits,

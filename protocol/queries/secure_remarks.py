@@ -114,6 +114,13 @@ def in_common(planned: Any, remarks: Sequence[str]) -> tuple[str, str] | None:  
     return f"the secure sum {said[0].round[:16]}", f"opened over sites {', '.join(map(str, said[1].survivors))}"
 
 
+CONDITION = (
+    "while at most t of a sum's sites tell the learner all they know; a site whose ledger was put back within the sum "
+    "is one of those"
+)
+"""Of every plan; `proviso` says it of one."""
+
+
 def proviso(planned: Any) -> str:
     """On what condition its cost holds, for the steward who approves and for who reads an audit."""
     return (

@@ -92,10 +92,12 @@ class Ward:
 
     def accept(self, learner):
         ledger = ledger_over(self.store)
+        found = waiting(ledger, self.rules, self.clock())
         for held in self.store.held(self.clock()):
             study = StudyKey(learner.session.key.public, learner.session.study)
             until = self.clock() + 99
-            ledger.decide_on(study, held.request, self.clock(), approve=True, cost=Fraction(1), until=until)
+            (cost,) = (each.cost(QUERY_KINDS, steward_file()) for each in found if each.held == held)
+            ledger.decide_on(study, held.request, self.clock(), approve=True, cost=cost, until=until)
         assert isinstance(learner.ask(), StudyAccepted)
         return learner
 

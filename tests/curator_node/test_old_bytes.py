@@ -463,7 +463,7 @@ def walks(acts):
     return st.lists(st.tuples(acts, REPLAYS), min_size=5, max_size=40)
 
 
-WALKS = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+WALKS = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
 @WALKS

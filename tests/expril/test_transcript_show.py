@@ -169,5 +169,5 @@ def test_a_secure_sum_is_shown_turn_by_turn(tmp_path):
     assert [one["receipt"]["charged"] for one in released] == ["0", "0", "1/30", "0", "0"]
     assert all("no ledger is put back before the sum is done" in one["on_condition"] for one in released)
     card = next(one for one in told if one["type"] == "card")
-    assert "whose ledger was put back within it" in card["relation"]
+    assert "whose ledger was put back within the sum is one of those" in card["on_condition"]["secure_counts"]
     assert "kind not installed" not in show(file)

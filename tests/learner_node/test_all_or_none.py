@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from at_length import at_length
 from curator_node.ledger import StudyKey
 from learner_fakes import (
     LEARNER,
@@ -260,7 +261,7 @@ replies = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(said=st.tuples(replies, replies, replies), attempts=st.integers(1, 3))
 def test_in_whatever_order_curators_say_what_all_are_charged_or_none(said, attempts):
     curators = three()
@@ -280,6 +281,9 @@ def test_in_whatever_order_curators_say_what_all_are_charged_or_none(said, attem
         assert account(curator).total_reserved == 0
         proof = replay(study.sessions[name].transcript.envelopes, curator.identity, key(LEARNER).public)
         assert proof.epsilon_spent == study.spent(name) == account(curator).total_spent
+
+
+test_orders_at_length = at_length(test_in_whatever_order_curators_say_what_all_are_charged_or_none, 120)
 
 
 # --- stewards that take their time --------------------------------------------------------------------------
@@ -479,6 +483,7 @@ def test_a_secure_sum_goes_on_in_sessions_made_anew():
     assert all(len(each) == 1 for each in learned.study.retired.values())
 
 
+@pytest.mark.slow
 def test_a_validation_is_for_all_or_none_too():
     curators = three()
     federation = federate(curators, all_or_none=True)

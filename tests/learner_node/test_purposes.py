@@ -52,6 +52,7 @@ def deployed(path, curators, carrier, **told):
         return run_study(asked, SOURCE, curators=keys, key=key(LEARNER), journal=journal, carrier=carrier)
 
 
+@pytest.mark.slow
 def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_own_study(tmp_path):
     curators = two()
     carrier = Scripted(curators)
@@ -77,6 +78,7 @@ def test_without_a_validation_the_purpose_is_what_the_learner_wrote(tmp_path):
     assert read(carrier, "basel") == ["a score"]
 
 
+@pytest.mark.slow
 def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_study():
     curators = two()
     federation = federate(curators)
@@ -87,6 +89,7 @@ def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_s
     assert read_notice(second) == Notice(study=model.study_.sessions["bern"].study)
 
 
+@pytest.mark.slow
 def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
     curators = two()
     federation = federate(curators, {"bern": halts_at(curators["bern"], 0)})
@@ -109,6 +112,7 @@ def test_a_plan_that_is_drafted_again_announces_the_same():
     assert [read_notice(each.purpose).most for each in sent] == [Fraction(1, 4)] * 2
 
 
+@pytest.mark.slow
 def test_the_learner_s_own_words_have_to_leave_room_for_what_is_announced():
     federation = federate(two())
     for validation, most in ((None, MOST_PURPOSE), (Fraction(1, 4), MOST_WORDS)):

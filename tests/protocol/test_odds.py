@@ -153,7 +153,7 @@ RELEASES = {
 }
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("release", RELEASES)
 def test_counts_lose_what_is_stated_and_attain_it(release, most):
     """Over all partitions into two cells, twice: the attribute's own among them, and the one that reads nothing."""
@@ -206,7 +206,7 @@ def distances(resolution, others, estimate, right):
     return abs(others + sum(resolution * each - estimate for each in right))
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most):
     """All units of one and two records, all estimates, other records far below and above; forty questions and two."""
     planned, resolution = planned_holdout(), 2

@@ -221,6 +221,7 @@ def _card(card: Card) -> View:
         "unit": "each record" if card.unit is None else f"column {printable(card.unit)}",
         "c": card.most_records_per_unit,
         "relation": printable(card.relation),
+        "on_condition": _conditions(card),
         "round_size": card.round_size,
         "cap": card.cap,
         "may_change": odds,
@@ -229,6 +230,12 @@ def _card(card: Card) -> View:
         "attributes": len(card.schema.attributes),
         "label_column": printable(card.schema.label),
     }
+
+
+def _conditions(card: Card) -> dict[str, str]:
+    """On what the costs of allowed kinds hold, by kind, where they hold on a condition."""
+    known = (QUERY_KINDS.get(name) for name in QUERY_KINDS.allowed(card.limits))
+    return {kind.name: kind.condition for kind in known if kind is not None and kind.condition}
 
 
 def _receipt(data: bytes) -> View:
