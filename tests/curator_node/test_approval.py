@@ -241,9 +241,11 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     learner = held(open_curator(store, rules=RULES, clock=clock, records=dataset(most=3, unit=True)), clock)
     proposal = decide(store, clock, steward=before)
     assert waiting(ledger_over(store), RULES, clock()) == []
-    learner.curator = open_curator(store, rules=RULES, clock=clock, records=dataset(most=most, unit=True))
+    learner.curator, rung = open_curator(store, rules=RULES, clock=clock, records=dataset(most=most, unit=True)), []
+    learner.curator.waits = rung.append
     for _ in range(2):
         assert learner.ask().code == RefusalCode.AWAITING_APPROVAL
+    assert rung == [learner.session.study], "the steward is told once that it waits again"
     assert load(store).total_reserved == 0
     ledger = ledger_over(store)
     (again,) = waiting(ledger, RULES, clock())
