@@ -17,7 +17,7 @@ from protocol.plans import Plan
 
 _ZERO = Fraction(0)
 NOT_COVERED = (
-    "other sites that hold records of the same {unit} add their factors to these; and what other people's records tell "
+    "other sites that hold {held} add their factors to these; and what other people's records tell "
     "of it is not covered: those of relatives, or whatever holds of everybody like it"
 )
 
@@ -108,6 +108,7 @@ def rows(found: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
     """(what, in words) for a steward: of each of the three, the four factors, and what is in none of them."""
     one = printable(unit.name) or "record"
     known = f"of a {one} that is known to be there"
+    held = f"records of the same {one}" if unit.name else "the same record"
     beyond = (
         f". Of a {one} with more than {unit.records} records, labels also help to choose those that count: then its "
         "label is part of the rest"
@@ -118,7 +119,7 @@ def rows(found: Exposure, unit: PrivacyUnit) -> list[tuple[str, str]]:
         ("is it there", f"whether a {one} is among the records: {_factors(found, 'presence')}"),
         ("its label", f"{known}, its label {printable(unit.label)}: {_factors(found, 'label')}{beyond}"),
         ("the rest", f"{known}, anything else about it: {_factors(found, 'attribute')}"),
-        ("not in it", NOT_COVERED.format(unit=one)),
+        ("not in it", NOT_COVERED.format(held=held)),
     ]
 
 
