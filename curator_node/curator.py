@@ -323,6 +323,8 @@ class Curator:
         try:
             question = self._questions.put(message, study, turn, body, self.policy, self._dataset.schema)
         except (StateGoneError, AnswerGoneError) as error:
+            if isinstance(error, AnswerGoneError) and error.evicted:
+                raise
             log.error("what was kept of ledger entry %d is missing or changed", error.index)  # noqa: TRY400
             raise RemoteProtocolError(RefusalCode.STATE_GONE) from None
         if not known:

@@ -248,7 +248,8 @@ class Kinds(Mapping[str, QueryKind]):
         Args:
             planned: the query.
             unit: what is protected.
-            readers: how many of its parts, such as partitions, read the attribute in question; None for all.
+            readers: how many of its parts, such as partitions, read the attribute in question; None for all. A
+                hypothesis that reads it counts in each, and so does the choice of the records that count.
 
         Raises:
             RemoteProtocolError: as `cost`.

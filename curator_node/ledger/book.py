@@ -285,8 +285,12 @@ class Ledger(StewardedChain):
 
     def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
         """(sequence, stored reply) of every charged and answered request of a study, in order; raises as `reply`."""
-        owed = {request: self.account.answers[request].owed for request in self.account.kept.get(key, ())}
-        return sorted((item.sequence, self.reply(request)) for request, item in owed.items() if item.charged)
+        account = self.account
+        # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said.
+        answered = account.answers if account.studies[key].ended else account.kept.get(key, ())
+        owed = ((request, account.answers[request].owed) for request in answered)
+        charged = ((request, item.sequence) for request, item in owed if item.key == key and item.charged)
+        return sorted((sequence, self.reply(request)) for request, sequence in charged)
 
     def state(self, key: StudyKey, kind: str) -> bytes:
         """What the answerer of a query kind last kept of a study; empty where it has kept nothing yet.

@@ -147,9 +147,13 @@ def cost(planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
 
 
 def odds(planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None = None) -> Odds:
-    """M times those of one statistic, and of an attribute those of as many as read it."""
+    """M times those of one statistic, and of an attribute those of as many as read it.
+
+    Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
+    """
     own, whole = planned.method.odds(unit), planned.statistics
-    parts = whole if readers is None else min(readers, whole)
+    by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
+    parts = whole if readers is None or by_content else min(readers, whole)
     return Odds(whole * own.presence, whole * own.label, parts * own.attribute)
 
 

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from curator_fakes import dataset
+from curator_node.estimators.blocks import SPLIT, block_values
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from protocol.noise import NoisyMax
+from protocol.odds import PrivacyUnit
+from protocol.queries import QUERY_KINDS
+from protocol.queries.statistic import PlannedStatistic
+from protocol.rationals import Rational
+from protocol.statistics.asked import Estimate, Grid
+from protocol.statistics.methods import AggregateMean
 from simulations.seeded_noise import SeededNoise
 
 STAMP = Stamp("ada", 0, 1)
@@ -35,6 +42,26 @@ def test_removing_a_unit_moves_no_other_record(drawn, count):
 
 
 test_removing_a_unit_moves_no_other_record_at_length = at_length(test_removing_a_unit_moves_no_other_record, 100)
+
+
+@pytest.mark.parametrize("name", ["", "patient"])
+def test_without_a_name_a_record_changes_its_block_by_what_no_estimate_reads(name):
+    """Failure condition: what is stated of an attribute that is not read is less than what it moves a sum by."""
+    grid, blocks = Grid(0.0, 100.0, 10), 8
+    item = Estimate("mean", ("age",), grid)
+
+    def said(other):
+        rows = (("p1", 100.0, other, "f", "no"), *((f"p{n}", 0.0, float(n), "f", "no") for n in range(30, 60)))
+        held = dataset(rows, unit=bool(name))
+        return int(block_values(held, item, held.blocks(blocks, SPLIT), blocks).sum())
+
+    moved = max(abs(said(float(other)) - said(0.0)) for other in range(20))
+    method = AggregateMean(blocks=blocks, steps=10, scale=Rational(30, 1))
+    for statistics in (1, 5):
+        planned = PlannedStatistic(method=method, statistics=statistics)
+        stated = QUERY_KINDS.odds(planned, PrivacyUnit(1, name), 0).attribute
+        assert stated >= statistics * method.law.loss(moved)
+    assert bool(moved) == (not name)
 
 
 def test_another_name_is_another_split_and_blocks_are_about_even():

@@ -219,6 +219,22 @@ def test_a_turn_without_an_answer_keeps_its_instance_running_though_its_study_ha
     assert not decode(message_of(curator.handle(waiting)).body, HoldoutRelease).close
 
 
+def test_a_turn_whose_study_was_evicted_is_gone_and_not_to_be_asked_again():
+    """What came before it is kept no more; it said "unavailable: repeat the same request" for ever."""
+    clock, noise = Clock(), Failing()
+    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+    curator = open_curator(rules=rules, clock=clock, noise=noise, records=dataset(ROWS))
+    learner = opened(curator, plan=Plan.of([planned()]), clock=clock)
+    learner.query(body(YES, 3), kind="holdout")
+    noise.failing = True
+    learner.query(body(YES, 10), kind="holdout")
+    waiting, noise.failing = learner.session.pending, False
+    clock.advance(rules.reservation_seconds + 1)
+    curator._ledger.expire(clock())
+    curator._ledger.make_room(0, 0, clock())
+    assert message_of(curator.handle(waiting)).code == RefusalCode.ANSWER_GONE
+
+
 def open_studies(curator):
     return {key for studies in curator._ledger.account.open_by_learner.values() for key in studies}
 
