@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from curator_node.ledger.branches import Lost, holds
 from curator_node.ledger.studies import ZERO, Restored
-from protocol.messages import NOBODY
+from protocol.messages import NO_DIGEST, NOBODY
 from protocol.rationals import GRID, parse_amount, shorten, total_of
 
 if TYPE_CHECKING:
     from curator_node.ledger.account import Account
 
 
-def restored(account: "Account") -> list[Restored]:
-    """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
+def restored(account: "Account") -> tuple[list[Restored], list[list[Lost]]]:
+    """What each suspect's branch spent and this chain does not show, each beyond those before it; and all branches.
+
+    A branch is a list of what was added to it, in order of position: all that its newest proves was entered.
+    """
     branches = _Branches(account)
-    for lost in account.acknowledged:
-        branches.add(lost)
-    return [branches.add(lost) for lost in sorted(account.suspects, key=_place)]
+    return [branches.add(lost) for lost in sorted(account.suspects, key=_place)], branches.known
 
 
 def known(account: "Account", lost: Lost) -> bool:
@@ -41,7 +42,7 @@ def known(account: "Account", lost: Lost) -> bool:
         return False
     if holds(lost.position, account.hashes):
         return lost.suspect.learner == NOBODY
-    seen = [each for each in account.acknowledged if each.holds(lost.position)]
+    seen = [each for each in account.acknowledged if each.receipt == NO_DIGEST and each.holds(lost.position)]
     learners = lost.learners(account.keys_of) if seen else []
     return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
 
@@ -51,23 +52,26 @@ class _Branches:
 
     Args:
         account: the sum of the chain that lacks them.
+
+    Attributes:
+        known: those that the steward went on from, and what was added since.
     """
 
     def __init__(self, account: "Account") -> None:
         self._account = account
-        self._known: list[list[Lost]] = []
+        self.known = [list(branch) for branch in account.branches]
 
     def add(self, lost: Lost) -> Restored:
         """What this proves beyond all that was added before."""
         if lost.position is None:
             return Restored(lost.suspect, ZERO, {})
         account, common = self._account, lost.last_common(self._account.hashes)
-        branch = next((branch for branch in self._known if _is_of(lost, branch)), None)
+        branch = next((branch for branch in self.known if _is_of(lost, branch)), None)
         totals = [ZERO if common is None else account.totals[common]]
         again: dict[bytes, Fraction] = {}
         if branch is None:
             branch = []
-            self._known.append(branch)
+            self.known.append(branch)
             for unit in account.units.running_at(common) if common is not None else ():
                 again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
         totals += [parse_amount(each.position.total) for each in branch if each.position]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain as joined
 
 from protocol.ledger.entries import STATE_SEAL_BYTES, STUB, EntryKind, Suspect
@@ -48,6 +49,7 @@ class Told:
         """Of the entry that the position names; -1 where there is none."""
         return -1 if self.suspect.position is None else self.suspect.position.index
 
+    @cached_property
     def hashes(self) -> dict[int, bytes]:
         """By index, all that is known of the branch's hashes: their first bytes."""
         position = self.suspect.position
@@ -92,26 +94,23 @@ class Lost:
     own: Mapping[bytes, Fraction]
 
 
-def lost_by(chain: Chain, suspects: Sequence[Told], acknowledged: Sequence[Told]) -> list[Lost]:
+def lost_by(chain: Chain, suspects: Sequence[Told], branches: list[list[Told]]) -> list[Lost]:
     """What each suspect's branch spent beyond the ledger, and beyond what those before it proved.
 
     Args:
         chain: the ledger.
         suspects: of the halt; one without a position proves nothing.
-        acknowledged: of earlier halts.
+        branches: of earlier halts; the suspects are put among them.
     """
-    branches: list[list[Told]] = []
     found = []
-    for number, told in enumerate([*acknowledged, *sorted(suspects, key=lambda one: one.index)]):
+    for told in sorted(suspects, key=lambda one: one.index):
         if told.index < 0:
             continue
         branch = next((one for one in branches if _continues(told, one)), None)
-        lost = _lost(chain, told, branch or [], again=branch is None)
+        found.append(_lost(chain, told, branch or [], again=branch is None))
         if branch is None:
             branches.append(branch := [])
         branch.append(told)
-        if number >= len(acknowledged):
-            found.append(lost)
     return found
 
 
@@ -121,7 +120,7 @@ def last_shared(told: Told, chain: Chain) -> int | None:
     length = len(chain.hashes)
     if position is not None and position.index < length and chain.hashes[position.index] == position.head:
         return position.index
-    same = [at for at, stub in told.hashes().items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
+    same = [at for at, stub in told.hashes.items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
     return max(same, default=None)
 
 
@@ -133,10 +132,15 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
     question that is open then. Everything ends where the curator halts for lost entries.
     """
     events: defaultdict[int, list[tuple[int, str, Made | None]]] = defaultdict(list)
-    studies: dict[int, Study] = {}
-    for made in chain.requests.values():
-        if made.kind is EntryKind.CHARGE and made.index <= index:
-            studies[id(made.study)] = made.study
+    charged = [made for made in chain.requests.values() if made.kind is EntryKind.CHARGE and made.index <= index]
+    # Where all was answered and nothing ever kept, nothing runs.
+    studies = {
+        id(made.study): made.study
+        for made in charged
+        if not 0 <= made.answered <= index or made.state_size is not None
+    }
+    for made in charged:
+        if id(made.study) in studies:
             events[id(made.study)].append((made.index, "charged", made))
             if 0 <= made.answered <= index:
                 events[id(made.study)].append((made.answered, "answered", made))
@@ -183,7 +187,7 @@ def _continues(told: Told, branch: Sequence[Told]) -> bool:
 
 def _names(one: Told, other: Told) -> bool:
     position = other.suspect.position
-    return position is not None and one.hashes().get(position.index) == position.head[:STUB]
+    return position is not None and one.hashes.get(position.index) == position.head[:STUB]
 
 
 def _lost(chain: Chain, told: Told, branch: Sequence[Told], *, again: bool) -> Lost:
