@@ -6,7 +6,7 @@ from typing import cast
 
 from curator_node.ledger.branches import Lost, position_at
 from curator_node.ledger.learners import Learners
-from curator_node.ledger.restoring import known, restored
+from curator_node.ledger.restoring import Branch, known, restored
 from curator_node.ledger.studies import (
     ZERO,
     Answer,
@@ -63,7 +63,7 @@ class Account(Learners):
         halted: whether the curator has stopped.
         suspects: why it may have lost entries, as far as its steward has not seen it.
         acknowledged: the same, after which the steward resumed.
-        branches: the same, by branch.
+        branches: the same, by branch, with what was entered for each.
         data: (index, name) of the snapshots of records that were served, in order.
     """
 
@@ -86,7 +86,7 @@ class Account(Learners):
     halted: bool = False
     suspects: list[Lost] = field(default_factory=list)
     acknowledged: list[Lost] = field(default_factory=list)
-    branches: list[list[Lost]] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
     data: list[tuple[int, str]] = field(default_factory=list)
 
     @property

@@ -24,7 +24,7 @@ from protocol.rationals import plus, total_of
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import Findings, as_text
 from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
-from simulations.audit.recompute.lost import Chain, Told, lost_by
+from simulations.audit.recompute.lost import Branch, Chain, Told, lost_by
 from simulations.audit.recompute.reading import (
     ReadEntry,
     ReadStatefulEntry,
@@ -102,7 +102,7 @@ class Replayed:
         self.halted = False
         self.stops: list[int] = []
         self.suspects: list[Told] = []
-        self.branches: list[list[Told]] = []
+        self.branches: list[Branch] = []
         self.admitted: list[tuple[Suspect, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
