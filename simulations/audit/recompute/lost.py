@@ -151,9 +151,7 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
     charged = [made for made in chain.requests.values() if made.kind is EntryKind.CHARGE and made.index <= index]
     # Where all was answered and nothing ever kept, nothing runs.
     studies = {
-        id(made.study): made.study
-        for made in charged
-        if not 0 <= made.answered <= index or made.state_size is not None
+        id(made.study): made.study for made in charged if not 0 <= made.answered <= index or made.state_size is not None
     }
     for made in charged:
         if id(made.study) in studies:
