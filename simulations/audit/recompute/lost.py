@@ -57,9 +57,10 @@ class Told:
             return {}
         known = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
         known.update(position.named)
+        known[position.index] = position.head[:STUB]
         count = len(self.stubs) // STUB
         known.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
-        return known | {position.index: position.head[:STUB]}
+        return known
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _left(study: Study, events: Sequence[tuple[int, str, Made | None]]) -> list[
 
 def _continues(chain: Chain, told: Told, branch: Branch) -> bool:
     """Whether a hash proves that this is of a branch: after the newest that is known of it, or before one of it."""
-    newest = max(branch.told, key=lambda one: one.index)
+    newest = max(reversed(branch.told), key=lambda one: one.index)
     here = last_shared(told, chain)
     for other in branch.told:
         same = other.suspect.request == told.suspect.request != NO_DIGEST
