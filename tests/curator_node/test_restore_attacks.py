@@ -12,14 +12,26 @@ from fractions import Fraction
 
 import pytest
 from test_ledger import spend
-from test_restores import audited
+
+from curator_fakes import NOWfrom test_restores import audited
 
 from curator_node.ledger import Reservation, StudyKey
 from curator_node.ledger.branches import pack, position_at, stubs_of
+from curator_node.ledger.checks import load
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Evidence, FileMark, Marked, read_mark
 from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.envelopes import digest
-from protocol.ledger.entries import STATE_SEAL_BYTES, STUB, Suspect
+from protocol.ledger.entries import (
+    STATE_SEAL_BYTES,
+    STUB,
+    EntryKind,
+    LedgerCorruptError,
+    LostEntry,
+    Position,
+    Suspect,
+    decode_entry,
+    encode_entry,
+)
 from protocol.queries import QUERY_KINDS
 from protocol.queries.holdout import instance_cost
 from protocol.rationals import amount
@@ -263,3 +275,28 @@ def test_a_log_that_was_damaged_is_made_anew(tmp_path):
         assert mark.log() == b""
         mark.write(marked(30), HASHES, first=21)
     assert reopened(path)[1] == stubs_of(HASHES[:31])
+
+
+def test_a_position_with_endless_ancestors_is_read_by_nobody():
+    """The auditor would need 2^(2^17)-sized numbers: of an entry of 2 MB it died for want of memory."""
+    store = World().store
+    account = load(store)
+    position = Position(9, bytes(32), "1", (bytes(STUB),) * 49, ())
+    body = encode_entry(
+        LostEntry(
+            index=account.next_index,
+            previous=account.head,
+            nonce=bytes(16),
+            kind=EntryKind.HALT,
+            at=NOW,
+            suspect=Suspect(position),
+            lost=b"",
+            spent=(),
+            receipt=bytes(32),
+        )
+    )
+    with pytest.raises(LedgerCorruptError):
+        decode_entry(body)
+    replayed = audited(store)
+    assert not replayed.feed(body, b"")
+    assert "cannot be read" in replayed.broken
