@@ -11,14 +11,16 @@ from contextlib import closing
 from fractions import Fraction
 
 import pytest
+from test_enrolled import enrolled, rules
 from test_ledger import spend
+from test_restores import audited
 
-from curator_fakes import NOWfrom test_restores import audited
-
+from curator_fakes import NOW, Learner, key, open_curator, opened, plan_of
 from curator_node.ledger import Reservation, StudyKey
 from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Evidence, FileMark, Marked, read_mark
+from curator_node.ledger.store import MemoryStore
 from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.envelopes import digest
 from protocol.ledger.entries import (
@@ -32,6 +34,7 @@ from protocol.ledger.entries import (
     decode_entry,
     encode_entry,
 )
+from protocol.messages import Refusal
 from protocol.queries import QUERY_KINDS
 from protocol.queries.holdout import instance_cost
 from protocol.rationals import amount
@@ -204,6 +207,24 @@ def test_the_order_in_which_receipts_halted_it_is_no_proof():
         world.show(receipt)
     world.resume()
     assert show(world, other) >= world.lost() == 2 * INSTANCE_COST + Fraction(1, 30)
+
+
+def test_a_receipt_of_a_key_that_was_bound_on_the_lost_branch_is_no_news():
+    """It says what its learner spent with all keys; the chain knows this one no more, and would enter all again."""
+    store, both = MemoryStore(), rules(enrolled("ann", "ann0", "ann1"))
+    curator = open_curator(store, rules=both)
+    first = opened(curator, "ann0", plan=plan_of(20))
+    first.query()
+    kept = list(store._rows), dict(store._replies)
+    second = opened(curator, "ann1", plan=plan_of(10))
+    second.query()
+    store._rows, store._replies = kept
+    curator = open_curator(store, rules=both)
+    curator._ledger.resume(NOW)
+    receipt = second.session.newest_receipt
+    reply = Learner(curator, "ann1", study=b"two", receipt=receipt).propose(plan_of(30))
+    assert not isinstance(reply, Refusal), reply
+    assert curator._ledger.account.spent_by(key("ann1").public) == Fraction(3, 20)
 
 
 # the mark's file
