@@ -46,10 +46,10 @@ def restored(account: "Account") -> tuple[list[Restored], list[Branch]]:
 def known(account: "Account", lost: Lost) -> bool:
     """Whether a lost branch is no news.
 
-    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where what the
-    steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It is news
-    where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where the steward has
-    seen another answer to the same request.
+    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark that
+    the steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It is
+    news where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where other
+    receipts alone tell of its branch: were it not entered, a second answer to its request would not be found out.
     """
     if any(lost.is_same(each) for each in (*account.suspects, *account.acknowledged)):
         return True
