@@ -46,9 +46,9 @@ def restored(account: "Account") -> tuple[list[Restored], list[Branch]]:
 def known(account: "Account", lost: Lost) -> bool:
     """Whether a lost branch is no news.
 
-    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark that
-    the steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It is
-    news where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where other
+    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark
+    that the steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It
+    is news where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where
     receipts alone tell of its branch: were it not entered, a second answer to its request would not be found out.
     """
     if any(lost.is_same(each) for each in (*account.suspects, *account.acknowledged)):
@@ -57,7 +57,8 @@ def known(account: "Account", lost: Lost) -> bool:
         return False
     if holds(lost.position, account.hashes):
         return lost.suspect.learner == NOBODY
-    seen = [each for each in account.acknowledged if each.receipt == NO_DIGEST and each.holds(lost.position)]
+    marks = (each for each in account.acknowledged if each.suspect.learner == NOBODY)
+    seen = [each for each in marks if each.holds(lost.position)]
     learners = lost.learners(account.keys_of) if seen else []
     return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
 
