@@ -254,6 +254,8 @@ class Curator:
 
     def _propose(self, data: bytes, message: StudyProposal, identity: bytes) -> bytes:
         now = self._clock()
+        if message.newest_receipt:  # it is of all keys of its learner: this one may have been bound on a lost branch
+            self._ledger.enrol(message.sender, caps_of(self.policy, message.sender).name, now)
         self._identities.check(message.newest_receipt, self._ledger, now)
         if not self._ledger.known(identity):
             steward, asked = self._dataset.steward, Proposal(data, message, identity, now)

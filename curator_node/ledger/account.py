@@ -6,7 +6,7 @@ from typing import cast
 
 from curator_node.ledger.branches import Lost, position_at
 from curator_node.ledger.learners import Learners
-from curator_node.ledger.restoring import known, restored
+from curator_node.ledger.restoring import Branch, known, restored
 from curator_node.ledger.studies import (
     ZERO,
     Answer,
@@ -63,6 +63,7 @@ class Account(Learners):
         halted: whether the curator has stopped.
         suspects: why it may have lost entries, as far as its steward has not seen it.
         acknowledged: the same, after which the steward resumed.
+        branches: the same, by branch, with what was entered for each.
         data: (index, name) of the snapshots of records that were served, in order.
     """
 
@@ -85,6 +86,7 @@ class Account(Learners):
     halted: bool = False
     suspects: list[Lost] = field(default_factory=list)
     acknowledged: list[Lost] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
     data: list[tuple[int, str]] = field(default_factory=list)
 
     @property
@@ -143,7 +145,7 @@ class Account(Learners):
 
     def restored(self) -> list[Restored]:
         """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
-        return restored(self)
+        return restored(self)[0]
 
     def check(self, entry: Entry) -> None:
         """Whether an entry may be the next one; nothing is changed.
@@ -363,7 +365,8 @@ class Account(Learners):
             self.states = {place: replace(kept, usable=False) for place, kept in self.states.items()}
 
     def _resume(self, entry: Entry, amount: Fraction) -> None:
-        for item in self.restored():
+        found, self.branches = restored(self)
+        for item in found:
             for learner, own in item.by_learner.items():
                 self._spend(learner, own, ZERO)
         self._spend(entry.learner, parse_amount(entry.own), amount)

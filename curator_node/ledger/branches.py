@@ -108,7 +108,7 @@ class Lost:
             return self.position.index
         first = self.position.index + 1 - len(self.entries) // STUB
         known = {*self._stubs, *range(first, self.position.index + 1)}
-        shared = (index for index in known if index < len(hashes) and hashes[index][:STUB] == self.stub_at(index))
+        shared = (index for index in known if 0 <= index < len(hashes) and hashes[index][:STUB] == self.stub_at(index))
         return max(shared, default=None)
 
     @cached_property

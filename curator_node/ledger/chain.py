@@ -4,7 +4,6 @@ A decision is taken on the sum of all entries and takes effect by appending the 
 If another process appended first, the decision is taken anew on the longer list.
 """
 
-import math
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -33,7 +32,7 @@ from protocol.ledger.entries import (
 )
 from protocol.ledger.heads import head_is_signed, sign_head
 from protocol.messages import NO_DIGEST
-from protocol.rationals import amount, shorten
+from protocol.rationals import GRID, amount, shorten
 
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
@@ -77,7 +76,7 @@ def create_ledger(
 
 def marked_at_end(account: Account) -> Marked:
     """What a mark says that moves to a chain's newest entry."""
-    spent = tuple((key, amount(shorten(own, math.ceil))) for key, own in account.spent.items() if own)
+    spent = tuple((key, amount(shorten(own, longest=GRID))) for key, own in account.spent.items() if own)
     return Marked(account.position(account.next_index - 1), spent)
 
 
@@ -156,8 +155,12 @@ class Chain:
         if not found or found[0].index != newest or entry_hash(found[0].body) != account.head:
             known = replace(marked_at_end(account), open=_open_of(account))
             self.account = self._load()
-            self._start(self.account.terms, now)
-            self._hold_against(known, stubs_of(account.hashes), now)
+            try:
+                self._start(self.account.terms, now)
+                self._hold_against(known, stubs_of(account.hashes), now)
+            except BaseException:
+                self.account = account  # until the halt is written, what was lost is known here alone
+                raise
             return
         for row in found[1:]:
             if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):

@@ -8,6 +8,7 @@ Beside it the process keeps the first bytes of every entry's hash, its *log*. Wi
 a lost branch that it was one.
 """
 
+import errno
 import fcntl
 import hmac
 import os
@@ -164,7 +165,10 @@ class FileMark:
         if self._kept is None or self._kept.logged == NO_DIGEST:
             return b""
         found = os.pread(self._file, STUB * (self._kept.position.index + 1), _LOG)
-        return found if _chained(NO_DIGEST, found) == self._kept.logged else b""
+        if _chained(NO_DIGEST, found) == self._kept.logged:
+            return found
+        self._kept = msgspec.structs.replace(self._kept, logged=NO_DIGEST)  # the next write makes it anew
+        return b""
 
     def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
         """See `Mark`. Raises OSError where the disk does not take it."""
@@ -172,17 +176,14 @@ class FileMark:
         if hashes:
             begin = first if logged != NO_DIGEST else 0
             stubs = stubs_of(hashes[begin : marked.position.index + 1])
-            os.pwrite(self._file, stubs, _LOG + STUB * begin)
+            _put(self._file, stubs, _LOG + STUB * begin)
             logged = _chained(logged if begin else NO_DIGEST, stubs)
         marked = msgspec.structs.replace(marked, logged=logged)
         serial = self._serial + 1
-        slot = _slot_of(self._key, serial, marked) or _slot_of(
-            self._key, serial, msgspec.structs.replace(marked, spent=())
-        )
-        os.pwrite(self._file, slot, FIRST_SLOT + SLOT * (serial % 2))
+        _put(self._file, _slot_of(self._key, serial, marked), FIRST_SLOT + SLOT * (serial % 2))
         os.fdatasync(self._file)
         if self._old:
-            os.pwrite(self._file, bytes(FIRST_SLOT), 0)
+            _put(self._file, bytes(FIRST_SLOT), 0)
             os.fdatasync(self._file)
             self._old = False
         self._serial, self._kept = serial, marked
@@ -219,17 +220,31 @@ def read_mark(path: Path, key: bytes) -> Marked | None:
 
 
 def _newest(file: int, key: bytes) -> tuple[int, Marked | None]:
-    slots = [_slot(file, key, number) for number in (0, 1)]
-    if os.fstat(file).st_size <= FIRST_SLOT:
-        slots += [_old_slot(file, key, number) for number in (0, 1)]
+    slots = [read(file, key, number) for read in (_slot, _old_slot) for number in (0, 1)]
     return max(slots, key=lambda slot: slot[0])
 
 
+def _put(file: int, data: bytes, place: int) -> None:
+    """Write all of it; OSError where the disk takes less."""
+    while data:
+        count = os.pwrite(file, data, place)
+        data, place = data[count:], place + count
+
+
 def _slot_of(key: bytes, serial: int, marked: Marked) -> bytes:
-    """A slot's bytes; none where it would be too long."""
-    body = encode(marked)
-    content = serial.to_bytes(_SERIAL, "big") + len(body).to_bytes(_LENGTH, "big") + body
-    return content + _tag(key, b"expril/2 mark 2", content) if len(content) + _TAG <= SLOT else b""
+    """A slot's bytes; where it would be too long, without what each learner had spent.
+
+    Raises:
+        OSError: it would still be too long.
+    """
+    bare = msgspec.structs.replace(marked, spent=())
+    barest = msgspec.structs.replace(bare, open=tuple(msgspec.structs.replace(each, spent=()) for each in bare.open))
+    for said in (marked, bare, barest):
+        body = encode(said)
+        content = serial.to_bytes(_SERIAL, "big") + len(body).to_bytes(_LENGTH, "big") + body
+        if len(content) + _TAG <= SLOT:
+            return content + _tag(key, b"expril/2 mark 2", content)
+    raise OSError(errno.EFBIG, "the mark names more lost branches than it can hold")
 
 
 def _slot(file: int, key: bytes, number: int) -> tuple[int, Marked | None]:

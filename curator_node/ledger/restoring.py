@@ -7,33 +7,49 @@ lost: the last entry in common may lie before the fork, and a unit may have ende
 Two positions are taken for one branch only where a hash in what is known of one proves that it holds the other.
 """
 
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING
 
 from curator_node.ledger.branches import Lost, holds
 from curator_node.ledger.studies import ZERO, Restored
-from protocol.messages import NOBODY
+from protocol.messages import NO_DIGEST, NOBODY
 from protocol.rationals import GRID, parse_amount, shorten, total_of
 
 if TYPE_CHECKING:
     from curator_node.ledger.account import Account
 
 
-def restored(account: "Account") -> list[Restored]:
-    """What each suspect's branch spent and this chain does not show, in order, each beyond those before it."""
-    branches = _Branches(account)
-    for lost in account.acknowledged:
-        branches.add(lost)
-    return [branches.add(lost) for lost in sorted(account.suspects, key=_place)]
+@dataclass
+class Branch:
+    """A lost branch, as far as it is known.
+
+    Attributes:
+        known: what is proven to be of it, in order of position.
+        common: index of the newest entry that it is proven to share with the chain; -1 where none is.
+        total, own: what was entered for it, over all learners and by key.
+    """
+
+    known: list[Lost]
+    common: int = -1
+    total: Fraction = ZERO
+    own: dict[bytes, Fraction] = field(default_factory=dict)
+
+
+def restored(account: "Account") -> tuple[list[Restored], list[Branch]]:
+    """What each suspect's branch spent and this chain does not show, each beyond those before it; and all branches."""
+    branches = [replace(each, known=list(each.known), own=dict(each.own)) for each in account.branches]
+    return [_enter(account, lost, branches) for lost in sorted(account.suspects, key=_place)], branches
 
 
 def known(account: "Account", lost: Lost) -> bool:
     """Whether a lost branch is no news.
 
-    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where what the
-    steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It is news
-    where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where the steward has
-    seen another answer to the same request.
+    It is none where the chain holds what a mark names; where the same mark or receipt was entered; and where a mark
+    that the steward has seen is proven to hold its position, and tells as much of what each learner had spent there. It
+    is news where a receipt is of an entry that the chain holds: then the chain lacks its answer. So it is where
+    receipts alone tell of its branch: were it not entered, a second answer to its request would not be found out.
     """
     if any(lost.is_same(each) for each in (*account.suspects, *account.acknowledged)):
         return True
@@ -41,55 +57,67 @@ def known(account: "Account", lost: Lost) -> bool:
         return False
     if holds(lost.position, account.hashes):
         return lost.suspect.learner == NOBODY
-    seen = [each for each in account.acknowledged if each.holds(lost.position)]
+    marks = (each for each in account.acknowledged if each.suspect.learner == NOBODY)
+    seen = [each for each in marks if each.holds(lost.position)]
     learners = lost.learners(account.keys_of) if seen else []
     return bool(seen) and all(lost.own(keys) <= max(each.own(keys) for each in seen) for keys in learners)
 
 
-class _Branches:
-    """Lost branches, told apart by proof.
+def _enter(account: "Account", lost: Lost, branches: list[Branch]) -> Restored:
+    """What a suspect proves beyond what was entered for its branch; it is put among the branches."""
+    if lost.position is None:
+        return Restored(lost.suspect, ZERO, {})
+    branch = next((each for each in branches if _is_of(account, lost, each)), None)
+    new = branch is None
+    if branch is None:
+        branch = Branch([])
+        branches.append(branch)
+    branch.known = sorted([*branch.known, lost], key=_place)
+    common = branch.common = max(branch.common, _common(account, lost))
+    again: dict[bytes, Fraction] = {}
+    for unit in account.units.running_at(common):
+        again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
+    running = total_of(again.values())
+    total = max(parse_amount(each.position.total) for each in branch.known if each.position)
+    beyond = max(ZERO, total - (account.totals[common] if common >= 0 else ZERO)) + running - branch.total
+    shares = {}
+    for keys in dict.fromkeys([*lost.learners(account.keys_of), *map(account.keys_of, again)]):
+        own = max(each.own(keys) for each in branch.known) - account.spent_at(keys[0], common)
+        ran, before = (total_of(each.get(key, ZERO) for key in keys) for each in (again, branch.own))
+        shares[keys[0]] = _up(max(ZERO, max(ZERO, own) + ran - before))
+        branch.own[keys[0]] = branch.own.get(keys[0], ZERO) + shares[keys[0]]
+    entered = _up(max(ZERO, beyond))
+    branch.total += entered
+    return Restored(lost.suspect, entered, shares, _up(running) if new else ZERO)
 
-    Args:
-        account: the sum of the chain that lacks them.
+
+def _is_of(account: "Account", lost: Lost, branch: Branch) -> bool:
+    """Whether a proof puts this on a branch: it goes on from the newest that is known of it, or lies before that.
+
+    It does not where the chain has another answer to its request than the receipt, and shares that with the branch.
     """
-
-    def __init__(self, account: "Account") -> None:
-        self._account = account
-        self._known: list[list[Lost]] = []
-
-    def add(self, lost: Lost) -> Restored:
-        """What this proves beyond all that was added before."""
-        if lost.position is None:
-            return Restored(lost.suspect, ZERO, {})
-        account, common = self._account, lost.last_common(self._account.hashes)
-        branch = next((branch for branch in self._known if _is_of(lost, branch)), None)
-        totals = [ZERO if common is None else account.totals[common]]
-        again: dict[bytes, Fraction] = {}
-        if branch is None:
-            branch = []
-            self._known.append(branch)
-            for unit in account.units.running_at(common) if common is not None else ():
-                again[unit.study.learner] = again.get(unit.study.learner, ZERO) + unit.amount
-        totals += [parse_amount(each.position.total) for each in branch if each.position]
-        by_learner = dict(again)
-        for keys in lost.learners(account.keys_of):
-            before = [ZERO if common is None else account.spent_at(keys[0], common)]
-            before += [each.own(keys) for each in branch]
-            by_learner[keys[0]] = by_learner.get(keys[0], ZERO) + max(ZERO, lost.own(keys) - max(before))
-        beyond = max(ZERO, parse_amount(lost.position.total) - max(totals))
-        branch.append(lost)
-        branch.sort(key=_place)
-        running = total_of(again.values())
-        shares = {learner: _up(own) for learner, own in by_learner.items()}
-        return Restored(lost.suspect, _up(beyond + running), shares, _up(running))
-
-
-def _is_of(lost: Lost, branch: list[Lost]) -> bool:
-    """Whether a proof puts this on a branch: it goes on from the newest that is known of it, or lies before that."""
-    newest = branch[-1].position
-    if lost.position is None or newest is None or any(lost.contradicts(each) for each in branch):
+    newest, position = branch.known[-1], lost.position
+    if position is None or newest.position is None or any(lost.contradicts(each) for each in branch.known):
         return False
-    return lost.holds(newest) or any(each.holds(lost.position) for each in branch)
+    here = _common(account, lost)
+    common = max(branch.common, here)
+    if any(_answered(account, each) <= common for each in (*branch.known, lost)):
+        return False
+    before = holds(position, account.hashes) and position.index <= branch.common
+    after = holds(newest.position, account.hashes) and newest.position.index <= here
+    return before or after or lost.holds(newest.position) or any(each.holds(position) for each in branch.known)
+
+
+def _common(account: "Account", lost: Lost) -> int:
+    found = lost.last_common(account.hashes)
+    return -1 if found is None else found
+
+
+def _answered(account: "Account", lost: Lost) -> float:
+    """Index of the chain's own answer to a receipt's request, where it holds the request's entry; else infinity."""
+    answer = account.answers.get(lost.suspect.request) if lost.receipt != NO_DIGEST else None
+    here = answer is not None and lost.position is not None and holds(lost.position, account.hashes)
+    return answer.index if answer is not None and here else inf
 
 
 def _up(amount: Fraction) -> Fraction:

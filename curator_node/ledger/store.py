@@ -7,7 +7,7 @@ only concurrency control that the ledger needs.
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,7 @@ class MemoryStore:
 
     def refusal(self, request: bytes) -> bytes | None:
         """See `LedgerStore`."""
-        kept = self._refusals.get(request)
-        return None if kept is None else kept[1]
+        return self._refusals[request][1] if request in self._refusals else None
 
     def refusals(self, learner: bytes, now: int) -> int:
         """See `LedgerStore`."""
@@ -181,8 +180,10 @@ class DatabaseStore:
         """See `LedgerStore`."""
         try:
             with self._translate(), self._engine.begin() as connection:
-                entry = {"entry_index": row.index, "body": row.body, "signature": row.signature}
-                connection.execute(_APPEND, entry)
+                before = connection.execute(_READ, {"start": row.index - 1}).first()
+                if row.index and (before is None or before[0] != row.index - 1):
+                    raise AppendConflictError(str(row.index))  # the ledger was put back meanwhile
+                connection.execute(_APPEND, {"entry_index": row.index, "body": row.body, "signature": row.signature})
                 for request, reply in replies:
                     connection.execute(_EVICT, {"evicted": request})
                     connection.execute(_STORE, {"request": request, "reply": reply})
@@ -202,13 +203,11 @@ class DatabaseStore:
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
         """See `LedgerStore`."""
-        try:
-            with self._translate(), self._engine.begin() as connection:
-                connection.execute(_FORGET, {"now": now, "again": request})
-                row = {"request": request, "learner": learner, "refusal": refusal, "expires_at": expires_at}
-                connection.execute(_REMEMBER, row)
-        except sa.exc.IntegrityError:  # another process remembers it already
-            return
+        another_was_first = suppress(sa.exc.IntegrityError)
+        with another_was_first, self._translate(), self._engine.begin() as connection:
+            connection.execute(_FORGET, {"now": now, "again": request})
+            row = {"request": request, "learner": learner, "refusal": refusal, "expires_at": expires_at}
+            connection.execute(_REMEMBER, row)
 
     def refusal(self, request: bytes) -> bytes | None:
         """See `LedgerStore`."""

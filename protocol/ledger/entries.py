@@ -69,7 +69,7 @@ class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: Index
     head: Digest
     total: Amount
-    ancestors: tuple[Stub, ...]
+    ancestors: Annotated[tuple[Stub, ...], msgspec.Meta(max_length=48)]
     named: tuple[tuple[Index, Stub], ...] = msgspec.field(name="starts")
 
 

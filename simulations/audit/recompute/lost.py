@@ -8,9 +8,10 @@ then and not ended may have been answered on both. Two positions are of one bran
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain as joined
 
 from protocol.ledger.entries import STATE_SEAL_BYTES, STUB, EntryKind, Suspect
@@ -48,6 +49,7 @@ class Told:
         """Of the entry that the position names; -1 where there is none."""
         return -1 if self.suspect.position is None else self.suspect.position.index
 
+    @cached_property
     def hashes(self) -> dict[int, bytes]:
         """By index, all that is known of the branch's hashes: their first bytes."""
         position = self.suspect.position
@@ -55,9 +57,10 @@ class Told:
             return {}
         known = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
         known.update(position.named)
+        known[position.index] = position.head[:STUB]
         count = len(self.stubs) // STUB
         known.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
-        return known | {position.index: position.head[:STUB]}
+        return known
 
 
 @dataclass(frozen=True)
@@ -92,37 +95,50 @@ class Lost:
     own: Mapping[bytes, Fraction]
 
 
-def lost_by(chain: Chain, suspects: Sequence[Told], acknowledged: Sequence[Told]) -> list[Lost]:
-    """What each suspect's branch spent beyond the ledger, and beyond what those before it proved.
+@dataclass
+class Branch:
+    """One lost branch.
+
+    Attributes:
+        told: all that is proven to be of it.
+        shared: newest entry that is proven to be on both; -1 where none is.
+        total, own: what was entered for it; over all learners, and by key.
+    """
+
+    told: list[Told] = field(default_factory=list)
+    shared: int = -1
+    total: Fraction = ZERO
+    own: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+
+
+def lost_by(chain: Chain, suspects: Sequence[Told], branches: list[Branch]) -> list[Lost]:
+    """What each suspect's branch spent beyond the ledger, and beyond what was entered for it before.
 
     Args:
         chain: the ledger.
         suspects: of the halt; one without a position proves nothing.
-        acknowledged: of earlier halts.
+        branches: of earlier halts; the suspects are put among them.
     """
-    branches: list[list[Told]] = []
     found = []
-    for number, told in enumerate([*acknowledged, *sorted(suspects, key=lambda one: one.index)]):
+    for told in sorted(suspects, key=lambda one: one.index):
         if told.index < 0:
             continue
-        branch = next((one for one in branches if _continues(told, one)), None)
-        lost = _lost(chain, told, branch or [], again=branch is None)
+        branch = next((one for one in branches if _continues(chain, told, one)), None)
         if branch is None:
-            branches.append(branch := [])
-        branch.append(told)
-        if number >= len(acknowledged):
-            found.append(lost)
+            branches.append(branch := Branch())
+        branch.told.append(told)
+        branch.shared = max(branch.shared, last_shared(told, chain))
+        found.append(_lost(chain, told, branch))
     return found
 
 
-def last_shared(told: Told, chain: Chain) -> int | None:
-    """Index of the newest entry that is proven to be on both branches; None where none is."""
-    position = told.suspect.position
+def last_shared(told: Told, chain: Chain) -> int:
+    """Index of the newest entry that is proven to be on both branches; -1 where none is."""
     length = len(chain.hashes)
-    if position is not None and position.index < length and chain.hashes[position.index] == position.head:
-        return position.index
-    same = [at for at, stub in told.hashes().items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
-    return max(same, default=None)
+    if _is_held(chain, told):
+        return told.index
+    same = [at for at, stub in told.hashes.items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
+    return max(same, default=-1)
 
 
 def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
@@ -133,10 +149,13 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
     question that is open then. Everything ends where the curator halts for lost entries.
     """
     events: defaultdict[int, list[tuple[int, str, Made | None]]] = defaultdict(list)
-    studies: dict[int, Study] = {}
-    for made in chain.requests.values():
-        if made.kind is EntryKind.CHARGE and made.index <= index:
-            studies[id(made.study)] = made.study
+    charged = [made for made in chain.requests.values() if made.kind is EntryKind.CHARGE and made.index <= index]
+    # Where all was answered and nothing ever kept, nothing runs.
+    studies = {
+        id(made.study): made.study for made in charged if not 0 <= made.answered <= index or made.state_size is not None
+    }
+    for made in charged:
+        if id(made.study) in studies:
             events[id(made.study)].append((made.index, "charged", made))
             if 0 <= made.answered <= index:
                 events[id(made.study)].append((made.answered, "answered", made))
@@ -171,46 +190,60 @@ def _left(study: Study, events: Sequence[tuple[int, str, Made | None]]) -> list[
     return [amount for _, amount in running]
 
 
-def _continues(told: Told, branch: Sequence[Told]) -> bool:
+def _continues(chain: Chain, told: Told, branch: Branch) -> bool:
     """Whether a hash proves that this is of a branch: after the newest that is known of it, or before one of it."""
-    newest = max(branch, key=lambda one: one.index)
-    for other in branch:
+    newest = max(reversed(branch.told), key=lambda one: one.index)
+    here = last_shared(told, chain)
+    for other in branch.told:
         same = other.suspect.request == told.suspect.request != NO_DIGEST
         if same and NO_DIGEST not in (other.receipt, told.receipt) and other.receipt != told.receipt:
             return False  # one request, two answers
-    return _names(told, newest) or any(_names(other, told) for other in branch)
+    for one in (told, *branch.told):
+        made = chain.requests.get(one.suspect.request)
+        if made is None or one.receipt == NO_DIGEST or not _is_held(chain, one):
+            continue
+        if 0 <= made.answered <= max(here, branch.shared):
+            return False  # the answer that both share is another one
+    if (_is_held(chain, told) and told.index <= branch.shared) or (_is_held(chain, newest) and newest.index <= here):
+        return True
+    return _names(told, newest) or any(_names(other, told) for other in branch.told)
+
+
+def _is_held(chain: Chain, told: Told) -> bool:
+    position = told.suspect.position
+    return position is not None and chain.hashes[position.index : position.index + 1] == [position.head]
 
 
 def _names(one: Told, other: Told) -> bool:
     position = other.suspect.position
-    return position is not None and one.hashes().get(position.index) == position.head[:STUB]
+    return position is not None and one.hashes.get(position.index) == position.head[:STUB]
 
 
-def _lost(chain: Chain, told: Told, branch: Sequence[Told], *, again: bool) -> Lost:
-    common = last_shared(told, chain)
-    totals = [ZERO if common is None else chain.totals.at(common)]
-    totals += [_total(other) for other in branch]
-    own: defaultdict[bytes, Fraction] = defaultdict(Fraction)
-    for learner, amount in running_at(chain, common) if again and common is not None else ():
-        own[learner] = plus(own[learner], amount)
-    running = total_of(own.values())
-    for learner in _learners(chain, told):
-        before = [ZERO if common is None else chain.purses.by_learner(learner, common)]
-        before += [_own(chain, other, learner) for other in branch]
-        own[learner] = plus(own[learner], max(ZERO, _own(chain, told, learner) - max(before)))
-    total = max(ZERO, _total(told) - max(totals)) + running
-    shares = {learner: shorten(amount, longest=GRID) for learner, amount in own.items()}
-    return Lost(shorten(total, longest=GRID), shares)
+def _lost(chain: Chain, told: Told, branch: Branch) -> Lost:
+    again: defaultdict[bytes, Fraction] = defaultdict(Fraction)
+    for learner, amount in running_at(chain, branch.shared):
+        again[learner] = plus(again[learner], amount)
+    spent = max(ZERO, max(map(_total, branch.told)) - chain.totals.at(branch.shared))
+    total = shorten(max(ZERO, spent + total_of(again.values()) - branch.total), longest=GRID)
+    branch.total += total
+    shares = {}
+    for learner in _learners(chain, [told.suspect.learner, *told.spent, *again]):
+        keys = chain.purses.keys_of(learner)
+        own = max(_own(chain, one, learner) for one in branch.told) - chain.purses.by_learner(learner, branch.shared)
+        least = max(ZERO, own) + total_of(again[key] for key in keys) - total_of(branch.own[key] for key in keys)
+        shares[learner] = shorten(max(ZERO, least), longest=GRID)
+        branch.own[learner] += shares[learner]
+    return Lost(total, shares)
 
 
 def _total(told: Told) -> Fraction:
     return ZERO if told.suspect.position is None else parse_amount(told.suspect.position.total)
 
 
-def _learners(chain: Chain, told: Told) -> Iterator[bytes]:
-    """A key of each learner of whom a HALT entry says what it had spent."""
+def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
+    """Of the keys that are named, one of each learner."""
     done: set[bytes] = set()
-    for key in (told.suspect.learner, *told.spent):
+    for key in named:
         if key not in {NOBODY, *done}:
             done.update(chain.purses.keys_of(key))
             yield key

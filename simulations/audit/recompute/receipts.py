@@ -189,7 +189,7 @@ def _is_signed(held: HeldReceipt, label: str) -> bool:
 
 def _lacks(held: HeldReceipt, replayed: Replayed) -> str:
     receipt = held.receipt
-    halts = f", although it admits a rollback at entry {replayed.resumes[-1].index}" if replayed.acknowledged else ""
+    halts = f", although it admits a rollback at entry {replayed.resumes[-1].index}" if replayed.admitted else ""
     return (
         f"it lacks the entry that {held.source} names (request {receipt.sequence}, study {receipt.study.hex()}, "
         f"head {receipt.ledger_head.hex()[:16]}): the ledger was rolled back or edited, or is an older copy{halts}"

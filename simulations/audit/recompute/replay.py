@@ -24,7 +24,7 @@ from protocol.rationals import plus, total_of
 from simulations.audit.recompute.bounds import Bounds
 from simulations.audit.recompute.findings import Findings, as_text
 from simulations.audit.recompute.known import ASKED, ENDED, OPEN, ZERO, Charge, Made, Purses, Running, Study
-from simulations.audit.recompute.lost import Chain, Told, lost_by
+from simulations.audit.recompute.lost import Branch, Chain, Told, lost_by
 from simulations.audit.recompute.reading import (
     ReadEntry,
     ReadStatefulEntry,
@@ -67,8 +67,9 @@ class Replayed:
         resumes: entries that entered it.
         halted: whether the curator has stopped.
         stops: indices of the HALT entries that say that entries may be lost.
-        suspects, acknowledged: why it halted, as far as its steward has not gone on since, and before that.
-        admitted: of `acknowledged`, each with the index of the RESUME entry that restored what it proves.
+        suspects: why it halted, as far as its steward has not gone on since.
+        branches: what was lost before that, each as far as it is known.
+        admitted: all of it, each with the index of the RESUME entry that restored what it proves.
         under: what was charged less than it costs, by cell.
         provisos: by cell, what was charged on a condition, by that condition.
         remarks: what the notes of charges say.
@@ -101,7 +102,7 @@ class Replayed:
         self.halted = False
         self.stops: list[int] = []
         self.suspects: list[Told] = []
-        self.acknowledged: list[Told] = []
+        self.branches: list[Branch] = []
         self.admitted: list[tuple[Suspect, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
@@ -340,7 +341,7 @@ class Replayed:
     def _resume(self, entry: ReadEntry) -> str:
         amount, own = amount_of(entry.amount), amount_of(entry.own)
         chain = Chain(self.hashes, self.totals, self.purses, self.requests, self.stops)
-        found = lost_by(chain, self.suspects, self.acknowledged)
+        found = lost_by(chain, self.suspects, self.branches)
         least = total_of(item.total for item in found)
         shares = [(key, share) for item in found for key, share in item.own.items()] + [(entry.learner, own)]
         for key, share in shares:
@@ -349,7 +350,6 @@ class Replayed:
         self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
-        self.acknowledged += self.suspects
         self.admitted += [(told.suspect, entry.index) for told in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
