@@ -189,6 +189,9 @@ def test_double_restore(order, tmp_path):
         shown = Learner(site.curator, study=b"three", receipt=ann.session.newest_receipt).propose(plan_of(20))
         assert not isinstance(shown, Refusal), "its receipt is of a branch that is known"
     run("ledger", "verify", ward.path)
+    receipt = tmp_path / "ann.receipt"
+    receipt.write_bytes(ann.session.newest_receipt)
+    assert "of entries that this ledger lost" in run("audit", "run", ward.path, "--receipt", receipt).output
 
 
 def test_another_copy_that_is_put_back_before_the_steward_goes_on(tmp_path):

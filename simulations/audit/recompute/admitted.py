@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
-from protocol.ledger.entries import Suspect
+from protocol.ledger.entries import STUB
 from protocol.messages import NO_DIGEST, NOBODY, Receipt
 from protocol.rationals import parse_amount, plus, shorten, total_of
 from simulations.audit.recompute.findings import as_text
 from simulations.audit.recompute.known import ZERO
+from simulations.audit.recompute.lost import Told
 from simulations.audit.recompute.replay import Replayed
 
 
@@ -26,13 +27,13 @@ class Admitted:
 
     def __init__(self, replayed: Replayed) -> None:
         self._replayed = replayed
-        self._by_head: defaultdict[bytes, list[tuple[Suspect, int]]] = defaultdict(list)
-        self._by_request: defaultdict[bytes, list[tuple[Suspect, int]]] = defaultdict(list)
-        for suspect, index in replayed.admitted:
-            if suspect.position is not None:
-                self._by_head[suspect.position.head].append((suspect, index))
-            if suspect.request != NO_DIGEST:
-                self._by_request[suspect.request].append((suspect, index))
+        self._by_stub: defaultdict[bytes, list[tuple[Told, int]]] = defaultdict(list)
+        self._by_request: defaultdict[bytes, list[tuple[Told, int]]] = defaultdict(list)
+        for told, index in replayed.admitted:
+            for stub in told.listed():
+                self._by_stub[stub].append((told, index))
+            if told.suspect.request != NO_DIGEST:
+                self._by_request[told.suspect.request].append((told, index))
         self._charged: dict[bytes, tuple[bytes, Fraction]] = {}
 
     def names(self, receipt: Receipt) -> bool:
@@ -42,7 +43,7 @@ class Admitted:
     def complaint(self, receipt: Receipt) -> str:
         """In what the ledger says less than the receipt; "" where it says as much. Notes what it shows as lost."""
         self._charged[receipt.ledger_head] = receipt.learner, parse_amount(receipt.charged)
-        wrong = [self._less(receipt, suspect, index) for suspect, index in self._naming(receipt)]
+        wrong = [self._less(receipt, told, index) for told, index in self._naming(receipt)]
         return "" if "" in wrong else wrong[0]
 
     def uncovered(self) -> Iterator[str]:
@@ -65,19 +66,19 @@ class Admitted:
                 f"receipts show that {as_text(shown)} was lost, and its RESUME entries enter {as_text(there)} as spent"
             )
 
-    def _naming(self, receipt: Receipt) -> list[tuple[Suspect, int]]:
-        return self._by_head.get(receipt.ledger_head, []) + self._by_request.get(receipt.request, [])
+    def _naming(self, receipt: Receipt) -> list[tuple[Told, int]]:
+        return self._by_stub.get(receipt.ledger_head[:STUB], []) + self._by_request.get(receipt.request, [])
 
-    def _less(self, receipt: Receipt, suspect: Suspect, resumed: int) -> str:
-        shown = parse_amount(receipt.spent_by_learner)
+    def _less(self, receipt: Receipt, told: Told, resumed: int) -> str:
+        shown, position = parse_amount(receipt.spent_by_learner), told.suspect.position
         known = {
-            "its HALT entry says that the learner had spent": parse_amount(suspect.spent),
+            "its HALT entry says that the learner had spent": told.own(self._replayed.purses.keys_of(receipt.learner)),
             f"with what its entry {resumed} restores the learner has spent": shorten(
                 self._replayed.purses.by_learner(receipt.learner, resumed), math.ceil
             ),
         }
-        if suspect.position is not None:
-            known["its HALT entry says that all had spent"] = parse_amount(suspect.position.total)
+        if position is not None:
+            known["its HALT entry says that all had spent"] = parse_amount(position.total)
         return next(
             (f"{what} {as_text(amount)}, and not {as_text(shown)}" for what, amount in known.items() if amount < shown),
             "",

@@ -8,7 +8,7 @@ then and not ended may have been answered on both. Two positions are of one bran
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -48,6 +48,18 @@ class Told:
     def index(self) -> int:
         """Of the entry that the position names; -1 where there is none."""
         return -1 if self.suspect.position is None else self.suspect.position.index
+
+    def listed(self) -> list[bytes]:
+        """First bytes of the hashes of the entries that it says were lost."""
+        position = self.suspect.position
+        last = [] if position is None else [position.head[:STUB]]
+        return [self.stubs[at : at + STUB] for at in range(0, len(self.stubs), STUB)] or last
+
+    def own(self, keys: Collection[bytes]) -> Fraction:
+        """What it says that the learner with these keys had spent; 0 where it says nothing of that."""
+        if self.suspect.learner in keys:
+            return parse_amount(self.suspect.spent)
+        return total_of(self.spent.get(key, ZERO) for key in keys)
 
     @cached_property
     def hashes(self) -> dict[int, bytes]:
@@ -229,7 +241,8 @@ def _lost(chain: Chain, told: Told, branch: Branch) -> Lost:
     shares = {}
     for learner in _learners(chain, [told.suspect.learner, *told.spent, *again]):
         keys = chain.purses.keys_of(learner)
-        own = max(_own(chain, one, learner) for one in branch.told) - chain.purses.by_learner(learner, branch.shared)
+        said = max(one.own(keys) for one in branch.told)
+        own = said - chain.purses.by_learner(learner, branch.shared)
         least = max(ZERO, own) + total_of(again[key] for key in keys) - total_of(branch.own[key] for key in keys)
         shares[learner] = shorten(max(ZERO, least), longest=GRID)
         branch.own[learner] += shares[learner]
@@ -247,10 +260,3 @@ def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
         if key not in {NOBODY, *done}:
             done.update(chain.purses.keys_of(key))
             yield key
-
-
-def _own(chain: Chain, told: Told, learner: bytes) -> Fraction:
-    keys = chain.purses.keys_of(learner)
-    if told.suspect.learner in keys:
-        return parse_amount(told.suspect.spent)
-    return total_of(told.spent.get(key, ZERO) for key in keys)

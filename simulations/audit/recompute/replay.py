@@ -15,7 +15,6 @@ from protocol.ledger.entries import (
     GENESIS,
     EntryKind,
     LedgerCorruptError,
-    Suspect,
     entry_hash,
 )
 from protocol.ledger.terms import read_terms
@@ -103,7 +102,7 @@ class Replayed:
         self.stops: list[int] = []
         self.suspects: list[Told] = []
         self.branches: list[Branch] = []
-        self.admitted: list[tuple[Suspect, int]] = []
+        self.admitted: list[tuple[Told, int]] = []
         self._owed: dict[bytes, Made] = {}
         self._decisions: dict[bytes, ReadEntry] = {}
         self._read_under: dict[bytes, tuple[str, str]] = {}
@@ -350,7 +349,7 @@ class Replayed:
         self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
         self.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
-        self.admitted += [(told.suspect, entry.index) for told in self.suspects]
+        self.admitted += [(told, entry.index) for told in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
         if amount < least:
