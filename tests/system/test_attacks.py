@@ -926,14 +926,21 @@ def test_rolled_back_ledger_is_detected_from_a_receipt_and_halts_until_resume():
     assert isinstance(message_of(curator.handle(lost)), StudyAccepted), "it waited for the steward; the same bytes do"
 
 
-def test_an_old_receipt_never_halts_again():
-    """After the steward has restored what the newest proves, no older one of the same branch stops anybody."""
+def test_an_old_receipt_halts_once_at_most_and_adds_nothing():
+    """The newest proves what the branch spent. No mark knows that, so each older one is entered once, and adds nothing.
+
+    Were it not entered, a second answer to its request would not be found out.
+    """
     curator, learner, receipts = rolled_back()
     lost = proposal(curator, study=b"f" * 16, receipt=receipts[3])
     assert message_of(curator.handle(lost)).code == RefusalCode.LEDGER_ROLLED_BACK
     curator._ledger.resume(NOW, note="from ann's newest receipt")
     assert curator._ledger.account.total_spent == 3 * THIRTIETH
     for number, receipt in enumerate(receipts, 1):
+        shown = proposal(curator, plan_of(10**6), study=bytes([100 + number]) * 16, receipt=receipt)
+        curator.handle(shown)
+        if curator._ledger.account.halted:
+            assert [item.total for item in curator._ledger.resume(NOW, note="an older one")] == [0]
         again = proposal(curator, plan_of(1000), study=bytes([number]) * 16, receipt=receipt)
         assert isinstance(message_of(curator.handle(again)), StudyAccepted), number
         closing = StudyClose(**header(curator, study=bytes([number]) * 16, sequence=1))
