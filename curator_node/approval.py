@@ -63,6 +63,14 @@ def waiting(ledger: Ledger, policy: Policy, now: int) -> list[Waiting]:
     return [_read(held, policy) for held in undecided(ledger, now)]
 
 
+def readable(proposal: Waiting, kinds: Kinds, steward: StewardFile) -> tuple[Fraction, str]:
+    """The most that a study may be charged, and why its plan cannot be read any more; "" where it can."""
+    try:
+        return proposal.cost(kinds, steward), ""
+    except ConfigurationError as error:
+        return Fraction(0), str(error)
+
+
 def find(proposals: list[Waiting], study: str) -> Waiting:
     """The proposal whose study's identity begins with these digits; ConfigurationError unless there is exactly one."""
     wanted = study.lower()

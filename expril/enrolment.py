@@ -221,7 +221,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
 def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = False) -> None:
     """What waits for the steward's word, where the policy says approval = "manual"."""
     with plain_errors():
-        from curator_node.approval import as_object, waiting
+        from curator_node.approval import as_object, readable, waiting
         from curator_node.desk import open_desk
         from curator_node.exposure import short
 
@@ -239,12 +239,13 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 table.add_column(column, no_wrap=column != "purpose")
             for each in proposals:
                 kinds, steward = _terms(desk)
-                unit = steward.protected
                 when = (_utc(at) for at in (each.held.received_at, each.held.expires_at))
-                cost, why = str(each.cost(kinds, steward)), printable(each.message.purpose)
-                factors = short(kinds.plan_odds(each.message.plan, unit))
-                who = escape(each.name or "?")
-                table.add_row(each.message.study.hex()[:8], who, *when, cost, *factors, escape(why))
+                cost, unreadable = readable(each, kinds, steward)
+                told = ["?"] * 4
+                if not unreadable:
+                    told = [str(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
+                who, why = escape(each.name or "?"), escape(printable(each.message.purpose))
+                table.add_row(each.message.study.hex()[:8], who, *when, *told, why)
         if proposals:
             wide_console().print(table)
         else:
@@ -278,14 +279,17 @@ def curator_decline(
 
 
 def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, ledger: str) -> None:
-    from curator_node.approval import find, summary, waiting
+    from curator_node.approval import find, readable, summary, waiting
     from curator_node.desk import open_desk
 
     with open_desk(folder, ledger) as desk:
         now = int(time.time())
         proposal = find(waiting(desk.ledger, desk.policy, now), study)
         kinds, steward = _terms(desk)
-        _tell(*summary(proposal, desk.ledger, desk.policy, steward, kinds))
+        cost, why = readable(proposal, kinds, steward)
+        if approve and why:
+            raise ConfigurationError(why)
+        _tell(*([("asks", why)] if why else summary(proposal, desk.ledger, desk.policy, steward, kinds)))
         word = "approve" if approve else "decline"
         if not yes and not typer.confirm(f"{word} this study?"):
             sys.stdout.write("nothing was decided\n")
@@ -295,7 +299,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
             proposal.held.request,
             now,
             approve=approve,
-            cost=proposal.cost(kinds, steward),
+            cost=cost,
             until=now + desk.policy.approval_seconds,
             note=note,
         )

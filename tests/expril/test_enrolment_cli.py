@@ -17,6 +17,7 @@ from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import open_site
 from expril.command import app
 from protocol.identity import read_identity
+from protocol.kinds import Kinds
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.refusals import RefusalCode
 
@@ -231,6 +232,20 @@ def test_a_curator_s_next_key_has_a_card_with_the_old_one_s_word(ward, tmp_path)
     with open_site(ward) as site:
         assert site.identity == second.key
         assert "held by another process" in run("curator", "rotate", ward, code=2).output
+
+
+def test_a_plan_that_cannot_be_read_any_more_is_listed_and_declined_and_never_approved(ward, tmp_path, monkeypatch):
+    (ward / "policy.toml").write_text(f'{POLICY}approval = "manual"\n')
+    enrol(ward, made_card(tmp_path), "--cap", 1)
+    with open_site(ward) as site:
+        learner = asker(site, tmp_path)
+        learner.propose(plan_of(30))
+        study = learner.session.study.hex()[:8]
+        monkeypatch.setattr("expril.enrolment._terms", lambda _: (Kinds(), steward_file()))
+        assert study in run("curator", "studies", ward).output
+        assert "decline it" in run("curator", "approve", ward, study, typed="y\n", code=2).output
+        assert "declined" in run("curator", "decline", ward, study, "--reason", "it cannot be read", typed="y\n").output
+        assert learner.ask().code == RefusalCode.DECLINED
 
 
 def test_a_study_waits_for_the_steward(ward, tmp_path):
