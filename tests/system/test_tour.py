@@ -52,7 +52,7 @@ SHOWN = {
         "report: runs/wdbc-faults-",
     ),
     "expril ledger show runs/own-*/ledgers/surgery.ledger": (
-        "spent and left learner key spent reserved cap left ─ ada # #/# # # #/# grace # # # # #/# all #/# #",
+        "spent and left learner key spent set aside cap left ─ ada # #/# # # #/# grace # # # # #/# all #/# #",
         "entries, chain and signatures verified to #",
         "# when (UTC) what learner study question epsilon note ─ # #-#-# #:#:# open",
     ),
