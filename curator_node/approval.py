@@ -141,20 +141,19 @@ def as_object(
     What cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
     """
     held, message = proposal.held, proposal.message
-    cost, told, unreadable = None, {}, ""
+    cost, unreadable = readable(proposal, kinds, steward)
+    told: dict[str, str] = {}
     named: dict[str, dict[str, object] | None] = {"announces": None, "validates": None}
-    try:
-        most, told = proposal.cost(kinds, steward), dict(summary(proposal, ledger, policy, steward, kinds))
-        cost, named = str(most), announced(message, most, ledger, policy).as_objects()
-    except ConfigurationError as error:
-        unreadable = str(error)
+    if not unreadable:
+        told = dict(summary(proposal, ledger, policy, steward, kinds))
+        named = announced(message, cost, ledger, policy).as_objects()
     return {
         "study": message.study.hex(),
         "learner": proposal.name,
         "key": message.sender.hex(),
         "received_at": held.received_at,
         "expires_at": held.expires_at,
-        "epsilon": cost,
+        "epsilon": None if unreadable else str(cost),
         "purpose": printable(message.purpose, 1000),
         **named,
         "summary": told,

@@ -49,8 +49,12 @@ class Lost:
         """What a HALT entry says."""
         if not isinstance(entry, LostEntry):
             return cls(suspect, proven=False)
-        spent = {key: parse_amount(spent) for key, spent in entry.spent}
-        return cls(suspect, entry.lost, spent, entry.receipt)
+        return cls(suspect, entry.lost, read_spent(entry.spent), entry.receipt)
+
+    @property
+    def written(self) -> tuple[tuple[bytes, str], ...]:
+        """`spent` as entries and marks hold it."""
+        return tuple((key, amount(own)) for key, own in self.spent.items())
 
     @property
     def position(self) -> Position | None:
@@ -88,9 +92,8 @@ class Lost:
         """The stub of the branch's entry with this index, where it is known."""
         if self.position is None:
             return None
-        first = self.position.index + 1 - len(self.entries) // STUB
-        if first <= index <= self.position.index:
-            return self.entries[STUB * (index - first) :][:STUB]
+        if self._first <= index <= self.position.index:
+            return self.entries[STUB * (index - self._first) :][:STUB]
         return self._stubs.get(index)
 
     def last_common(self, hashes: Sequence[bytes]) -> int | None:
@@ -106,10 +109,14 @@ class Lost:
             return None
         if holds(self.position, hashes):
             return self.position.index
-        first = self.position.index + 1 - len(self.entries) // STUB
-        known = {*self._stubs, *range(first, self.position.index + 1)}
+        known = {*self._stubs, *range(self._first, self.position.index + 1)}
         shared = (index for index in known if 0 <= index < len(hashes) and hashes[index][:STUB] == self.stub_at(index))
         return max(shared, default=None)
+
+    @cached_property
+    def _first(self) -> int:
+        """Index of the first of `entries`."""
+        return 0 if self.position is None else self.position.index + 1 - len(self.entries) // STUB
 
     @cached_property
     def _stubs(self) -> dict[int, bytes]:
@@ -119,6 +126,11 @@ class Lost:
             return {}
         older = {position.index - (1 << power): stub for power, stub in enumerate(position.ancestors)}
         return {**older, **dict(position.named), position.index: position.head[:STUB]}
+
+
+def read_spent(written: Iterable[tuple[bytes, str]]) -> dict[bytes, Fraction]:
+    """Inverse of `Lost.written`."""
+    return {key: parse_amount(spent) for key, spent in written}
 
 
 def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction]) -> Position:

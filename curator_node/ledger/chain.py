@@ -201,8 +201,7 @@ class Chain:
             too_many = len(account.suspects) >= MOST_SUSPECTS and lost.receipt != NO_DIGEST
             if too_many or any(lost.is_same(each) for each in account.suspects):
                 return None
-            spent = tuple((key, amount(own)) for key, own in lost.spent.items())
-            more = {"lost": lost.entries, "spent": spent, "receipt": lost.receipt}
+            more = {"lost": lost.entries, "spent": lost.written, "receipt": lost.receipt}
             return self.entry(EntryKind.HALT, now, suspect=lost.suspect, note=note, **more)
 
         self.append(decide, now)
@@ -276,7 +275,4 @@ class Chain:
 def _open_of(account: Account) -> tuple[Evidence, ...]:
     """The lost branches of a chain that its steward has not gone on from."""
     found = (lost for lost in account.suspects if lost.position is not None)
-    return tuple(
-        Evidence(lost.suspect, tuple((key, amount(own)) for key, own in lost.spent.items()), lost.receipt)
-        for lost in found
-    )
+    return tuple(Evidence(lost.suspect, lost.written, lost.receipt) for lost in found)

@@ -18,13 +18,13 @@ from typing import Protocol
 
 import msgspec
 
-from curator_node.ledger.branches import POSITION_BYTES, Lost, stubs_of, unpack
+from curator_node.ledger.branches import POSITION_BYTES, Lost, read_spent, stubs_of, unpack
 from protocol.codec import decode, encode
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import MOST_LOST, STUB, Position, Suspect
 from protocol.messages import NO_DIGEST, Digest, Key
-from protocol.rationals import Amount, parse_amount
+from protocol.rationals import Amount
 
 FIRST_SLOT = 8192
 """Before it a file that an older program wrote has its two slots; they are emptied with the first write."""
@@ -50,7 +50,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def lost(self) -> Lost:
         """What is known of it."""
-        return Lost(self.suspect, b"", {key: parse_amount(spent) for key, spent in self.spent}, self.receipt)
+        return Lost(self.suspect, b"", read_spent(self.spent), self.receipt)
 
 
 class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,8 +75,7 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             log: stubs of all entries up to the position; empty where they are not known.
             hashes: of the ledger's entries, by index.
         """
-        spent = {key: parse_amount(own) for key, own in self.spent}
-        own = Lost(Suspect(self.position), _from_fork(log, hashes), spent)
+        own = Lost(Suspect(self.position), _from_fork(log, hashes), read_spent(self.spent))
         return own, *(each.lost for each in self.open)
 
 

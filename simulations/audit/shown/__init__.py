@@ -156,10 +156,14 @@ class _Told:
             told["formula"] = f"not told: {len(query)} bytes that cannot be read"
         return told
 
+    def _number(self, message: Query | Release) -> int:
+        """Of the planned query that a message is of, from 1 on; 0 where no plan has it."""
+        places = () if self._plan is None else self._plan.places
+        return places[message.sequence - 1][0] + 1 if 1 <= message.sequence <= len(places) else 0
+
     def _question(self, message: Query) -> View:
-        told: View = {}
-        if self._plan is not None and 1 <= message.sequence <= len(self._plan.places):
-            told["planned"] = self._planned(self._plan.places[message.sequence - 1][0] + 1)
+        number = self._number(message)
+        told: View = {"planned": self._planned(number)} if number else {}
         shown = SHOWN.get(message.kind)
         try:
             return told | (shown.question(message.body, self._schema) if shown else {"body": _size(message.body)})
@@ -179,11 +183,11 @@ class _Told:
 
     def _condition(self, message: Release) -> View:
         """On what the charge of an answer holds, in words, where it holds on a condition."""
-        places = () if self._plan is None else self._plan.places
-        if self._plan is None or not 1 <= message.sequence <= len(places):
+        number = self._number(message)
+        if not number:
             return {}
         try:
-            planned = QUERY_KINDS.query(self._plan, places[message.sequence - 1][0])
+            planned = QUERY_KINDS.query(cast(Plan, self._plan), number - 1)
             proviso = QUERY_KINDS.kind(planned.kind).proviso(planned)
         except RemoteProtocolError:
             return {}
