@@ -18,13 +18,15 @@ from test_restores import audited
 
 from curator_fakes import NOW, Learner, key, open_curator, opened, plan_of
 from curator_node.ledger import HaltedError, Reservation, StudyKey
+from curator_node.ledger.acts import hand_over
 from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.checks import load
 from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, Evidence, FileMark, Marked, read_mark
-from curator_node.ledger.store import MemoryStore
+from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.storing import LedgerUnavailableError
 from protocol.envelopes import digest
+from protocol.errors import ConfigurationError
 from protocol.ledger.entries import (
     STATE_SEAL_BYTES,
     STUB,
@@ -346,3 +348,41 @@ def test_a_file_that_is_put_back_between_reading_and_writing_gets_no_gap(tmp_pat
         rows = ledger.store.rows(0)
         assert [row.index for row in rows] == list(range(len(rows)))
         assert load(ledger.store).halted
+
+
+def test_a_copy_of_before_a_change_of_the_key_forgets_nothing_however_often(tmp_path):
+    """1/2 before the copy, 1/4 after it, 1/8 under the next key; the change is finished anew after each restore."""
+    path, copied, old, new = tmp_path / "ward.ledger", tmp_path / "monday", key("old"), key("new")
+
+    def change_key():
+        with closing(DatabaseStore(sqlite_url(path))) as store:
+            hand_over(store, old, new, NOW)
+
+    create_ledger_file(path, old, now=NOW)
+    with closing(open_ledger_file(path, old)) as ledger:
+        ledger.begin(TERMS, NOW)
+        spend(ledger, 1, costs=(Fraction(1, 2),))
+        backup(path, copied)
+        spend(ledger, 2, costs=(Fraction(1, 4),))
+        ledger.settle()
+    change_key()
+    with closing(open_ledger_file(path, new, first=old)) as ledger:
+        ledger.begin(TERMS, NOW)
+        spend(ledger, 3, costs=(Fraction(1, 8),))
+        ledger.settle()
+    for resumes in (True, False, True):
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        path.write_bytes(copied.read_bytes())
+        with pytest.raises(ConfigurationError, match="another curator's key"):
+            open_ledger_file(path, new, first=old)
+        change_key()
+        with closing(open_ledger_file(path, new, first=old)) as ledger:
+            ledger.begin(TERMS, NOW)
+            assert ledger.account.halted
+            if resumes:
+                ledger.resume(NOW, note="Monday's copy")
+                assert ledger.account.total_spent == Fraction(7, 8)
+    with closing(DatabaseStore(sqlite_url(path), read_only=True)) as store:
+        found = audited(store)
+    assert (found.total, bool(found.findings)) == (Fraction(7, 8), False)
