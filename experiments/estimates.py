@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,10 +30,11 @@ from experiments.problems import PROBLEMS, load_halves
 from experiments.splits import Split
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates
-from learner_node.strategies.base import Problem, SourceEstimate
+from learner_node.strategies.base import Learnt, Problem, SourceEstimate, Strategy
 from learner_node.strategies.cells import CellsModel, CellsStrategy
 from learner_node.uncertainty import AccuracyEstimate
-from protocol.noise import DiscreteLaplace
+from protocol.noise_shares import LaplaceShares
+from protocol.records import Records
 from simulations.chance_errors import auc_error, share_error
 from simulations.expectations import within
 
@@ -76,8 +78,8 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         auc_high: of its interval.
         auc_holds: as `holds`.
         ranks: whether the learner says that it ranks better than chance.
-        error_before: expected calibration error on the test records.
-        error_after: the same after calibration.
+        error_before: expected calibration error on the test records, before the model's mean is matched.
+        error_after: the same after it.
         seconds: that the run took.
     """
 
@@ -120,7 +122,7 @@ def compute(task: Task) -> Estimate:
         private, test = (None, None) if split.units is None else (split.units.private, split.units.test)
         labels, test_labels = _coins(share, len(labels), private, rng), _coins(share, len(test_labels), test, rng)
     model, told = learnt(split, labels, Fraction(task.epsilon), rng)
-    raw, after = model.uncalibrated(coordinates(model.features, split.test)), model.probability(split.test)
+    raw, after = model.unshifted(coordinates(model.features, split.test)), model.probability(split.test)
     accuracy, error, auc, spread = _exact(after, share) if coin else _tested(after, test_labels, split)
     return Estimate(
         dataset=task.problem,
@@ -165,23 +167,47 @@ def learnt(
     """
     most = 1 if split.units is None else split.units.most
     problem = Problem(split.source, epsilon, len(split.sites), len(labels), most, split.seed)
-    asking = (strategy or CellsStrategy()).run(problem)
-    body, _ = next(asking)
-    (partition,) = body.partitions
-    counts = np.zeros((partition.cell_count(split.schema), 2))
-    np.add.at(counts, (partition.cells(split.private), labels.astype(int)), 1)
-    scale = problem.scale(1).fraction
-    counts += DiscreteLaplace(scale).simulate(rng, (problem.sites, *counts.shape)).sum(axis=0)
-    sizes = (len(counts),)
-    answer = CountsAnswer(body, counts, sizes, "error_correct", scale, sites=problem.sites, noises=problem.noises)
-    try:
-        asking.send([answer])
-    except StopIteration as end:
-        model, estimate = end.value
+    model, estimate = learn_from_counts(
+        strategy or CellsStrategy(), problem, split.private, np.arange(len(labels)), labels, rng
+    )
     assert isinstance(model, CellsModel)  # noqa: S101 - two classes
     assert isinstance(estimate, SourceEstimate)  # noqa: S101
     assert estimate.accuracy is not None  # noqa: S101
     return model, estimate.accuracy
+
+
+def learn_from_counts(
+    strategy: Strategy,
+    problem: Problem,
+    records: Records,
+    rows: NDArray[np.int64],
+    labels: NDArray[Any],
+    rng: np.random.Generator,
+) -> Learnt:
+    """What a strategy of one question about label counts learns from exact counts and seeded noise.
+
+    Args:
+        strategy: whose plan is one query of a partition.
+        problem: of the learner.
+        records: among which the private ones are.
+        rows: (n,) of each private record.
+        labels: (n,) class of each private record.
+        rng: of the noise.
+    """
+    asking = strategy.run(problem)
+    body, _ = next(asking)
+    (partition,) = body.partitions
+    counts = np.zeros((partition.cell_count(problem.source.schema), len(problem.source.schema.classes)))
+    np.add.at(counts, (partition.cells(records)[rows], labels.astype(int)), 1)
+    counts += LaplaceShares(problem.scale(1).fraction, Fraction(problem.noises)).simulate(rng, counts.shape)
+    scale, release = problem.scale(1).fraction, "error_correct" if counts.shape[1] == 2 else "class_counts"
+    answer = CountsAnswer(body, counts, (len(counts),), release, scale, sites=problem.sites, noises=problem.noises)
+    try:
+        asking.send([answer])
+    except StopIteration as end:
+        learnt: Learnt = end.value
+        return learnt
+    raise ValueError("the strategy asks more than one question")
 
 
 def _coins(share: float, count: int, units: NDArray[np.object_] | None, rng: np.random.Generator) -> NDArray[np.bool_]:

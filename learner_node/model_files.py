@@ -34,8 +34,8 @@ MODELS = "models"
 """Folder of a run's models."""
 KINDS = {
     "additive": "learner_node.strategies.additive:AdditiveModel",
-    "cells": "learner_node.strategies.cells:CellsModel",
-    "cells of classes": "learner_node.strategies.cells_classes:CellsClassesModel",
+    "cells by probit": "learner_node.strategies.cells:CellsModel",
+    "cells of classes by probit": "learner_node.strategies.cells_classes:CellsClassesModel",
     "in-site forest": "learner_node.in_site.forest:ForestModel",
     "in-site linear": "learner_node.in_site.linear:LinearInSite",
     "in-site naive Bayes": "learner_node.in_site.naive_bayes:NaiveBayesModel",

@@ -32,7 +32,6 @@ _WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.65
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
 _EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.12, 0.2
 _SUREST, _NEWTON_STEPS = 1e-4, 4
-_CALIBRATED_SHARPNESS, _CALIBRATED_DEVIATION = 1.15, 0.2
 _OPEN = (0.5, 0.5)
 _ROUNDING = 1e-9
 
@@ -158,37 +157,6 @@ def estimate_accuracy(
         *_median_and_interval(auc + auc_chance),
         _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING),
     )
-
-
-def calibration(probability: Floats, posterior: CellPosterior, *, seed: int) -> float:
-    """Return the a > 0 for which Phi(a probit(p)) is better calibrated than the model's probability p.
-
-    The posterior mean of log a: half of the log likelihood of the answers is with the model's probabilities, which
-    have seen each cell's own answer, half with each cell moved to what the other cells foretell, which flatters
-    nothing. The prior of log a is normal about log 1.15 with deviation 0.2 (docs/uncertainty.md), so that few or
-    noisy cells change little. Classes do not change, as Phi(a 0) = 1/2; those of a rare class may, by an intercept
-    (`rare_classes`).
-
-    Args:
-        probability: as in `estimate_accuracy`.
-        posterior: of the cells.
-        seed: of the choice of source records, where there are very many.
-
-    Raises:
-        ValueError: as `estimate_accuracy`.
-    """
-    profiles = Profiles.of(probability, posterior, np.random.default_rng(seed))
-    held_out = profiles.held_out_log_likelihoods(posterior)
-    seen = profiles.log_likelihoods(posterior, np.zeros(profiles.cells))
-    deviations = (np.log(SHARPNESS) - np.log(_CALIBRATED_SHARPNESS)) / _CALIBRATED_DEVIATION
-    weights = _normalised(0.5 * (held_out + seen) - 0.5 * deviations**2)
-    return float(np.exp(weights @ np.log(SHARPNESS)))
-
-
-def calibrated(probability: Floats, sharpness: float | Floats, intercept: float = 0.0) -> Floats:
-    """Phi(sharpness probit(p) + intercept), float64 of one shape; 0 and 1 stay, and with no intercept 1/2 does."""
-    result: Floats = ndtr(sharpness * ndtri(np.asarray(probability, dtype=np.float64)) + intercept)
-    return result
 
 
 def _steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:

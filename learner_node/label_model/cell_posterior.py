@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, ndtr
 
 from learner_node.label_model.expectation_propagation import NormalPosterior
-from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
-from learner_node.label_model.mixture import clipped_normal_mean
+from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable, expected_share
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +62,11 @@ class CellPosterior:
         prior = np.log(_PRIOR_NO_SIGNAL / (1.0 - _PRIOR_NO_SIGNAL))
         return float(expit(alone - self.log_evidence + prior))
 
+    @property
+    def likeliest_signal(self) -> float:
+        """The one signal that makes all answers likeliest if it holds in every cell, in [-1, 1]."""
+        return float(SIGNAL_NODES[int(self._constant_log_likelihood().argmax())])
+
     def draw(self, count: int, rng: np.random.Generator) -> CellDraws:
         """Draw from the joint posterior of signals and masses; masses are Gamma and independent of all else.
 
@@ -75,7 +79,8 @@ class CellPosterior:
         signal = np.empty((count, len(self.mass)))
         for index, (_, covariance, posterior) in enumerate(self.kernels):
             chosen = ~no_signal & (kernel == index)
-            signal[chosen] = _normal_draws(covariance, posterior, int(chosen.sum()), rng)
+            latent = _normal_draws(covariance, posterior, int(chosen.sum()), rng)
+            signal[chosen] = 2.0 * ndtr(PROBIT * latent) - 1.0
         constant = self._constant_log_likelihood()
         weights = np.exp(constant - constant.max())
         shared = rng.choice(SIGNAL_NODES, count, p=weights / weights.sum())
@@ -90,12 +95,11 @@ class CellPosterior:
         The mean of (1 + f) / 2 under the cavity distribution of expectation propagation: the posterior with
         the cell's own site taken out (Rasmussen & Williams 2006, Eq. 3.56). The kernels' weights have seen it.
         """
-        mean = np.zeros(len(self.mass))
+        share = np.zeros(len(self.mass))
         for weight, _, posterior in self.kernels:
             precision = np.maximum(1.0 / posterior.variance - posterior.sites.precision, 1e-6)
             centre = (posterior.mean / posterior.variance - posterior.sites.shift) / precision
-            mean += weight * clipped_normal_mean(centre, np.sqrt(1.0 / precision))
-        share: Floats = np.clip(0.5 * (1.0 + mean), 0.0, 1.0)
+            share += weight * expected_share(centre, 1.0 / precision)
         return share
 
     def log_likelihood(self, share: Floats) -> float:

@@ -30,6 +30,8 @@ from learner_node.label_model.random_features import (
 
 Floats = NDArray[np.float64]
 
+_CONSTANT = 0.09
+
 
 class Foresight:
     """Posterior means of the label signal at the source records, for any cells of them.
@@ -42,7 +44,7 @@ class Foresight:
     def __init__(self, features: Floats, *, seed: int) -> None:
         self._rows, self._seed = bounded(features), seed
         self._frequencies = draw_frequencies(self._rows.shape[1], seed)
-        width = 2 * self._frequencies.shape[1] + 1
+        width = 2 * self._frequencies.shape[1]
         self._features = {length: np.empty((len(self._rows), width), np.float32) for length in LENGTH_SCALES}
         for block in blocks(len(self._rows)):
             phases = self._rows[block] @ self._frequencies
@@ -59,7 +61,7 @@ class Foresight:
         """
         averages = average_over_cells(self._rows, [cells], self._frequencies, LENGTH_SCALES, seed=self._seed)
         covariances = Covariances(averages)
-        kernels = [Kernel(length, linear, 1.0) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
+        kernels = [Kernel(length, linear, 1.0, _CONSTANT) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
         fitted = [_fit(seen_covariance(covariances, kernel), kernel, observed, variance) for kernel in kernels]
         evidence = np.array([each.log_evidence for each in fitted])
         weight = np.exp(evidence - evidence.max(axis=0))
@@ -69,14 +71,16 @@ class Foresight:
         dimensions = self._rows.shape[1]
         signal = np.zeros((len(self._rows), observed.shape[1]))
         slopes = np.zeros((dimensions, observed.shape[1]))
+        level = np.zeros(observed.shape[1])
         for length in LENGTH_SCALES:
             bend = np.zeros(observed.shape)
             for each, share in zip(fitted, weight, strict=True):
                 if each.kernel.length_scale == length:
                     bend += share * each.coefficients
+                    level += each.kernel.constant * np.sum(share * each.coefficients, axis=0)
                     slopes += each.kernel.linear / dimensions * (averages.centres.T @ (share * each.coefficients))
             signal += self._features[length] @ (averages.stationary[length].T @ bend.astype(np.float32))
-        signal += self._rows @ slopes
+        signal += self._rows @ slopes + level
         return signal
 
 

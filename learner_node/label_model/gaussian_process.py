@@ -24,6 +24,7 @@ from learner_node.label_model.likelihood import (
     SIGNAL_NODES,
     MassPrior,
     SiteTable,
+    at_latent_nodes,
     expected_mass_prior,
     fit_mass_prior,
     signed_site_table,
@@ -45,7 +46,10 @@ Floats = NDArray[np.float64]
 
 LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
 LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
-AMPLITUDES = (0.25, 4.0)
+CONSTANT = 0.25
+"""Prior variance of g's level over all records: a probit of deviation 1, so that rare classes are likely enough."""
+_STEP = 4.0
+_LEAST_AMPLITUDE, _MOST_AMPLITUDE = _STEP**-5, _STEP
 _REFINED_LENGTH_SCALES = 2
 _AVERAGED_KERNELS = 6
 SMALLEST_WEIGHT = 0.01
@@ -163,7 +167,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
     averages = average_over_cells(rows, cells.compact, frequencies, LENGTH_SCALES, seed=seed)
     prior, table = _stacked_tables(observed, cells, averages)
     covariances = Covariances(averages)
-    tried = _search_kernels(covariances, table)
+    tried = _search_kernels(covariances, at_latent_nodes(table.log_likelihood))
     evidence = np.array([fitted.log_evidence for _, fitted in tried])
     order = np.argsort(-evidence, kind="stable")[:_AVERAGED_KERNELS]
     weights = np.exp(evidence[order] - evidence.max())
@@ -229,8 +233,8 @@ def seen_covariance(covariances: Covariances, kernel: Kernel) -> Floats:
     return covariance
 
 
-def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Kernel, FittedSites]]:
-    """Sites at amplitude 1 for all kernels, and at the others for the best two length-scales.
+def _search_kernels(covariances: Covariances, log_sites: Floats) -> list[tuple[Kernel, FittedSites]]:
+    """Sites at amplitude 1 for all kernels; for the best two length-scales at others, as long as evidence grows.
 
     Each fit starts from the sites of the best so far, and is given up once it is hopelessly behind.
     """
@@ -240,11 +244,11 @@ def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Ke
         """Try all linear weights; return the best evidence."""
         here = -np.inf
         for linear in LINEAR_WEIGHTS:
-            kernel = Kernel(length_scale, linear, amplitude)
+            kernel = Kernel(length_scale, linear, amplitude, CONSTANT)
             best = max(tried, key=lambda pair: pair[1].log_evidence)[1] if tried else None
             fitted = fit_sites(
                 seen_covariance(covariances, kernel),
-                table.log_likelihood,
+                log_sites,
                 start=best.sites if best else None,
                 least_evidence=best.log_evidence - _HOPELESS if best else -np.inf,
             )
@@ -254,8 +258,13 @@ def _search_kernels(covariances: Covariances, table: SiteTable) -> list[tuple[Ke
 
     best = {scale: try_amplitude(scale, 1.0) for scale in LENGTH_SCALES}
     for scale in sorted(LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
-        for amplitude in AMPLITUDES:
-            try_amplitude(scale, amplitude)
+        for step in (_STEP, 1.0 / _STEP):
+            amplitude, found = step, best[scale]
+            while _LEAST_AMPLITUDE <= amplitude <= _MOST_AMPLITUDE:
+                before, found = found, try_amplitude(scale, amplitude)
+                if found < before:
+                    break
+                amplitude *= step
     return tried
 
 
@@ -264,9 +273,11 @@ def _component(
 ) -> Component:
     """The posterior as weights; a "cell" of its probabilities is one of the finest observation."""
     stationary = averages.stationary[kernel.length_scale]
-    features = np.concatenate([stationary, averages.centres.astype(np.float32)], axis=1)
+    constant = np.ones((len(stationary), 1), np.float32)
+    features = np.concatenate([stationary, averages.centres.astype(np.float32), constant], axis=1)
     scales = np.full(features.shape[1], kernel.amplitude)
     scales[stationary.shape[1] :] *= kernel.linear / averages.centres.shape[1]
+    scales[-1] = kernel.constant
     squares = np.einsum("kj,kj,j->k", features, features, scales, dtype=np.float64)
     within = kernel_diagonal(kernel, averages.square) - squares
     rows = features * scales.astype(np.float32)
@@ -289,7 +300,7 @@ def _posterior_mass(table: SiteTable, chosen: list[tuple[float, Kernel, NormalPo
         centre = np.clip(posterior.mean, -1.0, 1.0)[:, None]
         spread = np.maximum(np.sqrt(posterior.variance), spacing)[:, None]
         density = np.exp(-0.5 * ((SIGNAL_NODES - centre) / spread) ** 2)
-        result += weight * np.sum(density * table.mass, axis=1) / density.sum(axis=1)
+        result += weight * np.sum(density * at_latent_nodes(table.mass), axis=1) / density.sum(axis=1)
     return result
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp
+from scipy.special import gammaincinv, gammaln, log_ndtr, logsumexp, ndtr
 
 from learner_node.label_model.summed_noise import (
     SMALLEST_SCALE,
@@ -24,6 +24,9 @@ from learner_node.label_model.summed_noise import (
 
 SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
 """The values of f, float64 (81,), on which site tables are given."""
+
+PROBIT = 2.0
+"""A record of latent g has P(label 1) = Phi(PROBIT g). Beyond g = -1 and 1 answers tell no more: P is .023, .977."""
 
 _MASS_NODES = 24
 _MASS_DEVIATIONS = 4.0
@@ -251,3 +254,18 @@ def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: f
     cell += np.arange(len(counts))[:, None, None] * len(roots)
     values: Floats = table[cell] * (1.0 - fraction) + table[cell + 1] * fraction
     return values
+
+
+def at_latent_nodes(rows: Floats) -> Floats:
+    """Rows at `SIGNAL_NODES` of f, float64 (K, 81), as rows at the same nodes of g: f = 2 Phi(PROBIT g) - 1."""
+    position = ndtr(PROBIT * SIGNAL_NODES) * (len(SIGNAL_NODES) - 1)
+    index = np.minimum(position.astype(np.int64), len(SIGNAL_NODES) - 2)
+    fraction = position - index
+    moved: Floats = rows[:, index] * (1.0 - fraction) + rows[:, index + 1] * fraction
+    return moved
+
+
+def expected_share(mean: Floats, variance: Floats) -> Floats:
+    """E[Phi(PROBIT g)] for normal g, float64 (n,) (Rasmussen & Williams 2006, Eq. 3.82)."""
+    share: Floats = ndtr(PROBIT * mean / np.sqrt(1.0 + PROBIT**2 * variance))
+    return share

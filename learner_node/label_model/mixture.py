@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
+from learner_node.label_model.likelihood import expected_share
 from learner_node.label_model.random_features import (
     Kernel,
     Singles,
@@ -41,8 +41,8 @@ class Component:
         mean: Floats = rows @ self.mean
         return mean
 
-    def clipped_signal(self, rows: Singles, features: Floats) -> Floats:
-        """Posterior means, clipped to [-1, 1], of f averaged over a region of a cell's size, float64 (n,).
+    def probability(self, rows: Singles, features: Floats) -> Floats:
+        """P(label 1) under the posterior of g averaged over a region of a cell's size, float64 (n,).
 
         Averaged, because the model bounds only the means of cells: in a pure cell every record is sure,
         while the normal posterior at a single record would still be wide.
@@ -50,13 +50,13 @@ class Component:
         reduction = rows @ self.reduction
         prior = kernel_diagonal(self.kernel, np.mean(features**2, axis=1))
         variance = prior - self.within - np.einsum("nk,nk->n", reduction, reduction)
-        deviation = np.sqrt(np.maximum(variance, self.least_variance))
-        return clipped_normal_mean(self.signal(rows), deviation)
+        return expected_share(self.signal(rows), np.maximum(variance, self.least_variance))
 
 
 def features_at(length_scale: float, features: Floats, phases: Floats) -> Singles:
-    """Stationary features and instances, float32 (n, 1001 + d)."""
-    return np.concatenate([stationary_features(phases / length_scale), features.astype(np.float32)], axis=1)
+    """Stationary features, instances, and ones, float32 (n, 1000 + d + 1)."""
+    constant = np.ones((len(features), 1), np.float32)
+    return np.concatenate([stationary_features(phases / length_scale), features.astype(np.float32), constant], axis=1)
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class LabelModel:
             ValueError: `features` has another shape or holds infinities or NaNs.
         """
         rows = checked_features(features, self._frequencies.shape[0])
-        result = np.full(len(rows), 0.5)
+        result = np.zeros(len(rows))
         for block in blocks(len(rows)):
             for component, here in self._components_at(rows[block]):
-                result[block] += 0.5 * component.weight * component.clipped_signal(here, rows[block])
+                result[block] += component.weight * component.probability(here, rows[block])
         probability: Floats = np.clip(result, 0.0, 1.0)
         return probability
 
@@ -129,15 +129,6 @@ class LabelModel:
             if scale not in by_scale:
                 by_scale[scale] = features_at(scale, rows, phases)
             yield component, by_scale[scale]
-
-
-def clipped_normal_mean(mean: Floats, deviation: Floats) -> Floats:
-    """Return E[max(-1, min(1, x))] for normal x, float64 of the shape of `mean`."""
-    low, high = (-1.0 - mean) / deviation, (1.0 - mean) / deviation
-    density = (np.exp(-0.5 * low**2) - np.exp(-0.5 * high**2)) / np.sqrt(2.0 * np.pi)
-    inside = ndtr(high) - ndtr(low)
-    result: Floats = mean * inside + deviation * density + ndtr(-high) - ndtr(low)
-    return result
 
 
 def checked_features(features: Floats, dimensions: int | None) -> Floats:

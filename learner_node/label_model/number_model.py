@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from learner_node.label_model.likelihood import fit_mass_prior
-from learner_node.label_model.mixture import checked_features
+from learner_node.label_model.mixture import checked_features, features_at
 from learner_node.label_model.random_features import (
     CellAverages,
     Covariances,
@@ -23,7 +23,6 @@ from learner_node.label_model.random_features import (
     average_over_cells,
     blocks,
     draw_frequencies,
-    stationary_features,
 )
 
 Floats = NDArray[np.float64]
@@ -31,6 +30,7 @@ Floats = NDArray[np.float64]
 _LENGTH_SCALES = (0.5, 1.0, 2.0, 4.0)
 _LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 _AMPLITUDES = (0.03**2, 0.1**2, 0.3**2)
+_CONSTANT = 0.09
 _SPREADS = (0.02, 0.05, 0.1, 0.2, 0.35)
 """Standard deviations of labels about the function, in shares of their range."""
 _GUESSES = 2
@@ -70,8 +70,7 @@ class NumberLabelModel:
         for block in blocks(len(rows)):
             phases = rows[block] @ self._frequencies
             for length_scale, mean in self._weights.items():
-                stationary = stationary_features(phases / length_scale)
-                result[block] += np.concatenate([stationary, rows[block]], axis=1) @ mean
+                result[block] += features_at(length_scale, rows[block], phases) @ mean
         share: Floats = np.clip(result, 0.0, 1.0)
         return share
 
@@ -139,8 +138,8 @@ def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats)
     """Posteriors under every kernel and spread, weighted by their evidence; those of little weight are left out."""
     covariances = Covariances(averages)
     found = []
-    for settings in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
-        kernel = Kernel(*settings)
+    for length_scale, linear, amplitude in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
+        kernel = Kernel(length_scale, linear, amplitude, _CONSTANT * amplitude)
         covariance, within = covariances.of(kernel)
         # A cell's mean is estimated from few source records, and its records lie anywhere within it.
         own = within / averages.counts + within / mass + _JITTER
@@ -171,8 +170,9 @@ def _mixed_weights(averages: CellAverages, fits: list[_Fit]) -> dict[float, Floa
     for fit in fits:
         kernel = fit.kernel
         linear = kernel.linear / averages.centres.shape[1]
-        rows = np.concatenate([averages.stationary[kernel.length_scale], linear * averages.centres], axis=1)
-        own = fit.weight * kernel.amplitude * (rows.T @ fit.coefficients)
+        varying = np.concatenate([averages.stationary[kernel.length_scale], linear * averages.centres], axis=1)
+        level = np.full((len(varying), 1), kernel.constant)
+        own = fit.weight * (np.concatenate([kernel.amplitude * varying, level], axis=1).T @ fit.coefficients)
         mixed[kernel.length_scale] = mixed.get(kernel.length_scale, 0.0) + own
     return mixed
 

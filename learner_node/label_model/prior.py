@@ -126,7 +126,7 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
     frequencies = draw_frequencies(rows.shape[1], int(np.random.default_rng([_OWN_STREAM, seed, 1]).integers(2**31)))
     draws = [np.random.default_rng([_OWN_STREAM, seed, 2, number]) for number in range(len(u))]
     slopes = np.column_stack([rng.standard_normal(rows.shape[1]) for rng in draws])
-    weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1] + 1) for rng in draws]).astype(np.float32)
+    weights = np.column_stack([rng.standard_normal(2 * frequencies.shape[1]) for rng in draws]).astype(np.float32)
     straight, bent = np.empty((2, len(rows), len(u)))
     aligned, scale = (
         np.minimum((u * len(each)).astype(np.int64), len(each) - 1) for each in (_ALIGNMENTS, _LENGTH_SCALES)

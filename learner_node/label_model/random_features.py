@@ -17,7 +17,6 @@ Singles = NDArray[np.float32]
 
 _FREQUENCIES = 500
 _SPECTRUM_DEGREES = 5
-_CONSTANT = 0.3
 _BLOCK = 1024
 _MOST_AVERAGED = 20_000
 _FEWEST_AVERAGED = 16
@@ -33,11 +32,13 @@ class Kernel:
         length_scale: In units of the typical distance sqrt(d), positive.
         linear: Weight of the linear part, non-negative.
         amplitude: Prior variance of the stationary part, positive.
+        constant: Prior variance of what f is everywhere, non-negative.
     """
 
     length_scale: float
     linear: float
     amplitude: float
+    constant: float
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CellAverages:
 
     Attributes:
         centres: Mean instance, float64 (K, d).
-        stationary: Per length-scale, mean stationary features, float32 (K, 1001).
+        stationary: Per length-scale, mean stationary features, float32 (K, 1000).
         square: Mean of |z|^2 / d, float64 (K,).
         counts: Instances that were averaged, float64 (K,), at least 1.
     """
@@ -74,7 +75,8 @@ class Covariances:
         if kernel.length_scale not in self._grams:
             rows = self.averages.stationary[kernel.length_scale].astype(np.float64)
             self._grams[kernel.length_scale] = rows @ rows.T
-        covariance: Floats = kernel.amplitude * (self._grams[kernel.length_scale] + kernel.linear * self._linear_gram)
+        varying = self._grams[kernel.length_scale] + kernel.linear * self._linear_gram
+        covariance: Floats = kernel.amplitude * varying + kernel.constant
         within = np.maximum(kernel_diagonal(kernel, self.averages.square) - np.diag(covariance), 0.0)
         return covariance, within
 
@@ -100,28 +102,27 @@ def blocks(count: int) -> Iterator[slice]:
 
 
 def stationary_features(phases: Floats) -> Singles:
-    """Return features whose inner product is the stationary kernel plus 0.09.
+    """Return features whose inner product is the stationary kernel.
 
     Args:
         phases: Instances times frequencies over the length-scale, float64 (n, 500).
 
     Returns:
-        float32 (n, 1001); the squared norm of every row is 1.09.
+        float32 (n, 1000); the squared norm of every row is 1.
     """
     count = phases.shape[1]
-    features = np.empty((len(phases), 2 * count + 1), dtype=np.float32)
+    features = np.empty((len(phases), 2 * count), dtype=np.float32)
     # Single precision is a tenth of the time; its error is far below that of random features.
     single = phases.astype(np.float32)
     np.cos(single, out=features[:, :count])
-    np.sin(single, out=features[:, count:-1])
-    features[:, :-1] *= np.float32(1.0 / np.sqrt(count))
-    features[:, -1] = _CONSTANT
+    np.sin(single, out=features[:, count:])
+    features *= np.float32(1.0 / np.sqrt(count))
     return features
 
 
 def kernel_diagonal(kernel: Kernel, square: Floats) -> Floats:
     """Return k(z, z) for instances with the given |z|^2 / d, float64 (n,)."""
-    return kernel.amplitude * (1.0 + _CONSTANT**2 + kernel.linear * square)
+    return kernel.constant + kernel.amplitude * (1.0 + kernel.linear * square)
 
 
 def average_over_cells(
@@ -152,7 +153,7 @@ def average_over_cells(
     size, dimensions = len(counts), features.shape[1]
     centres = np.zeros((size, dimensions))
     square = np.zeros(size)
-    stationary = {scale: np.zeros((size, 2 * frequencies.shape[1] + 1), np.float32) for scale in length_scales}
+    stationary = {scale: np.zeros((size, 2 * frequencies.shape[1]), np.float32) for scale in length_scales}
     for block in blocks(len(anywhere)):
         chosen = anywhere[block]
         rows = features[chosen]

@@ -15,6 +15,7 @@ from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.model_codec import pack, unpack
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.pooling import SecurePool
+from learner_node.prevalence import Prevalence
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
@@ -191,15 +192,17 @@ class SourceEstimate:
         probability: (n,) P(class 1).
         accuracy: what the model may be expected to score on records like the private ones; None where the strategy's
             answers cannot tell.
+        counted: share of class 1 as the answers' totals tell it; None where the strategy does not read them so.
     """
 
     weights: NDArray[np.float64]
     probability: NDArray[np.float64]
     accuracy: AccuracyEstimate | None = None
+    counted: Prevalence | None = None
 
     @property
     def prevalence(self) -> float | None:
-        """Share of class 1 among the private records, as the answers tell it; None where they tell of no record."""
+        """Share of class 1 among the private records, as the model says it; None where answers tell of no record."""
         mass = float(self.weights.sum())
         return float(self.weights @ self.probability) / mass if mass > 0 else None
 
@@ -211,10 +214,12 @@ class ClassesEstimate:
     Attributes:
         weights: (n,) as there.
         probabilities: (n, C), rows adding up to 1.
+        counted: as there, of each class; empty where the strategy does not read the totals.
     """
 
     weights: NDArray[np.float64]
     probabilities: NDArray[np.float64]
+    counted: tuple[Prevalence, ...] = ()
 
 
 @dataclass(frozen=True)

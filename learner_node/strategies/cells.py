@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
-from learner_node.rare_classes import rare_intercept
+from learner_node.prevalence import Prevalence, estimate_prevalence, matching_intercept, shifted
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_or_none
-from learner_node.uncertainty import calibrated, calibration, estimate_accuracy
+from learner_node.uncertainty import estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.plans import Plan
@@ -35,8 +35,6 @@ KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15
 """Relative variance of a cell's mass about the source's share, in one population, and about its region's share."""
 LEAST_TOTAL = 0.3
 """The noisy total is taken as at least this share of the declared one."""
-CELLS_TO_TRUST = 50.0
-"""Of the average, networks that were trained on K cells make K / (2 (K + 50)), the Gaussian process the rest."""
 
 
 @dataclass(frozen=True)
@@ -46,30 +44,28 @@ class CellsModel:
     Attributes:
         features: the source's.
         labels: the Gaussian process.
-        networks: whose probabilities are averaged with its; None is the Gaussian process alone.
-        sharpness: a of the calibration map, P = Phi(a probit(p) + b); positive.
-        intercept: b, which is 0 unless one class is rare.
+        networks: whose probabilities are averaged with its, by their weight; None is the Gaussian process alone.
+        intercept: b of P = Phi(probit(p) + b), by which the target's mean of P is what the answers say of class 1.
     """
 
     features: FeatureMap
     labels: LabelModel
     networks: CellNetworks | None = None
-    sharpness: float = 1.0
     intercept: float = 0.0
 
     def probability(self, records: Records) -> NDArray[np.float64]:
         """P(class 1) for each record: (n,) in [0, 1]."""
-        return calibrated(self.uncalibrated(coordinates(self.features, records)), self.sharpness, self.intercept)
+        return shifted(self.unshifted(coordinates(self.features, records)), self.intercept)
 
-    def uncalibrated(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(class 1) before the answers sharpen or blunt it, (n,) in [0, 1]; points are the feature map's."""
+    def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(class 1) before the answers move it, (n,) in [0, 1]; points are the feature map's."""
         return self.averaged(self.labels.probability(points), points)
 
     def averaged(self, smooth: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As `uncalibrated`, from what the Gaussian process says there, (n,)."""
+        """As `unshifted`, from what the Gaussian process says there, (n,)."""
         if self.networks is None:
             return smooth
-        share = 0.5 * self.networks.cells / (self.networks.cells + CELLS_TO_TRUST)
+        share = self.networks.weight
         averaged: NDArray[np.float64] = (1.0 - share) * smooth + share * 0.5 * (1.0 + self.networks.signal(points))
         return averaged
 
@@ -111,7 +107,7 @@ class CellsStrategy:
     def run(self, problem: Problem) -> Asking:
         """Nearest of k centres, labels under the hypothesis "class 1" (errors are class 0, correct are class 1).
 
-        The label model is fitted to the pooled counts, and calibrated by the same, which also tell its accuracy.
+        The label model is fitted to the pooled counts, which also tell the mean of its probabilities and its accuracy.
         """
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
@@ -126,14 +122,13 @@ class CellsStrategy:
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         smooth = labels.probability(points)
         probability = CellsModel(features, labels, networks).averaged(smooth, points)
-        sharpness = calibration(probability, posterior, seed=seed)
-        intercept = rare_intercept(probability, sharpness, smooth, labels.source_mass)
-        # An intercept changes which records are given class 1: the model is judged with it.
-        judged = calibrated(probability, 1.0, intercept / sharpness) if intercept else probability
+        prevalence = self._prevalence(problem, answers[-1], observation)
+        intercept = matching_intercept(probability, labels.source_mass, prevalence.share)
+        said = shifted(probability, intercept)
         bound = problem.most_records_per_unit
-        accuracy = estimate_accuracy(judged, posterior, seed=seed, records_per_unit=bound)
-        estimate = SourceEstimate(labels.source_mass, calibrated(probability, sharpness, intercept), accuracy)
-        return CellsModel(features, labels, networks, sharpness, intercept), estimate
+        accuracy = estimate_accuracy(said, posterior, seed=seed, records_per_unit=bound)
+        estimate = SourceEstimate(labels.source_mass, said, accuracy, prevalence)
+        return CellsModel(features, labels, networks, intercept), estimate
 
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""
@@ -149,6 +144,18 @@ class CellsStrategy:
         if not self._mass_share:
             return (("error_correct", Fraction(1)),)
         return (("mass", self._mass_share), ("signed_error", 1 - self._mass_share))
+
+    @staticmethod
+    def _prevalence(problem: Problem, answer: CountsAnswer, observation: Observation) -> Prevalence:
+        """From the totals of both labels; of signed counts, from the masses that they are read with."""
+        others, ones = observation.counts.sum(axis=0)
+        noise = len(observation.counts) * answer.noise_variance
+        if answer.release != "error_correct":
+            noise *= 0.5  # the noise of a difference is half in either label, with opposite signs
+        declared = problem.target_size * answer.sites / problem.sites
+        return estimate_prevalence(
+            (ones, others), (noise, noise), declared=declared, records_per_unit=problem.most_records_per_unit
+        )
 
     def _observation(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Observation:
         answer = answers[-1]

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
+from learner_node.prevalence import Prevalence, estimate_prevalence, matching_factors, rescaled
+from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
@@ -27,10 +29,12 @@ class CellsClassesModel:
 
     features: FeatureMap
     labels: ClassesLabelModel
+    factors: NDArray[np.float64]
+    """Of the classes' odds, float64 (C,), positive: by them the target's mean of each class is what the answers say."""
 
     def probabilities(self, records: Records) -> NDArray[np.float64]:
         """Class probabilities of each record: (n, C), rows adding up to 1."""
-        return self.labels.probabilities(coordinates(self.features, records))
+        return rescaled(self.labels.probabilities(coordinates(self.features, records)), self.factors)
 
 
 class CellsClassesStrategy:
@@ -63,5 +67,24 @@ class CellsClassesStrategy:
             noises=answer.noises,
             seed=problem.seed,
         )
-        estimate = ClassesEstimate(labels.source_mass, labels.probabilities(points))
-        return CellsClassesModel(features, labels), estimate
+        counted = _prevalences(problem, answer)
+        apart = labels.probabilities(points)
+        factors = matching_factors(apart, labels.source_mass, [each.share for each in counted])
+        estimate = ClassesEstimate(labels.source_mass, rescaled(apart, factors), counted)
+        return CellsClassesModel(features, labels, factors), estimate
+
+
+def _prevalences(problem: Problem, answer: CountsAnswer) -> tuple[Prevalence, ...]:
+    """Of each class against the rest."""
+    totals = answer.values.sum(axis=0)
+    noise = len(answer.values) * answer.noise_variance
+    declared = problem.target_size * answer.sites / problem.sites
+    return tuple(
+        estimate_prevalence(
+            (float(own), float(totals.sum() - own)),
+            (noise, noise * (len(totals) - 1)),
+            declared=declared,
+            records_per_unit=problem.most_records_per_unit,
+        )
+        for own in totals
+    )

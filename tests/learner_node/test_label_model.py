@@ -23,14 +23,16 @@ from learner_node.label_model import (
 )
 from learner_node.label_model.expectation_propagation import approximate_posterior, fit_sites, tilted_moments
 from learner_node.label_model.likelihood import (
+    PROBIT,
     SIGNAL_NODES,
     MassPrior,
+    at_latent_nodes,
+    expected_share,
     fit_mass_prior,
     noise_log_pmf,
     signed_site_table,
     site_table,
 )
-from learner_node.label_model.mixture import clipped_normal_mean
 from learner_node.label_model.random_features import average_over_cells, draw_frequencies, stationary_features
 from margins import DEVIATIONS, surely_above, surely_ahead
 from protocol.noise import DiscreteLaplace
@@ -316,21 +318,31 @@ def test_random_features_have_the_stated_kernel():
     features = rng.normal(size=(50, 3))
     rows = stationary_features(features @ draw_frequencies(3, 0))
     # In single precision, whose roundings are 6e-8 each: pairwise sums take some 24, a matrix product's one for a term.
-    assert_allclose(np.sum(rows**2, axis=1), 1.09, rtol=2e-6)
+    assert_allclose(np.sum(rows**2, axis=1), 1.0, rtol=2e-6)
     phases = (features + 5.0) @ draw_frequencies(3, 0)
     other = stationary_features(phases)
-    # Stationary. A phase is rounded to single precision, and so is each of 1,001 additions.
-    bound = (1001 + 4 * np.abs(phases).max()) * 2.0**-24 * 1.09
+    # Stationary. A phase is rounded to single precision, and so is each of 1,000 additions.
+    bound = (1000 + 4 * np.abs(phases).max()) * 2.0**-24
     assert bound < 1e-3
     assert_allclose(rows @ rows.T, other @ other.T, atol=bound)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.5), (1.4, 0.2), (-3.0, 1.0), (0.0, 1e-4)])
-def test_mean_of_a_clipped_normal(mean, deviation):
+def test_expected_share_of_a_normal_latent(mean, deviation):
     nodes = np.linspace(mean - 10 * deviation, mean + 10 * deviation, 200_001)
     weight = norm.pdf(nodes, mean, deviation) * (nodes[1] - nodes[0])
-    expected = weight @ np.clip(nodes, -1, 1)
-    assert clipped_normal_mean(np.array([mean]), np.array([deviation]))[0] == pytest.approx(expected, abs=1e-6)
+    expected = weight @ norm.cdf(PROBIT * nodes)
+    assert expected_share(np.array([mean]), np.array([deviation**2]))[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_rows_at_latent_nodes_are_those_of_their_shares():
+    """Of a straight line and of a parabola, which is at most an eighth of a step's square above its chords."""
+    moved = at_latent_nodes(np.stack([SIGNAL_NODES, SIGNAL_NODES**2]))
+    signal = 2 * norm.cdf(PROBIT * SIGNAL_NODES) - 1
+    assert_allclose(moved[0], signal, atol=1e-12)
+    above = moved[1] - signal**2
+    assert above.min() > -1e-12
+    assert above.max() < (SIGNAL_NODES[1] - SIGNAL_NODES[0]) ** 2 / 4 + 1e-12
 
 
 # --- the whole
@@ -369,15 +381,15 @@ def ring_problem(seed, n_source=900, epsilon=1.0, noises=1, size=None):
 
 
 def prior_problem(seed, epsilon):
-    """A label signal drawn from the model's own prior at length-scale 1 and amplitude 1."""
+    """Labels of a latent drawn from the model's own prior at length-scale 1 and amplitude 1."""
     rng = np.random.default_rng(seed)
-    weights = rng.normal(size=1001)
+    weights, level = rng.normal(size=1000), np.sqrt(gaussian_process.CONSTANT) * rng.normal()
     frequencies = draw_frequencies(2, seed + 1000)
 
     def draw(n):
         x = rng.normal(size=(n, 2))
-        signal = np.clip(stationary_features(x @ frequencies) @ weights, -1, 1)
-        return x, (rng.random(n) < 0.5 * (1 + signal)).astype(int)
+        latent = stationary_features(x @ frequencies) @ weights + level
+        return x, (rng.random(n) < norm.cdf(PROBIT * latent)).astype(int)
 
     source, _ = draw(600)
     target, test = draw(1000), draw(2000)
@@ -580,8 +592,9 @@ def test_large_cells_are_averaged_from_a_sample_of_each():
     assert averages.counts[:30].tolist() == [20_000 // 30] * 30
     assert averages.counts[30:].tolist() == [16] * 3000
     assert np.abs(averages.centres[:30] - np.arange(30)[:, None]).max() < 6 / np.sqrt(20_000 // 30)
-    # Sums of at most 666 in single precision.
-    assert_allclose(np.sum(averages.stationary[1.0][:, -1], dtype=float), 0.3 * 3030, rtol=668 * 2.0**-24)
+    # Squares of cosines and sines add up to one for each record, and to less for a mean.
+    squares = np.sum(averages.stationary[1.0].astype(float) ** 2, axis=1)
+    assert squares.max() <= 1.0 + 668 * 2.0**-23
 
 
 def test_few_records_are_all_averaged():
@@ -623,6 +636,7 @@ def test_a_model_of_two_cells_is_prior_times_likelihood_by_quadrature(monkeypatc
     monkeypatch.setattr(gaussian_process, "LENGTH_SCALES", (1.0,))
     monkeypatch.setattr(gaussian_process, "_AVERAGED_KERNELS", 9)
     monkeypatch.setattr(gaussian_process, "SMALLEST_WEIGHT", 0.0)
+    monkeypatch.setattr(gaussian_process, "_LEAST_AMPLITUDE", 0.25)
     rng = np.random.default_rng(4)
     source, test = rng.normal(size=(6, 2)), rng.normal(size=(200, 2))
     cells = np.arange(6) % 2
@@ -631,20 +645,27 @@ def test_a_model_of_two_cells_is_prior_times_likelihood_by_quadrature(monkeypatc
     likelihood, average = posterior.table, (cells == np.arange(2)[:, None]) / np.bincount(cells)[:, None]
     evidence, signal, mass = [], [], []
     for linear in gaussian_process.LINEAR_WEIGHTS:
-        for amplitude in (1.0, *gaussian_process.AMPLITUDES):
+        for amplitude in (0.25, 1.0, 4.0):
             rows, asked = (
-                np.sqrt(amplitude)
-                * np.hstack([stationary_features(each @ draw_frequencies(2, 5)), np.sqrt(linear / 2) * each])
+                np.hstack(
+                    [
+                        np.sqrt(amplitude) * stationary_features(each @ draw_frequencies(2, 5)),
+                        np.sqrt(amplitude * linear / 2) * each,
+                        np.full((len(each), 1), np.sqrt(gaussian_process.CONSTANT)),
+                    ]
+                )
                 for each in (source, test)
             )
             centres = average @ rows
             within = average @ np.sum(rows**2, axis=1) - np.sum(centres**2, axis=1)
             covariance = centres @ centres.T + np.diag(within / np.bincount(cells) + 1e-6)
-            log_evidence, mean, variance = two_cells_by_quadrature(covariance, likelihood.log_likelihood)
+            log_evidence, mean, variance = two_cells_by_quadrature(
+                covariance, at_latent_nodes(likelihood.log_likelihood)
+            )
             evidence.append(log_evidence)
             signal.append(np.clip(asked @ centres.T @ np.linalg.solve(covariance, mean), -1.5, 1.5))
             density = norm.pdf(SIGNAL_NODES, np.clip(mean, -1, 1)[:, None], np.sqrt(variance)[:, None])
-            mass.append(np.sum(density * likelihood.mass, axis=1) / density.sum(axis=1))
+            mass.append(np.sum(density * at_latent_nodes(likelihood.mass), axis=1) / density.sum(axis=1))
     weight = np.exp(np.array(evidence) - max(evidence))
     assert model.total == counts.sum()
     assert model.log_evidence == pytest.approx(np.log(weight.mean()) + max(evidence), abs=0.02 + 0.01)

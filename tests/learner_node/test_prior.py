@@ -112,7 +112,9 @@ def test_foreseen_signals_are_gaussian_process_posteriors_averaged_by_evidence(m
     means, evidence, covariances = [], [], []
     for length in (0.5, 2.0):
         for linear in (0.0, 3.0):
-            features = np.hstack([stationary_features(phases / length).astype(float), np.sqrt(linear / 5) * rows])
+            features = np.hstack(
+                [stationary_features(phases / length).astype(float), np.sqrt(linear / 5) * rows, np.full((60, 1), 0.3)]
+            )
             centres = average @ features
             square = average @ (features**2).sum(axis=1)
             within = np.maximum(square - (centres**2).sum(axis=1), 0.0)

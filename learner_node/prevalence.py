@@ -1,0 +1,162 @@
+"""How common each class is among the target's records, from the noisy counts, and a model that says no other mean.
+
+A label model shrinks to what it holds likely before any answer, networks may die, and a sharpened model says less of a
+rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved to
+them on the probit scale, which leaves the order of its records as it is. docs/uncertainty.md has what was measured.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+Floats = NDArray[np.float64]
+
+DECLARED_SPREAD = 0.5
+"""Standard deviation of the number of records about the declared one, as a share of it."""
+LEAST_IN_ERRORS = 0.1
+"""No share is taken as nearer to 0 or 1 than this many standard errors: no class is ruled out by noise."""
+_LEVEL = float(ndtri(0.975))
+_SUREST, _FARTHEST = 30.0, 40.0
+_SHARES: Floats = np.sin(np.linspace(0.0, 0.5 * np.pi, 1001)) ** 2
+"""Ascending and symmetrical about one half."""
+_LEAST_VARIANCE = 0.25
+_SWEEPS, _CLOSE = 200, 1e-10
+
+
+@dataclass(frozen=True)
+class Prevalence:
+    """A class's share of the target's records, as the answers tell it.
+
+    Attributes:
+        share: in (0, 1).
+        low, high: 95 % confidence interval, `0 <= low <= share <= high <= 1`.
+        error: standard error that noise and sampling imply, positive.
+    """
+
+    share: float
+    low: float
+    high: float
+    error: float
+
+
+def estimate_prevalence(
+    counted: tuple[float, float],
+    noise_variance: tuple[float, float],
+    *,
+    declared: float,
+    records_per_unit: int = 1,
+) -> Prevalence:
+    """Estimate a class's share from two noisy totals: of its records, and of all others.
+
+    Both totals are normal about N p and N (1 - p), with the variance of their noise and of sampling; N is normal about
+    the declared number. The estimate is where the contrast (1 - p) a - p b of the totals, N's law taken in, is 0. The
+    interval holds every p whose contrast is within 1.96 of its standard errors of 0 (Fieller 1954, with the variance of
+    a score interval): all of [0, 1] where the answers tell nothing.
+
+    Args:
+        counted: noisy totals, of the class and of the others.
+        noise_variance: of each, non-negative.
+        declared: number of records N that the curators declare, positive.
+        records_per_unit: contribution bound c, at least 1; the sampling variance is taken as c times that of
+            independent records.
+    """
+    share = _SHARES
+    noise = np.maximum(noise_variance, _LEAST_VARIANCE)
+    of_declared = (DECLARED_SPREAD * declared) ** 2
+    total_noise = float(noise.sum())
+    size = max(
+        (sum(counted) * of_declared + declared * total_noise) / (of_declared + total_noise), 0.1 * declared, 1.0
+    )
+    sampling = records_per_unit * size
+    variance = noise[:, None] + sampling * np.stack([share, 1.0 - share])
+    both = variance.sum(axis=0)
+    # The totals given that N is near the declared number, and what is left of their variances.
+    pull = (declared - sum(counted)) / (both + of_declared)
+    totals = np.asarray(counted)[:, None] + variance * pull
+    contrast = (1.0 - share) * totals[0] - share * totals[1]
+    opposite = variance[0] * variance[1] / (both + of_declared)
+    left = variance - variance**2 / (both + of_declared)
+    spread = (1.0 - share) ** 2 * left[0] + share**2 * left[1] + 2.0 * share * (1.0 - share) * opposite
+    standard = contrast / np.sqrt(spread)
+    root = _first_below(standard, 0.0)
+    error = float(np.interp(root, share, np.sqrt(spread)) / size)
+    least = min(LEAST_IN_ERRORS * error, 0.5)
+    found = float(np.clip(root, least, 1.0 - least))
+    low, high = _first_below(standard, _LEVEL), 1.0 - _first_below(-standard[::-1], _LEVEL)
+    return Prevalence(found, min(low, found), max(high, found), error)
+
+
+def _first_below(values: Floats, level: float) -> float:
+    """The least share at which values at `_SHARES` are no more than a level, between nodes by the secant; 1 if none."""
+    below = np.flatnonzero(values <= level)
+    if not len(below):
+        return 1.0
+    first = int(below[0])
+    if first == 0:
+        return 0.0
+    fraction = (values[first - 1] - level) / (values[first - 1] - values[first])
+    return float(_SHARES[first - 1] + fraction * (_SHARES[first] - _SHARES[first - 1]))
+
+
+def mean_probability(probability: Floats, mass: Floats) -> float:
+    """The target's mean of a probability, in [0, 1].
+
+    Args:
+        probability: of the source records, (n_s,), in [0, 1].
+        mass: target records that each of them stands for, (n_s,), non-negative, not all 0.
+    """
+    return float(np.average(probability, weights=mass))
+
+
+def matching_intercept(probability: Floats, mass: Floats, wanted: float) -> float:
+    """Return b for which the target's mean of Phi(probit(p) + b) is the wanted share; the records' order stays.
+
+    Args:
+        probability: p, the model's P(label 1) of the source records, (n_s,), in [0, 1].
+        mass: as `mean_probability`.
+        wanted: in (0, 1).
+    """
+    weight = mass / mass.sum()
+    probit = np.clip(ndtri(probability), -_SUREST, _SUREST)
+    return float(brentq(lambda b: weight @ ndtr(probit + b) - wanted, -_FARTHEST, _FARTHEST))
+
+
+def shifted(probability: Floats, intercept: float) -> Floats:
+    """Phi(probit(p) + intercept), float64 of one shape; 0 and 1 stay."""
+    result: Floats = ndtr(ndtri(np.asarray(probability, dtype=np.float64)) + intercept)
+    return result
+
+
+def matching_factors(probabilities: Floats, mass: Floats, wanted: Sequence[float]) -> Floats:
+    """Return factors of the classes' odds for which the target's mean of each class is the wanted share: (C,) positive.
+
+    A record's probabilities are multiplied by them and divided by their sum: any two classes' log odds move by one
+    constant, as after a change of the classes' shares (Saerens et al. 2002, Eq. 2.4). Found by scaling each class by
+    wanted over found in turn.
+
+    Args:
+        probabilities: of the source records, (n_s, C), positive, rows adding up to 1.
+        mass: as `mean_probability`.
+        wanted: (C,) positive; divided by their sum.
+    """
+    goal = np.asarray(wanted, dtype=np.float64) / np.sum(wanted)
+    weight = mass / mass.sum()
+    factors = np.ones(len(goal))
+    for _ in range(_SWEEPS):
+        found = weight @ rescaled(probabilities, factors)
+        factors *= goal / found
+        if np.max(np.abs(found / goal - 1.0)) < _CLOSE:
+            break
+    result: Floats = factors / factors.max()
+    return result
+
+
+def rescaled(probabilities: Floats, factors: Floats) -> Floats:
+    """Class probabilities (n, C) times (C,) factors of their odds, rows adding up to 1."""
+    moved = probabilities * factors
+    result: Floats = moved / moved.sum(axis=1, keepdims=True)
+    return result
