@@ -68,9 +68,7 @@ def estimate_prevalence(
     noise = np.maximum(noise_variance, _LEAST_VARIANCE)
     of_declared = (DECLARED_SPREAD * declared) ** 2
     total_noise = float(noise.sum())
-    size = max(
-        (sum(counted) * of_declared + declared * total_noise) / (of_declared + total_noise), 0.1 * declared, 1.0
-    )
+    size = max((sum(counted) * of_declared + declared * total_noise) / (of_declared + total_noise), 1.0)
     sampling = records_per_unit * size
     variance = noise[:, None] + sampling * np.stack([share, 1.0 - share])
     both = variance.sum(axis=0)
@@ -82,6 +80,8 @@ def estimate_prevalence(
     left = variance - variance**2 / (both + of_declared)
     spread = (1.0 - share) ** 2 * left[0] + share**2 * left[1] + 2.0 * share * (1.0 - share) * opposite
     standard = contrast / np.sqrt(spread)
+    if standard[0] <= 0.0 <= standard[-1]:  # neither total is positive: noise alone
+        return Prevalence(0.5, 0.0, 1.0, float(np.sqrt(spread[len(share) // 2]) / size))
     root = _first_below(standard, 0.0)
     error = float(np.interp(root, share, np.sqrt(spread)) / size)
     least = min(LEAST_IN_ERRORS * error, 0.5)

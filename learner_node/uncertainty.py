@@ -30,7 +30,7 @@ _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
 _WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.65
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
-_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.12, 0.2
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.2
 _SUREST, _NEWTON_STEPS = 1e-4, 4
 _OPEN = (0.5, 0.5)
 _ROUNDING = 1e-9
@@ -90,7 +90,7 @@ def estimate_accuracy(
     cells is not believed within them.
 
     The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
-    log 1.12, deviation 0.2, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
+    0, deviation 0.2, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
 
     Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
     still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,

@@ -64,8 +64,8 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
     """Train four networks of two hidden layers, each on other three quarters of the cells, and weigh them.
 
     The loss is the mean over cells of -log t_c(mean of tanh(network) over 2 to 8 of the cell's source records, drawn
-    anew each step, with replacement); 120 steps of AdamW. All start at the one share that is likeliest in all cells,
-    with a small last layer: the first steps then leave no tanh where it has no gradient.
+    anew each step, with replacement); 120 steps of AdamW. Each starts at the one share that is likeliest in all of its
+    cells, with a small last layer: the first steps then leave no tanh where it has no gradient.
 
     The weight is a posterior mean: of w in (1 - w) g + w h, each cell's share as the Gaussian process foretells it from
     the other cells, and as the network does that was trained without it. Its prior density falls as (1 - w)^9, so that
@@ -114,9 +114,10 @@ def _signals(layers: tuple[tuple[Singles, Singles], ...], features: Floats) -> S
 def _trained(
     features: Floats, posterior: CellPosterior, left_out: NDArray[np.int64], rng: np.random.Generator
 ) -> list[torch.Tensor]:
-    table = torch.from_numpy(posterior.table.log_likelihood.astype(np.float32))
-    trained_on = torch.from_numpy(np.arange(_NETWORKS)[:, None] != left_out)
-    parameters = _initial(features.shape[1], posterior.likeliest_signal, rng)
+    seen = np.arange(_NETWORKS)[:, None] != left_out
+    likeliest = SIGNAL_NODES[(seen @ posterior.table.log_likelihood).argmax(axis=1)]
+    table, trained_on = torch.from_numpy(posterior.table.log_likelihood.astype(np.float32)), torch.from_numpy(seen)
+    parameters = _initial(features.shape[1], likeliest, rng)
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=_STEPS, pct_start=_WARM_UP)
     inputs = torch.from_numpy(features.astype(np.float32))
@@ -149,10 +150,10 @@ class _CellDraws:
         return rows
 
 
-def _initial(dimensions: int, signal: float, rng: np.random.Generator) -> list[torch.Tensor]:
+def _initial(dimensions: int, signals: Floats, rng: np.random.Generator) -> list[torch.Tensor]:
     """Weights (networks, in, out) and biases (networks, 1, out) by He et al. 2015; first biases spread the kinks.
 
-    The last layer's weights are a third as large, about a bias at which the signal is said.
+    The last layer's weights are a third as large, about a bias at which each network says its signal, (networks,).
     """
     parameters = []
     sizes = (dimensions, *_HIDDEN, 1)
@@ -161,7 +162,7 @@ def _initial(dimensions: int, signal: float, rng: np.random.Generator) -> list[t
         bias = rng.standard_normal((_NETWORKS, 1, after)) * (0.3 if index == 0 else 0.1)
         if index == len(_HIDDEN):
             weight *= _START
-            bias[:] = np.arctanh(np.clip(signal, -_SUREST_START, _SUREST_START))
+            bias[:] = np.arctanh(np.clip(signals, -_SUREST_START, _SUREST_START))[:, None, None]
         parameters += [torch.from_numpy(values.astype(np.float32)).requires_grad_() for values in (weight, bias)]
     return parameters
 

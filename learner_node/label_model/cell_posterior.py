@@ -62,11 +62,6 @@ class CellPosterior:
         prior = np.log(_PRIOR_NO_SIGNAL / (1.0 - _PRIOR_NO_SIGNAL))
         return float(expit(alone - self.log_evidence + prior))
 
-    @property
-    def likeliest_signal(self) -> float:
-        """The one signal that makes all answers likeliest if it holds in every cell, in [-1, 1]."""
-        return float(SIGNAL_NODES[int(self._constant_log_likelihood().argmax())])
-
     def draw(self, count: int, rng: np.random.Generator) -> CellDraws:
         """Draw from the joint posterior of signals and masses; masses are Gamma and independent of all else.
 

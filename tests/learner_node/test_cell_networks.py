@@ -1,19 +1,22 @@
 """The ensemble of networks that is trained on the likelihood of the cells' answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.cluster import KMeans
 
 from learner_node.label_model import Observation, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.cell_posterior import CellPosterior
-from learner_node.label_model.expectation_propagation import NormalPosterior
-from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
+from learner_node.label_model.expectation_propagation import NormalPosterior, NormalSites
+from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
 from learner_node.strategies.cells import CellsModel
 from margins import rounding_of_network, surely_above
 
-NETWORKS = 8
+NETWORKS = 4
 
 
 def stripes(points):
@@ -40,16 +43,16 @@ def trained(answered):
 
 
 def judged(table):
-    """A cell posterior of which only the table and the cells are real."""
+    """A cell posterior of which only the table and the cells are real; its process foretells one half everywhere."""
     size = len(table)
-    nothing = np.empty(0)
+    nothing, flat = np.empty(0), NormalSites(np.zeros(size), np.zeros(size))
     return CellPosterior(
         cells=np.arange(4 * size, dtype=np.int64) % size,
         table=SiteTable(table, np.ones_like(table)),
         mass=np.ones(size),
         mass_variance=np.ones(size),
         log_evidence=0.0,
-        kernels=((1.0, nothing, NormalPosterior(None, nothing, nothing, 0.0, nothing, nothing)),),
+        kernels=((1.0, nothing, NormalPosterior(flat, np.zeros(size), np.ones(size), 0.0, nothing, nothing)),),
     )
 
 
@@ -93,7 +96,7 @@ def rounding_of_signal(networks, points):
 
 
 @pytest.mark.slow
-def test_every_cell_is_unseen_by_two_networks_of_eight():
+def test_every_cell_is_unseen_by_one_network_of_four():
     rng = np.random.default_rng(0)
     features = rng.standard_normal((48, 3))
     table = -5.0 * (SIGNAL_NODES - rng.uniform(-1, 1, (12, 1))) ** 2
@@ -110,7 +113,7 @@ def test_every_cell_is_unseen_by_two_networks_of_eight():
             )
         )
         # Rounding may tell even equal trainings apart, by less than another answer does.
-        assert (moved < 0.5 * np.median(moved)).sum() == 2
+        assert (moved < 0.5 * np.median(moved)).sum() == 1
 
 
 def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
@@ -125,7 +128,7 @@ def test_the_signal_is_the_mean_of_the_networks_computed_by_hand():
             for j in range(4)
         ]
         each.append(np.tanh(sum(hidden[j] * layers[1][0][number, j, 0] for j in range(4)) + layers[1][1][number, 0, 0]))
-    networks = CellNetworks(layers, 5)
+    networks = CellNetworks(layers, 0.5)
     assert networks.signal(point) == pytest.approx([np.mean(each)], abs=rounding_of_signal(networks, point)[0])
 
 
@@ -140,8 +143,8 @@ def test_torch_is_left_as_it_was(answered):
     assert float(torch.tensor(1e-40)) != 0
 
 
-@pytest.mark.parametrize(("cells", "share"), [(0, 0.0), (50, 0.25), (450, 0.45)])
-def test_networks_weigh_more_the_more_cells_they_were_trained_on(cells, share):
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_networks_are_averaged_by_their_weight(share):
     class Certain:
         """A label model that is sure of class 0 everywhere."""
 
@@ -149,6 +152,55 @@ def test_networks_weigh_more_the_more_cells_they_were_trained_on(cells, share):
             return np.zeros(len(points))
 
     # tanh(9) is 1 to seven digits: networks that are sure of class 1.
-    networks = CellNetworks(((np.zeros((2, 3, 1), np.float32), np.full((2, 1, 1), 9.0, np.float32)),), cells)
-    found = CellsModel(None, Certain(), networks).uncalibrated(np.zeros((4, 3)))
+    networks = CellNetworks(((np.zeros((2, 3, 1), np.float32), np.full((2, 1, 1), 9.0, np.float32)),), share)
+    found = CellsModel(None, Certain(), networks).unshifted(np.zeros((4, 3)))
     assert found == pytest.approx(np.full(4, share), abs=1e-6)
+
+
+def counted(share_of, *, records=6000, cells=40, epsilon=2.0, seed=0):
+    """Source points and the posterior after noisy counts of records of which `share_of(points)` have label 1."""
+    rng = np.random.default_rng(seed)
+    source, target = (rng.uniform(-1.7, 1.7, (size, 2)) for size in (500, records))
+    kmeans = KMeans(cells, n_init=1, random_state=0).fit(source)
+    counts = np.zeros((cells, 2))
+    np.add.at(counts, (kmeans.predict(target), (rng.random(records) < share_of(target)).astype(int)), 1)
+    counts += np.round(rng.laplace(0, 1 / epsilon, counts.shape))
+    _, posterior = fit_with_cell_posterior(source, Observation(kmeans.labels_, counts, 1 / epsilon), seed=1)
+    return source, posterior
+
+
+@pytest.mark.slow
+@pytest.mark.family(4)
+@pytest.mark.parametrize("share", [0.02, 0.08, 0.15, 0.21, 0.34, 0.8, 0.98])
+def test_no_network_says_one_thing_everywhere(share):
+    """At prevalences at which tanh saturated in the first steps: each varies, and says neither class for certain.
+
+    The weak signal moves probits by a deviation of .4; a network that died says the same number at all records.
+    """
+    source, posterior = counted(lambda x: norm.cdf(norm.ppf(share) * 1.08 + 0.4 * x[:, 0]), seed=int(100 * share))
+    networks = train_cell_networks(source, posterior, seed=0)
+    for number in range(NETWORKS):
+        alone = CellNetworks(tuple((w[number : number + 1], b[number : number + 1]) for w, b in networks.layers), 1.0)
+        said = alone.signal(source)
+        assert np.ptp(said) > 0.02
+        assert np.abs(said.mean()) < 0.999
+
+
+def told(process, truth, *, size=12, precision=50.0):
+    """As `judged`, of cells whose answers tell the true shares, while the process foretells others."""
+    table = -precision * (SIGNAL_NODES - (2.0 * truth[:, None] - 1.0)) ** 2
+    latent = norm.ppf(process) / PROBIT
+    flat, narrow = NormalSites(np.zeros(size), np.zeros(size)), np.full(size, 1e-8)
+    kernel = NormalPosterior(flat, latent, narrow, 0.0, np.empty(0), np.empty(0))
+    return replace(judged(table), kernels=((1.0, np.empty(0), kernel),))
+
+
+@pytest.mark.slow
+def test_networks_weigh_more_where_the_process_foretells_cells_worse():
+    """Cells along a line that a network follows: a process that says one half of all, and one that says the truth."""
+    rng = np.random.default_rng(0)
+    features = np.sort(rng.standard_normal((48, 1)), axis=0)[np.arange(48).reshape(12, 4).T.ravel()]
+    truth = np.linspace(0.1, 0.9, 12)
+    blind, right = (train_cell_networks(features, told(said, truth), seed=0) for said in (np.full(12, 0.5), truth))
+    assert 0.0 <= right.weight < 0.3
+    assert 0.3 < blind.weight <= 1.0
