@@ -17,7 +17,7 @@ import polars as pl
 
 from curator_node.steward import read_steward_file
 from experiments.splits import Site, Split, Units
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
 from simulations.records import Records as ScenarioRecords

@@ -36,7 +36,8 @@ from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
 from protocol.queries import QUERY_KINDS
-from protocol.records import Records, encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
 from simulations.quoting import read_request
 from simulations.records import load_records, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario

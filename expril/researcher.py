@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     if scenario in BUILT_IN:
         typed_here = _typed({"repeats": repeats, "seed": seed, "epsilon": epsilon})
         with plain_errors(part="experiments"):
-            from simulations.epsilons import read_epsilons
+            from simulations.scenario import read_epsilons
 
             several = read_epsilons(epsilon) if epsilon else ()
             _require_confirmed(several, large_epsilon)
@@ -102,8 +102,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         tick("starting", 0, 0)
         from simulations.again import choose
         from simulations.asked import Asked, run_epsilons, run_one
-        from simulations.epsilons import read_epsilons
         from simulations.records import load_records
+        from simulations.scenario import read_epsilons
 
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()

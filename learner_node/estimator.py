@@ -30,7 +30,8 @@ from learner_node.uncertainty import AccuracyEstimate
 from learner_node.validation import Validation
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.schema import Schema
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,9 @@ import msgspec
 
 from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
-from simulations.carriers.table import PROCESS
-from simulations.epsilons import at_epsilon
+from simulations.carriers import PROCESS
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
-from simulations.scenario import Scenario, load_scenario
+from simulations.scenario import Scenario, at_epsilon, load_scenario
 
 ORIGIN = "origin.json"
 FORMAT = 1

@@ -29,7 +29,8 @@ from learner_node.strategies.base import assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.strict_toml import suggest
 from simulations.records import load_records, sites_of, split_records
 from simulations.scenario import LearnerScenario, load_scenario

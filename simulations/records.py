@@ -15,7 +15,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from curator_node.text_files import read_text_file
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
-from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.record_frames import column_texts, describe_absent, encode_frame, encode_label_column
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset

@@ -3,6 +3,8 @@
 What happens when it runs is in `federation` (one repeat), `harness` (all of them) and `run` (their report).
 """
 
+from dataclasses import dataclass
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -12,7 +14,7 @@ import msgspec
 from curator_node.enrolled import Written
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
-from learner_node.large_epsilon import require_confirmed
+from learner_node.large_epsilon import is_large, require_confirmed
 from learner_node.pooling import Pooling, check_pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
@@ -205,6 +207,68 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The curator entry of a site: its own, else the longest pattern that fits."""
         fitting = [curator for curator in self.curators if fits(site, curator.name)]
         return max(fitting, key=lambda entry: (entry.name == site, len(entry.name)), default=CuratorScenario(name=site))
+
+
+@dataclass(frozen=True)
+class AtEpsilon:
+    """A scenario at another epsilon, and what its user must know of it."""
+
+    scenario: Scenario
+    notes: tuple[str, ...]
+
+
+def read_epsilons(written: str) -> tuple[str, ...]:
+    """Epsilons of a list such as "0.1,0.3,1/2", from the smallest on.
+
+    Raises:
+        ConfigurationError: one is no positive rational, or is there twice.
+    """
+    values: dict[Fraction, str] = {}
+    for text in (part.strip() for part in written.split(",")):
+        try:
+            value = parse_rational(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--epsilon {written}: {error}") from None
+        if value in values:
+            raise ConfigurationError(f"--epsilon {written}: {text} is there twice")
+        values[value] = text
+    return tuple(text for _, text in sorted(values.items()))
+
+
+def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
+    """The scenario where every learner has this epsilon.
+
+    A cap that would refuse it is raised to what the learners may need: `epsilon` for each, and their sum for all. What
+    was raised is in the notes, since a real curator's cap does not follow.
+    """
+    each = parse_rational(epsilon)
+    total = each * len(scenario.learners)
+    raised, curators = [], []
+    written = list(scenario.curators)
+    if not any(curator.name == "*" for curator in written):
+        written.append(CuratorScenario(name="*"))
+    for curator in written:
+        changes: dict[str, Any] = {}
+        if parse_rational(curator.cap) < total:
+            changes["cap"] = str(total)
+        if curator.learner_cap is not None and parse_rational(curator.learner_cap) < each:
+            changes["learner_cap"] = str(each)
+        low = {name: cap for name, cap in curator.learner_caps.items() if parse_rational(cap) < each}
+        if low:
+            changes["learner_caps"] = curator.learner_caps | dict.fromkeys(low, str(each))
+        if changes:
+            raised.append("any other site" if curator.name == "*" else curator.name)
+        if changes or curator in scenario.curators:
+            curators.append(msgspec.structs.replace(curator, **changes))
+    # Whoever asked for a large one has confirmed it on the command line.
+    large = {"large_epsilon": True} if is_large(each) else {}
+    learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
+    changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
+    note = (
+        f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "
+        f"{', '.join(raised)}: a real curator's cap does not follow."
+    )
+    return AtEpsilon(changed, (note,) if raised else ())
 
 
 def builtin_scenarios() -> dict[str, str]:

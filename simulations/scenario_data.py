@@ -8,8 +8,7 @@ import msgspec
 
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import did_you_mean, suggest
-from simulations.datasets import DATASETS
-from simulations.datasets.splits import SITE_SPLITS
+from simulations.datasets import DATASETS, SITE_SPLITS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]

@@ -39,7 +39,7 @@ class SampleAnswer:
     def frame(self) -> pl.DataFrame:
         """A table of n rows as a steward's would be: every attribute and the label; what was not drawn is missing.
 
-        Numbers are Float64, levels and classes String. `protocol.records.encode_frame` reads its attributes.
+        Numbers are Float64, levels and classes String. `protocol.record_frames.encode_frame` reads its attributes.
         """
         schema = self.schema
         numbers = {each.name for each in schema.attributes if isinstance(each, NumericAttribute)}

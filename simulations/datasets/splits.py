@@ -5,13 +5,15 @@ original order and with all its columns; the same records and generator state gi
 records of one privacy unit go the same way.
 """
 
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from simulations.datasets import SITE_SPLITS
 from simulations.datasets.dataset import Dataset
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
@@ -187,16 +189,12 @@ def split_units_over_sites(
     }
 
 
-def _by_site(dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False) -> dict[str, pl.DataFrame]:
+def split_as_recorded(
+    dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False
+) -> dict[str, pl.DataFrame]:
+    """As `split_by_site`."""
     del rng  # nothing is random about where a record was made
     return split_by_site(dataset, units_move=units_move)
-
-
-SITE_SPLITS: dict[str, Callable[..., dict[str, pl.DataFrame]]] = {
-    "site": _by_site,
-    "random": split_at_random,
-    "shift": split_by_shift,
-}
 
 
 def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options: Any) -> dict[str, pl.DataFrame]:
@@ -218,4 +216,5 @@ def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options:
     """
     if how not in SITE_SPLITS:
         raise ValueError(f"no split is called {how!r}; there are {', '.join(SITE_SPLITS)}")
-    return SITE_SPLITS[how](dataset, rng, **options)
+    split: dict[str, pl.DataFrame] = pkgutil.resolve_name(SITE_SPLITS[how])(dataset, rng, **options)
+    return split

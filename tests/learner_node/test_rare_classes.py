@@ -15,7 +15,7 @@ from learner_node.source import coordinates
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsModel, CellsStrategy
 from learner_node.uncertainty import calibrated
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 
 
 @pytest.mark.parametrize(

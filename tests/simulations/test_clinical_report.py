@@ -11,7 +11,6 @@ from learner_node.uncertainty import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.clinical import clinical_fields
-from simulations.epsilons import at_epsilon, read_epsilons
 from simulations.expectations import expected, within
 from simulations.ranked import RankedTally, ranked
 from simulations.report import words
@@ -30,7 +29,7 @@ from simulations.report.model import (
     encode_report,
 )
 from simulations.report.page import build_page
-from simulations.scenario import read_scenario
+from simulations.scenario import at_epsilon, read_epsilons, read_scenario
 from simulations.tables import epsilon_table, result_table, run_tables, threshold_table
 
 
