@@ -34,8 +34,8 @@ from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import read_store, told_place
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
-from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of, steward_of
-from curator_node.steward import StewardFile
+from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of
+from curator_node.steward import StewardFile, steward_of
 from curator_node.typical import Typical, typical_questions
 from protocol.envelopes import LABEL
 from protocol.errors import ExprilError

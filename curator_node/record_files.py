@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import polars as pl
 
-from curator_node.record_databases import read_database
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import text_fault
 
@@ -46,6 +45,8 @@ def read_records(path: Path) -> pl.DataFrame:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     try:
         if path.suffix.lower() == ".toml":
+            from curator_node.record_databases import read_database  # noqa: PLC0415 - few need its libraries
+
             frame = read_database(path)
         elif path.suffix.lower() == ".csv":
             frame = _read_csv(path)

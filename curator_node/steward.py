@@ -1,9 +1,11 @@
 """The steward's schema file: what is public about the records. Bounds and levels come from here, never from data."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from curator_node.text_files import read_text_file
 from protocol.odds import PrivacyUnit
 from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml
@@ -52,6 +54,21 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PrivacyUnit.of(self.schema, self.unit, self.most_records_per_unit)
 
 
+SCHEMA = "schema.toml"
+"""In a site's folder."""
+
+
 def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:
     """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
     return read_toml(text, StewardFile, where=where)
+
+
+def steward_of(folder: Path) -> StewardFile:
+    """The schema file of a site's folder.
+
+    Raises:
+        ConfigurationError: it is absent or wrong.
+    """
+    path = folder / SCHEMA
+    text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/policy.md says")
+    return read_steward_file(text, where=str(path))

@@ -40,18 +40,29 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
-        from threadpoolctl import threadpool_limits
-
         from learner_node.large_epsilon import require_confirmed
-        from simulations import quoting
+        from protocol.rationals import parse_rational
 
-        asked = quoting.parse_epsilons(epsilons)
+        asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
         if not large_epsilon:
             require_confirmed(asked, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
-            request = quoting.read_request(source, schema=schema, learner=learner)
-        request = request.changed(
+            from simulations.scenario import load_scenario
+            from simulations.scenario_data import is_table, read_schema
+
+            # What is wrong in a file is told before the libraries of tables, and then those of models, are loaded.
+            if not is_table(source):
+                load_scenario(source)
+            elif schema is not None:
+                read_schema(schema)
+            from simulations.records import read_quoted
+
+            quoted = read_quoted(source, schema=schema, learner=learner)
+            from threadpoolctl import threadpool_limits
+
+            from simulations import quoting
+        request = quoting.request_of(quoted).changed(
             sites=sites,
             target_size=size,
             most_records_per_unit=contribution,

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
-from curator_node.text_files import read_text_file
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from protocol.record_frames import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
 from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, moving_notes, small_site_notes
-from simulations.scenario import LearnerScenario, Scenario
-from simulations.scenario_data import ANY, Data, fits, matching
+from simulations.scenario import LearnerScenario, Scenario, load_scenario
+from simulations.scenario_data import ANY, Data, fits, is_table, matching, read_schema
 
 ROW = "\0row"
 """Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
@@ -91,7 +91,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
         steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
     else:
         schema = folder / str(data.schema)
-        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
+        steward = read_schema(schema)
         frame = read_records(folder / str(data.path))
         _check_own(frame, data, steward)
         if data.sites.how == "shift":
@@ -265,3 +265,60 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
         return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {learner.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """What a quote is about, as its files say.
+
+    Attributes:
+        title: for the table.
+        source: the learner's encoded records.
+        stewards: schema file of each curator that is asked.
+        learner: of the scenario; None where records alone were named.
+    """
+
+    title: str
+    source: EncodedRecords
+    stewards: tuple[StewardFile, ...]
+    learner: LearnerScenario | None = None
+
+
+def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
+    """Read records and their schema file, or the source and declarations of a scenario's learner.
+
+    Args:
+        source: path of a CSV or Parquet file; or a scenario's name or TOML file.
+        schema: the steward's schema file, for records.
+        learner: name of a scenario's learner; "" takes the first.
+
+    Raises:
+        ConfigurationError: what is missing or wrong, and what to pass instead.
+    """
+    if is_table(source):
+        if schema is None:
+            raise ConfigurationError("records need their steward's schema file: pass --schema FILE")
+        steward = read_schema(schema)
+        frame = read_records(Path(source))
+        unit = steward.unit if steward.unit in frame.columns else None
+        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
+        try:
+            records = encode_frame(frame, steward.schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
+        return Quoted(Path(source).name, records, (steward,))
+    scenario, _, folder = load_scenario(source)
+    chosen = _learner(scenario.learners, learner)
+    sites = split_records(scenario, load_records(scenario, folder), 0)
+    asked, held = sites_of(chosen, sites)
+    frame = pl.concat([sites[name].source for name in held])
+    stewards = tuple(sites[name].steward for name in asked)
+    records = encode_frame(frame, stewards[0].schema)
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen)
+
+
+def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
+    for learner in learners:
+        if name in ("", learner.name):
+            return learner
+    raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")

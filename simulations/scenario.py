@@ -16,7 +16,7 @@ from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
 from learner_node.large_epsilon import is_large, require_confirmed
 from learner_node.pooling import Pooling, check_pooling
-from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
+from learner_node.strategies import DEFAULT_STRATEGY, check_option_names, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -96,7 +96,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its name.
         epsilon: to spend at each curator.
         strategy: a name of `learner_node.strategies`.
-        options: of the strategy; checked by `check_options`, since only the strategy itself knows them.
+        options: of the strategy; their values are checked by `check_options`, since only the strategy knows them.
         pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
         all_or_none: its studies are opened at all curators that it asks, or at none.
@@ -135,9 +135,9 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except ConfigurationError as error:
                 raise ValueError(f"learner {self.name}, {key}: {error}") from None
         try:
-            check_name(self.strategy)
+            check_option_names(self.strategy, self.options)
         except ConfigurationError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"learner {self.name}: {error}") from None
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -279,20 +279,20 @@ def builtin_scenarios() -> dict[str, str]:
 
 
 def check_options(scenario: Scenario, *, where: str) -> None:
-    """Check the options of every learner's strategy, which loads the strategies.
+    """Check the values of the options of every learner's strategy, which loads the strategies.
 
     Raises:
-        ConfigurationError: an option that a strategy does not take, or a value out of its range.
+        ConfigurationError: a value out of its range.
     """
-    for number, learner in enumerate(scenario.learners):
+    for learner in scenario.learners:
         try:
             make_strategy(learner.strategy, learner.options)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{where}: {error} - at `$.learners[{number}]`") from None
+            raise ConfigurationError(f"{where}: learner {learner.name}: {error}") from None
 
 
 def load_scenario(name: str) -> tuple[Scenario, str, Path]:
-    """A built-in scenario by name, or a file by path, ready to be run.
+    """A built-in scenario by name, or a file by path. No strategy is loaded: `check_options` has the rest.
 
     Returns:
         The scenario, its TOML text, and the folder that relative paths start from.
@@ -300,22 +300,6 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     Raises:
         ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
     """
-    scenario, text, folder, where = _read(name)
-    check_options(scenario, where=where)
-    return scenario, text, folder
-
-
-def read_scenario(name: str) -> tuple[Scenario, str]:
-    """As `load_scenario`, to be looked at only: no strategy is loaded, so none of their options is checked.
-
-    Returns:
-        The scenario and its TOML text.
-    """
-    scenario, text, _, _ = _read(name)
-    return scenario, text
-
-
-def _read(name: str) -> tuple[Scenario, str, Path, str]:
     known = builtin_scenarios()
     path = Path(name)
     if name in known:
@@ -324,4 +308,4 @@ def _read(name: str) -> tuple[Scenario, str, Path, str]:
         text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:
         raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
-    return read_toml(text, Scenario, where=where), text, folder, where
+    return read_toml(text, Scenario, where=where), text, folder

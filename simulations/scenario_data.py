@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import did_you_mean, suggest
 from simulations.datasets import DATASETS, SITE_SPLITS
@@ -14,6 +17,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 SMALL_SITES = ("refuse", "leave out", "merge")
 """What may become of a site with too few units."""
+TABLES = (".csv", ".parquet", ".pq")
+"""Suffixes of files of records."""
 PARTS = 3
 """Private, source, test: each needs a unit of its own."""
 ANY = "*"
@@ -132,6 +137,16 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"unknown data set {self.name!r}{suggest(self.name, list(DATASETS))}")
         if self.path is not None and self.schema is None:
             raise ValueError("records of one's own need a schema file beside their path")
+
+
+def read_schema(path: Path) -> StewardFile:
+    """A steward's schema file; a ConfigurationError names it, and what is wrong in it."""
+    return read_steward_file(read_text_file(path, "schema file"), where=f"schema file {path.name}")
+
+
+def is_table(source: str) -> bool:
+    """Whether a file's name says that it holds records."""
+    return Path(source).suffix.lower() in TABLES
 
 
 def check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:
