@@ -57,7 +57,7 @@ class EnrolledLearner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contact: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
     def __post_init__(self) -> None:
-        check_rational(self.cap)
+        check_rational(self.cap, "cap")
         check_keys(entry.key for entry in self.keys)
 
 
@@ -74,9 +74,9 @@ def check_keys(keys: Iterable[str]) -> None:
         seen.add(key)
 
 
-def check_rational(value: Written) -> None:
-    """Raise ValueError unless it is a rational as `parse_rational` reads it."""
+def check_rational(value: Written, key: str) -> None:
+    """Raise ValueError, which names the key, unless it is a rational as `parse_rational` reads it."""
     try:
         parse_rational(value)
     except ConfigurationError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{key}: {error}") from None

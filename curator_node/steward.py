@@ -36,9 +36,9 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.unit is None and self.most_records_per_unit != 1:
-            raise ValueError("most_records_per_unit needs a unit column")
+            raise ValueError("most_records_per_unit needs a unit column; write unit = its name")
         if self.unit is not None and self.unit in (self.label, *(a.name for a in self.attributes)):
-            raise ValueError("the unit column is also the label or an attribute")
+            raise ValueError(f"the unit column {self.unit!r} is also the label or an attribute; it can be one of them")
         _ = self.schema
 
     @property

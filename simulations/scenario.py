@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
-from curator_node.enrolled import Written
+from curator_node.enrolled import Written, check_rational
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
 from learner_node.large_epsilon import is_large, require_confirmed
@@ -20,9 +20,10 @@ from learner_node.strategies import DEFAULT_STRATEGY, check_option_names, make_s
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
+from protocol.mistakes import twice
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
-from protocol.strict_toml import read_toml, suggest
+from protocol.strict_toml import convert, read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
 
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -62,12 +63,14 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         try:
-            for cap in (self.learner_cap, *self.learner_caps.values()):
-                if cap is not None:
-                    parse_rational(cap)
-            settled_limits(msgspec.convert(msgspec.to_builtins(self.policy([])), Policy), QUERY_KINDS, where="limits")
-        except (ConfigurationError, msgspec.ValidationError) as error:
-            raise ValueError(f"curator {self.name}: {error}") from None
+            if self.learner_cap is not None:
+                check_rational(self.learner_cap, "learner_cap")
+            for learner, cap in self.learner_caps.items():
+                check_rational(cap, f"learner_caps.{learner}")
+            policy = convert(msgspec.to_builtins(self.policy([])), Policy, where=f"curator {self.name!r}")
+            settled_limits(policy, QUERY_KINDS, where=f"curator {self.name!r}")
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
 
     def cap_of(self, learner: str) -> Written:
         """Most epsilon of one learner."""
@@ -126,18 +129,18 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             check_pooling(self.pooling, self.colluders, self.dropouts)
         except ConfigurationError as error:
-            raise ValueError(f"learner {self.name}: {error}") from None
+            raise ValueError(str(error)) from None
         for key, epsilon in (("epsilon", self.epsilon), ("validate", self.validate)):
             try:
                 exact = [] if epsilon is None else [parse_rational(epsilon)]
                 if not self.large_epsilon:
                     require_confirmed(exact, how="large_epsilon = true")
             except ConfigurationError as error:
-                raise ValueError(f"learner {self.name}, {key}: {error}") from None
+                raise ValueError(f"{key}: {error}") from None
         try:
             check_option_names(self.strategy, self.options)
         except ConfigurationError as error:
-            raise ValueError(f"learner {self.name}: {error}") from None
+            raise ValueError(str(error)) from None
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,9 +190,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):
-            listed = [item.name for item in names]
-            if len(set(listed)) != len(listed):
-                raise ValueError(f"two {what}s have the same name")
+            if again := twice(item.name for item in names):
+                raise ValueError(f"two {what}s have the same name, {again!r}; give each a name of its own")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
         try:
