@@ -73,7 +73,9 @@ def _read_csv(path: Path) -> pl.DataFrame:
     text = _text(path).lstrip("\n")  # blank lines before the header are no rows
     if not text:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
-    lines = text.removesuffix("\n").split("\n")
+    lines = text.split("\n")
+    while len(lines) > 1 and not lines[-1].strip(" \t"):  # blank lines after the last record are no rows either
+        lines.pop()
     for row, line in enumerate(lines):
         if '"' in line and not _FIELDS.fullmatch(line):
             _refuse(path, row, _quote_fault(line))
@@ -83,13 +85,14 @@ def _read_csv(path: Path) -> pl.DataFrame:
         _check_header(path, header)
         for row, fields in enumerate(reader, start=1):
             if len(fields) != len(header):
-                fault, remedy = (_RAGGED, _QUOTE_COMMAS) if fields else ("a blank line", "remove it")
+                blank = not any(field.strip() for field in fields)
+                fault, remedy = ("a blank line", "remove it") if blank else (_RAGGED, _QUOTE_COMMAS)
                 _refuse(path, row, fault, remedy)
     except csv.Error:
         _refuse(path, reader.line_num - 1, f"a field of more than {csv.field_size_limit()} characters or a broken one")
     if len(lines) == 1:
         raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
-    body = text[len(lines[0]) + 1 :].encode()
+    body = "\n".join(lines[1:]).encode()
     frame = pl.read_csv(body, has_header=False, new_columns=header, infer_schema=False)
     if frame.shape != (len(lines) - 1, len(header)):
         raise ConfigurationError(f"{path} cannot be read as csv: two parsers find different rows")

@@ -145,7 +145,13 @@ def _read(path: Path) -> dict[str, Any]:
     from curator_node.key_files import read_key
     from learner_node.study_file import curator_keys, read_study
     from protocol.errors import ConfigurationError
+    from simulations.scenario_data import is_table
 
+    if is_table(str(path)):
+        raise ConfigurationError(
+            f"{path} is a table of records, and a study's file is TOML that names one as its source; expril learner "
+            "init FOLDER makes one to fill in"
+        )
     if not path.is_file():
         raise ConfigurationError(f"no study file {path}; make one: expril learner init FOLDER")
     text = path.read_bytes()

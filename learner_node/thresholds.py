@@ -45,7 +45,7 @@ def read_thresholds(written: Sequence[Threshold]) -> tuple[Rule, ...]:
     """
     rules = tuple(map(_rule, written))
     if again := twice(rule.name for rule in rules):
-        raise ConfigurationError(f"thresholds names one threshold twice, {again}; write it once")
+        raise ConfigurationError(f"two thresholds are the same, {again}; write it once")
     return rules
 
 

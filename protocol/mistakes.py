@@ -71,7 +71,7 @@ def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
     if found and found["key"]:
         return f"{_join(where_is(path, data), 'a name in it')} {told}"
     if text.startswith("Object missing"):
-        place = where_is(path, data)
+        place = "" if told.startswith("the table") else where_is(path, data)
         return f"{place}: {told}" if place else told
     place, name = where_is(path[:-1], data), where_is(path, data)
     own = name.removeprefix(place).removeprefix(": ").removeprefix(", ").removeprefix(".")
@@ -207,6 +207,8 @@ def _of_type(wanted: list[str], got: str, path: Path) -> str:
         example = '["..."]' if got == "str" else "[1, 2]"
         return f"{told}; put it in brackets, as in {example}"
     if types == ["object"] and path:
+        if any(isinstance(step, int) for step in path):
+            return f"{told}; write {path[-1]} = {{ key = value }}"
         return f"{told}; write [{'.'.join(map(str, path))}] on a line of its own, and its keys below"
     return told
 
@@ -227,20 +229,22 @@ def _of_missing(name: str, path: Path, kind: Any) -> str:
     full = ".".join(map(str, (*path, name))) if all(isinstance(step, str) for step in path) else name
     for option in options:
         inner = get_args(option) if get_origin(option) in (list, tuple) else ()
-        for item in inner[:1]:
-            if structs_of(item):
-                return f"it has no {full}; write a table [[{full}]]{_with(structs_of(item)[0])}"
-        if isinstance(option, type) and issubclass(option, msgspec.Struct):
-            return f"it has no {full}; write a table [{full}]{_with(option)}"
+        if inner and structs_of(inner[0]):
+            return f"the table [[{full}]] is missing; write at least one{_with(structs_of(inner[0]))}"
+        if structs_of(option):
+            return f"the table [{full}] is missing; write it{_with(structs_of(option))}"
         if get_origin(option) is dict:
-            return f"it has no {full}; write a table [{full}]"
+            return f"the table [{full}] is missing; write it"
         if inner:
             return f"the key {name} is missing; write {name} = [...]"
     shown = '"..."' if str in options and not {int, float} & set(options) else "..."
-    return f"the key {name} is missing; write {name} = {shown}"
+    meant = ", a number" if {int, float} & set(options) else ""
+    return f"the key {name} is missing; write {name} = {shown}{meant}"
 
 
-def _with(struct: type[msgspec.Struct]) -> str:
-    """The keys that a table must have."""
-    needed = [field.encode_name for field in msgspec.structs.fields(struct) if field.required]
-    return f" with {' and '.join(needed)}" if needed else ""
+def _with(structs: list[type[msgspec.Struct]]) -> str:
+    """The keys that a table must have, of whichever kind it is."""
+    tags = dict.fromkeys(str(one.__struct_config__.tag_field) for one in structs if one.__struct_config__.tag_field)
+    needed = [[field.encode_name for field in msgspec.structs.fields(one) if field.required] for one in structs]
+    common = [*tags, *(name for name in needed[0] if all(name in names for names in needed))]
+    return f" with {' and '.join(common)}" if common else ""

@@ -5,7 +5,8 @@ reads no records waits for no library of data frames.
 """
 
 import difflib
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,19 @@ MOST_COLUMNS_NAMED = 20
 """How many of the columns that are there an error names."""
 _LONGEST_NAME_SHOWN = 80
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
+
+
+class UnknownClassError(ConfigurationError):
+    """A label that is none of the declared classes.
+
+    Attributes:
+        likeness: how it differs from the class that it is likely meant to be, to append to the text; "" where none is
+            alike. It tells a record's class, so it is for the steward alone, on the steward's own machine.
+    """
+
+    def __init__(self, text: str, *, likeness: str) -> None:
+        super().__init__(text)
+        self.likeness = likeness
 
 
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
@@ -91,6 +105,14 @@ def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: 
     return f"{', '.join(described)}; the columns are {shown}"
 
 
+def _as_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _shown(name: str) -> str:
     return repr(name if len(name) <= _LONGEST_NAME_SHOWN else f"{name[:_LONGEST_NAME_SHOWN]}…")
 
@@ -117,13 +139,28 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
         named = [repr(name) for name in classes[: MOST_COLUMNS_NAMED - 1]]
         rest = len(classes) - len(named)
         last = named.pop() if not rest else f"{rest} more"
-        raise ConfigurationError(
+        raise UnknownClassError(
             f"label column {column.name!r} holds something other than the declared classes {', '.join(named)} and "
-            f"{last} in row {row}, header not counted"
+            f"{last} in row {row}, header not counted; correct it, or declare its class",
+            likeness=_likeness(str(texts[row - 1]), classes),
         )
     indices = texts.replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.UInt8)
     codes: NDArray[np.uint8] = indices.to_numpy()
     return codes
+
+
+def _likeness(label: str, classes: Sequence[str]) -> str:
+    """How a label differs from the first class that is alike."""
+    forms: dict[str, Callable[[str], str | float | None]] = {
+        "upper and lower case": str.casefold,
+        "how the number is written, as 1 and 1.0 are": _as_number,
+        "spaces and signs": lambda text: "".join(filter(str.isalnum, text.casefold())) or None,
+    }
+    for what, form in forms.items():
+        alike = [name for name in classes if form(name) == form(label) is not None]
+        if alike:
+            return f". It is the class {alike[0]!r}, but for {what}"
+    return ""
 
 
 def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:

@@ -14,7 +14,8 @@ from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
-from protocol.record_frames import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.mistakes import did_you_mean
+from protocol.record_frames import UnknownClassError, column_texts, describe_absent, encode_frame, encode_label_column
 from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
@@ -176,8 +177,22 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
         encode_label_column(frame[steward.label], steward.schema)
         if roles["unit"] is not None:
             unit_names(frame[roles["unit"]])
+        if site is not None:
+            _require_sites(frame[site])
+    except UnknownClassError as error:
+        raise ConfigurationError(f"{data.path}: {error}{error.likeness}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{data.path}: {error}") from None
+
+
+def _require_sites(column: pl.Series) -> None:
+    if column.null_count():
+        row = int(column.is_null().arg_true()[0]) + 1
+        more = f", and {column.null_count() - 1} more rows" if column.null_count() > 1 else ""
+        raise ConfigurationError(
+            f"site column {column.name!r} is empty in row {row}{more}, header not counted; name the site of each "
+            "record, or remove those that have none"
+        )
 
 
 def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str, SiteRecords]:
@@ -206,7 +221,11 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
     strangers = [name for name in named - {ANY} if not any(fits(site, name) for site in split)]
     if strangers:
-        raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
+        first, *more = sorted(strangers)
+        raise ConfigurationError(
+            f"[[curators]] or [[faults]] name {' and '.join(map(repr, [first, *more]))}; the sites are "
+            f"{', '.join(sorted(split))}{did_you_mean(first, list(split))}"
+        )
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
 
 
@@ -297,7 +316,7 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
     """
     if is_table(source):
         if schema is None:
-            raise ConfigurationError("records need their steward's schema file: pass --schema FILE")
+            raise ConfigurationError(f"{source} is a table of records, which needs its steward's schema: --schema FILE")
         steward = read_schema(schema)
         frame = read_records(Path(source))
         unit = steward.unit if steward.unit in frame.columns else None

@@ -24,7 +24,7 @@ from protocol.mistakes import twice
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
 from protocol.strict_toml import convert, read_toml, suggest
-from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
+from simulations.scenario_data import ANY, Data, Name, check_one_of, fits, is_table
 
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """What every library takes as a seed."""
@@ -197,7 +197,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             read_thresholds(self.thresholds)
         except ConfigurationError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"thresholds: {error}") from None
         known = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - known:
@@ -290,7 +290,7 @@ def check_options(scenario: Scenario, *, where: str) -> None:
         try:
             make_strategy(learner.strategy, learner.options)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{where}: learner {learner.name}: {error}") from None
+            raise ConfigurationError(f"{where}: learner {learner.name!r}: {error}") from None
 
 
 def load_scenario(name: str) -> tuple[Scenario, str, Path]:
@@ -306,6 +306,12 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     path = Path(name)
     if name in known:
         text, folder, where = known[name], Path.cwd(), f"scenario {name}"
+    elif is_table(name):
+        raise ConfigurationError(
+            f"{name} is a table of records, and a scenario is a TOML file that names one: under [data], path = "
+            f'"{path.name}" and schema = "schema.toml" (docs/scenarios.md has a whole one). What a study on them '
+            f"would cost is told by: expril quote {name} --schema schema.toml"
+        )
     elif path.is_dir() or path.is_file():
         text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:

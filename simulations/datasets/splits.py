@@ -101,7 +101,8 @@ def split_by_site(dataset: Dataset, *, units_move: bool = False) -> dict[str, pl
         raise ValueError(f"the data set {dataset.name} has no site column")
     sites = dataset.frame.get_column(dataset.site)
     if sites.null_count():
-        raise ValueError(f"{sites.null_count()} records have no {dataset.site}")
+        first = int(sites.is_null().arg_true()[0]) + 1
+        raise ValueError(f"{sites.null_count()} records have no {dataset.site}, the first of them is record {first}")
     names = sites.unique().sort().to_list()
     if dataset.unit is not None and not units_move:
         pairs = dataset.frame.select(dataset.unit, dataset.site).n_unique()
