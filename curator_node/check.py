@@ -43,6 +43,7 @@ from protocol.ledger.terms import ledger_terms
 from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
+from protocol.record_frames import UnknownClassError
 
 T = TypeVar("T")
 Level = Literal["stop", "look", "fine"]
@@ -92,15 +93,20 @@ class SiteCheck:
         try:
             yield
         except ExprilError as error:
-            self.say("stop", about, str(error))
+            self.say("stop", about, _told(error))
 
     def of(self, about: str, make: Callable[[], T]) -> T | None:
         """What `make` gives; None where it would stop the curator."""
         try:
             return make()
         except ExprilError as error:
-            self.say("stop", about, str(error))
+            self.say("stop", about, _told(error))
             return None
+
+
+def _told(error: ExprilError) -> str:
+    """The error, with what the steward alone may know of a record."""
+    return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
 
 
 def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = None) -> SiteCheck:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from expril.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, wide_console
+from expril.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, say, wide_console
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -40,7 +40,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
-        from learner_node.large_epsilon import require_confirmed
+        from dataclasses import asdict
+
+        from learner_node.doubts import doubts_about, require_confirmed
         from protocol.rationals import parse_rational
 
         asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
@@ -74,6 +76,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             prevalence=prevalence,
             best_auc=best_auc,
         )
+        together = asdict(request.together)
+        for doubt in doubts_about(request.options, records=len(request.source), curators=request.sites, **together):
+            say("warning", doubt)
         with bars(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
         if json_:

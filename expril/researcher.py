@@ -110,10 +110,13 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         chosen = choose(scenario, given, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
-        from simulations.records import load_records  # what is wrong in a file is told before more is loaded
+        from simulations.records import doubts_of, load_records  # what is wrong in a file is told before more is loaded
 
         records = load_records(chosen.scenario, chosen.folder)
+        doubts = doubts_of(chosen.scenario, records)
         tick("reading the records", 1, 1)
+        for doubt in doubts:
+            say("warning", doubt)
         from simulations.asked import Asked, run_epsilons, run_one
 
         check_options(chosen.scenario, where=f"scenario {Path(scenario).name}")
@@ -371,7 +374,7 @@ def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
 
 
 def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
-    from learner_node.large_epsilon import require_confirmed
+    from learner_node.doubts import require_confirmed
     from protocol.rationals import parse_rational
 
     if not confirmed:

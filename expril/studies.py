@@ -95,13 +95,23 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
     from threadpoolctl import threadpool_limits
 
     from learner_node.deployed import keep_receipts, run_study
+    from learner_node.doubts import doubts_about
     from learner_node.federation import UnfinishedError
     from learner_node.study import NoCuratorError
     from protocol.errors import ConfigurationError
     from simulations.study_folder import Kept, save_result
 
+    study = read["study"]
+    for doubt in doubts_about(
+        study.options,
+        records=len(read["source"]),
+        curators=len(read["curators"]) - len(how.without),
+        pooling=study.pooling,
+        colluders=study.colluders,
+        dropouts=study.dropouts,
+    ):
+        say("warning", doubt)
     kept = Kept(**read, version=version("expril"), finished=_now())
-    study = kept.study
     receipts = path.parent / study.receipts
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1))  # so that a seed gives the same digits, however many cores are free

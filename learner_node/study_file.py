@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from learner_node.doubts import require_confirmed
 from learner_node.federation import LIFETIME
-from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import SECURE, Pooling, check_pooling
 from learner_node.purposes import MOST_PURPOSE
 from learner_node.strategies import DEFAULT_STRATEGY, check_option_names

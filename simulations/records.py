@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
+from learner_node.doubts import doubts_about
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from protocol.mistakes import did_you_mean
@@ -272,6 +273,34 @@ def _site(
         steward=steward,
         test_rows=test[ROW].to_numpy(),
     )
+
+
+def doubts_of(scenario: Scenario, records: Records) -> list[str]:
+    """What its user should look at once more before anything is asked, in sentences; the scenario can be run as it is.
+
+    Raises:
+        ConfigurationError: as `split_records` and `sites_of`.
+    """
+    doubts = []
+    site = records.dataset.site if scenario.data.sites.how == "site" else None
+    if site is not None and records.steward.schema.find(site) is not None:
+        doubts.append(
+            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that reads it "
+            "tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
+        )
+    sites = split_records(scenario, records, 0)
+    for learner in scenario.learners:
+        asked, held = sites_of(learner, sites)
+        told = doubts_about(
+            learner.options,
+            records=sum(sites[name].source.height for name in held),
+            curators=len(asked),
+            pooling=learner.pooling,
+            colluders=learner.colluders,
+            dropouts=learner.dropouts,
+        )
+        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
+    return doubts
 
 
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:

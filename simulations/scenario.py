@@ -14,7 +14,7 @@ import msgspec
 from curator_node.enrolled import Written, check_rational
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
-from learner_node.large_epsilon import is_large, require_confirmed
+from learner_node.doubts import is_large, require_confirmed
 from learner_node.pooling import Pooling, check_pooling
 from learner_node.strategies import DEFAULT_STRATEGY, check_option_names, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds

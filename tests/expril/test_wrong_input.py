@@ -462,7 +462,7 @@ def test_what_is_no_mistake_of_the_user_keeps_its_traceback():
 
 
 def test_the_estimators_refuse_infinity_and_warn_of_a_large_epsilon():
-    from learner_node.large_epsilon import LargeEpsilonWarning
+    from learner_node.doubts import LargeEpsilonWarning
     from protocol.errors import ConfigurationError
     from simulations.local import SimulatedExPriLClassifier
 
