@@ -4,8 +4,9 @@ Curators, signatures, ledgers and noise are the real ones; what is missing is th
 in memory, without Flower.
 """
 
+import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -170,14 +171,14 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return super()._records(self._validated(X, reset=False))
 
     def _schema(self, names: list[str], classes: int) -> Schema:
-        levels = self.levels or {}
+        levels = self._checked_levels()
         strangers = [name for name in levels if name not in names]
         if strangers:
             raise ConfigurationError(f"levels are given for unknown column(s) {', '.join(map(repr, strangers))}")
         attributes: list[Attribute] = []
         for name in names:
             if name in levels:
-                attributes.append(CategoricalAttribute(name, tuple(map(str, levels[name]))))
+                attributes.append(CategoricalAttribute(name, levels[name]))
                 continue
             attributes.append(NumericAttribute(name, *self._bounds_of(name)))
         label = "label"
@@ -185,6 +186,16 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             label += "_"
         # Names on the simulated cards; `classes_` holds the user's own.
         return Schema(attributes=tuple(attributes), label=label, classes=tuple(map(str, range(classes))))
+
+    def _checked_levels(self) -> dict[str, tuple[str, ...]]:
+        if not isinstance(self.levels, Mapping | None):
+            raise ConfigurationError(f"levels are a mapping, such as {{'sex': ['f', 'm']}}, not {self.levels!r:.60}")
+        levels = {}
+        for name, told in (self.levels or {}).items():
+            if isinstance(told, str) or not isinstance(told, Iterable) or not (listed := tuple(map(str, told))):
+                raise ConfigurationError(f"levels of {name!r} must be a list, such as ['f', 'm'], not {told!r:.60}")
+            levels[name] = listed
+        return levels
 
     def _bounds_of(self, name: str) -> Bounds:
         if self.bounds is None:
@@ -205,8 +216,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return lower, upper
 
     def _source_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        if not 0 < self.source_fraction <= 1:
-            raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction}")
+        if not isinstance(self.source_fraction, numbers.Real) or not 0 < self.source_fraction <= 1:
+            raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction!r:.60}")
         size = min(n, max(2, round(n * self.source_fraction)))
         return np.sort(rng.permutation(n)[:size])
 
@@ -219,8 +230,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         source_size: int,
     ) -> Federation:
         """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
-        if not 1 <= self.n_curators <= frame.height:
-            raise ConfigurationError(f"n_curators must be between 1 and the {frame.height} records")
+        if not isinstance(self.n_curators, numbers.Integral) or not 1 <= self.n_curators <= frame.height:
+            raise ConfigurationError(
+                f"n_curators must be a whole number from 1 to the number of records, not {self.n_curators!r:.60}"
+            )
         private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)

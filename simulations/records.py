@@ -285,8 +285,8 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     site = records.dataset.site if scenario.data.sites.how == "site" else None
     if site is not None and records.steward.schema.find(site) is not None:
         doubts.append(
-            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that reads it "
-            "tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
+            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
+            "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
         )
     sites = split_records(scenario, records, 0)
     for learner in scenario.learners:

@@ -68,6 +68,8 @@ ANY_LABEL = frozenset({"cells"})
 
 def check_name(name: str) -> None:
     """Raise ConfigurationError, with a suggestion, where no strategy has that name."""
+    if not isinstance(name, str):
+        raise ConfigurationError(f"strategy is a name, such as {DEFAULT_STRATEGY!r}, not {name!r:.60}")
     if name not in STRATEGIES:
         raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
 
