@@ -73,8 +73,9 @@ def _read_csv(path: Path) -> pl.DataFrame:
     text = _text(path).lstrip("\n")  # blank lines before the header are no rows
     if not text:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
-    lines = text.split("\n")
-    while len(lines) > 1 and not lines[-1].strip(" \t"):  # blank lines after the last record are no rows either
+    lines = text.removesuffix("\n").split("\n")
+    # Blank lines after the last record are no rows either, but where a record of one field may look like that.
+    while len(lines) > 1 and "," in lines[0] and not lines[-1].strip(" \t"):
         lines.pop()
     for row, line in enumerate(lines):
         if '"' in line and not _FIELDS.fullmatch(line):

@@ -75,7 +75,7 @@ def doubts_about(
         )
     if pooling == SECURE:
         t, u = usual_pool(curators, colluders, dropouts)
-        if u == 0:
+        if u == 0 and curators > t:
             least = 3 + t
             way = "allow one: dropouts = 1" if curators >= least else f"to allow one takes {least} curators or more"
             doubts.append(

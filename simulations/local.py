@@ -4,7 +4,6 @@ Curators, signatures, ledgers and noise are the real ones; what is missing is th
 in memory, without Flower.
 """
 
-import numbers
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -216,7 +215,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return lower, upper
 
     def _source_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        if not isinstance(self.source_fraction, numbers.Real) or not 0 < self.source_fraction <= 1:
+        if not isinstance(self.source_fraction, int | float) or not 0 < self.source_fraction <= 1:
             raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction!r:.60}")
         size = min(n, max(2, round(n * self.source_fraction)))
         return np.sort(rng.permutation(n)[:size])
@@ -230,7 +229,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         source_size: int,
     ) -> Federation:
         """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
-        if not isinstance(self.n_curators, numbers.Integral) or not 1 <= self.n_curators <= frame.height:
+        if not isinstance(self.n_curators, int | np.integer) or not 1 <= self.n_curators <= frame.height:
             raise ConfigurationError(
                 f"n_curators must be a whole number from 1 to the number of records, not {self.n_curators!r:.60}"
             )

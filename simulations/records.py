@@ -224,7 +224,7 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     if strangers:
         first, *more = sorted(strangers)
         raise ConfigurationError(
-            f"[[curators]] or [[faults]] name {' and '.join(map(repr, [first, *more]))}; the sites are "
+            f"no site {' or '.join(map(repr, [first, *more]))}, which [[curators]] or [[faults]] name; the sites are "
             f"{', '.join(sorted(split))}{did_you_mean(first, list(split))}"
         )
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
