@@ -168,6 +168,6 @@ def require_sqlite(path: Path) -> None:
             "by expril ledger create"
         )
     raise ConfigurationError(
-        f"{path} is no SQLite ledger: it is another kind of file, or damaged; name the ledger's own file, or bring "
+        f"{path} is not a SQLite ledger: it is another kind of file, or damaged; name the ledger's own file, or bring "
         "back a backup"
     )
