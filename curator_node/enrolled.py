@@ -1,7 +1,7 @@
 """An enrolled learner: a name with a budget, and the keys that may sign for it now, in time or no more."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -80,3 +80,13 @@ def check_rational(value: Written, key: str) -> None:
         parse_rational(value)
     except ConfigurationError as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def instant(seconds: int) -> datetime:
+    """Seconds since 1970 as a time."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def written_instant(at: datetime) -> str:
+    """As TOML and people write it: 2027-11-22T12:00:00Z."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

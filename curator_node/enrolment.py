@@ -14,8 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written
-from curator_node.keyring import instant, written_instant
+from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
 from curator_node.new_files import replace_text
 from curator_node.policy import Policy, read_policy
 from curator_node.steward import steward_of

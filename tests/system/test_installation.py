@@ -236,7 +236,7 @@ def wrong(tmp_path):
         "ragged.toml": scenario.replace("records.csv", "ragged.csv"),
         "ragged.csv": f"{records}1,2\n",
         "site/policy.toml": 'name = "x"\ncapp = 1\n',
-        "site/daemon.toml": 'superlink = "superlink.example.org:8000"\n',
+        "site/daemon.toml": 'superlink = "127.0.0.1:9092"\ninsecure = true\n',
         "study.toml": 'title = "x"\nsource = "s.csv"\nepsilon = 1\noptions = { cels = 3 }\n[curators]\nx = "y"\n',
     }
     (tmp_path / "site").mkdir()
