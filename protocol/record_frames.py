@@ -30,7 +30,7 @@ class UnknownClassError(ConfigurationError):
             alike. It tells a record's class, so it is for the steward alone, on the steward's own machine.
     """
 
-    def __init__(self, text: str, *, likeness: str) -> None:
+    def __init__(self, text: str, *, likeness: str = "") -> None:
         super().__init__(text)
         self.likeness = likeness
 

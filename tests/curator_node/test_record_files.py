@@ -443,3 +443,12 @@ def test_one_class_warns_the_steward_only_and_the_curator_serves(tmp_path):
         learner.propose(plan_of(30))
         assert isinstance(learner.query(mass_body()), Release)
     assert heard == []
+
+
+def test_how_a_label_differs_from_a_class_is_in_no_error_of_a_curator_that_serves(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        load(write(tmp_path, CSV.replace(",yes", ",Yes", 1)))
+    assert "but for" not in str(caught.value)
+    assert type(caught.value)("records.csv: told again").args == (
+        "records.csv: told again",
+    )  # as a site names the file
