@@ -20,8 +20,8 @@ import polars as pl
 from benchmarks.common import Result, at_most, bins_of, schema_of, spread, steward_of
 from curator_node.new_site import init_site
 from curator_node.policy import LearnerPolicy, Policy
-from curator_node.site import POLICY, SCHEMA
-from curator_node.steward import StewardFile
+from curator_node.site import POLICY
+from curator_node.steward import SCHEMA, StewardFile
 from learner_node.study import Federation, Study
 from learner_node.superlink import SuperLinkCarrier
 from learner_node.superlink_run import SuperLinkAddress

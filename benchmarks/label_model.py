@@ -33,7 +33,7 @@ from learner_node.learn import learn
 from protocol.envelopes import SigningKey
 from protocol.limits import Limits
 from protocol.rationals import MOST
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from simulations.carriers.direct import direct_federation
 

@@ -34,8 +34,8 @@ from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import read_store, told_place
 from curator_node.policy import Policy, doubts_about
 from curator_node.record_files import read_records
-from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of, steward_of
-from curator_node.steward import StewardFile
+from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of
+from curator_node.steward import StewardFile, steward_of
 from curator_node.typical import Typical, typical_questions
 from protocol.envelopes import LABEL
 from protocol.errors import ExprilError
@@ -43,6 +43,7 @@ from protocol.ledger.terms import ledger_terms
 from protocol.messages import NOBODY
 from protocol.queries import QUERY_KINDS
 from protocol.queries.secure_counts import SECURE_COUNTS, SecureCountsLimits
+from protocol.record_frames import UnknownClassError
 
 T = TypeVar("T")
 Level = Literal["stop", "look", "fine"]
@@ -92,15 +93,20 @@ class SiteCheck:
         try:
             yield
         except ExprilError as error:
-            self.say("stop", about, str(error))
+            self.say("stop", about, _told(error))
 
     def of(self, about: str, make: Callable[[], T]) -> T | None:
         """What `make` gives; None where it would stop the curator."""
         try:
             return make()
         except ExprilError as error:
-            self.say("stop", about, str(error))
+            self.say("stop", about, _told(error))
             return None
+
+
+def _told(error: ExprilError) -> str:
+    """The error, with what the steward alone may know of a record."""
+    return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
 
 
 def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = None) -> SiteCheck:

@@ -21,15 +21,14 @@ from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.partitions import Partition
 from protocol.queries.counts import CountsBody, PlannedCounts
-from protocol.records import (
-    MISSING_CODE,
-    Records,
+from protocol.record_frames import (
     column_texts,
     count_moved_labels,
     encode_and_count_moved,
     encode_label_column,
     require_columns,
 )
+from protocol.records import MISSING_CODE, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
 from protocol.schema import NumericAttribute, Schema
 

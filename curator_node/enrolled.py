@@ -1,7 +1,7 @@
 """An enrolled learner: a name with a budget, and the keys that may sign for it now, in time or no more."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -57,7 +57,7 @@ class EnrolledLearner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contact: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
     def __post_init__(self) -> None:
-        check_rational(self.cap)
+        check_rational(self.cap, "cap")
         check_keys(entry.key for entry in self.keys)
 
 
@@ -74,9 +74,19 @@ def check_keys(keys: Iterable[str]) -> None:
         seen.add(key)
 
 
-def check_rational(value: Written) -> None:
-    """Raise ValueError unless it is a rational as `parse_rational` reads it."""
+def check_rational(value: Written, key: str) -> None:
+    """Raise ValueError, which names the key, unless it is a rational as `parse_rational` reads it."""
     try:
         parse_rational(value)
     except ConfigurationError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{key}: {error}") from None
+
+
+def instant(seconds: int) -> datetime:
+    """Seconds since 1970 as a time."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def written_instant(at: datetime) -> str:
+    """As TOML and people write it: 2027-11-22T12:00:00Z."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written
-from curator_node.keyring import instant, written_instant
+from curator_node.enrolled import EnrolledKey, EnrolledLearner, Written, instant, written_instant
 from curator_node.new_files import replace_text
 from curator_node.policy import Policy, read_policy
+from curator_node.steward import steward_of
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard
@@ -52,6 +52,16 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
     except ValueError as error:
         where = f"{path} and {folder / LEARNERS}" if policy.learners or policy.enrolled else folder / LEARNERS
         raise ConfigurationError(f"{where}: {error}") from None
+
+
+def check_written(folder: Path) -> None:
+    """Read what people wrote in a site's folder: what is wrong in it is told before what serves is loaded.
+
+    Raises:
+        ConfigurationError: its policy or schema file is absent or wrong.
+    """
+    read_policy_of(folder, kinds=None)
+    steward_of(folder)
 
 
 @dataclass(frozen=True)

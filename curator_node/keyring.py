@@ -10,12 +10,11 @@ and the positions in old receipts open under the key that sealed them.
 """
 
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from curator_node.enrolled import Instant, PublicKey
+from curator_node.enrolled import Instant, PublicKey, instant, written_instant
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Account
@@ -170,16 +169,6 @@ def curator_card(folder: Path, card: IdentityCard) -> tuple[IdentityCard, Signin
         for place, rotation in told[-MOST_SUCCESSIONS:]
     )
     return msgspec.structs.replace(card, key=keys.current.public, successions=chain), keys.current
-
-
-def instant(seconds: int) -> datetime:
-    """Seconds since 1970 as a time."""
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def written_instant(at: datetime) -> str:
-    """As TOML and people write it: 2027-11-22T12:00:00Z."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _rotations(folder: Path) -> tuple[Rotation, ...]:

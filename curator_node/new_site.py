@@ -11,8 +11,8 @@ from curator_node.key_files import read_key, write_key
 from curator_node.ledger.files import create_ledger_file, mark_path
 from curator_node.new_files import write_new
 from curator_node.policy import read_policy
-from curator_node.site import KEY, LEDGER, POLICY, RECORDS, SCHEMA, now
-from curator_node.steward import read_steward_file
+from curator_node.site import KEY, LEDGER, POLICY, RECORDS, now
+from curator_node.steward import SCHEMA, read_steward_file
 from curator_node.templates import SCHEMA_TEMPLATE, daemon_template, policy_template
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError

@@ -10,6 +10,7 @@ from curator_node.enrolled import EnrolledLearner, PublicKey, Text, Written, che
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.limits import Limits
+from protocol.mistakes import twice
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
@@ -88,12 +89,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     simulation: bool = False
 
     def __post_init__(self) -> None:
-        for value in (self.cap, self.least_cost, self.least_query_cost, *(learner.cap for learner in self.learners)):
-            check_rational(value)
+        for key in ("cap", "least_cost", "least_query_cost"):
+            check_rational(getattr(self, key), key)
+        for learner in self.learners:
+            check_rational(learner.cap, f"learner {learner.name!r}: cap")
         check_keys(key for key, _ in self._keys())
         names = [entry.name for entry in self.learners] + [entry.name for entry in self.enrolled]
         if len(set(names)) != len(names):
-            raise ValueError("two learners have the same name")
+            raise ValueError(f"two learners have the same name, {twice(names)!r}; give each a name of its own")
 
     @property
     def keys(self) -> dict[bytes, LearnerPolicy | EnrolledLearner]:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from curator_node.ledger.engines import open_engine, read_url, reason_of, told
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
-from protocol.records import column_texts
+from protocol.record_frames import column_texts
 from protocol.strict_toml import read_toml
 
 SOURCE = "source.toml"
@@ -211,7 +211,7 @@ def _cast(part: pl.Series, wanted: Any) -> pl.Series:
 
 
 def _text(value: Any) -> str:
-    """As `protocol.records.column_texts` would have it: 2, 2.0 and the decimal 2.00 are the same text."""
+    """As `protocol.record_frames.column_texts` would have it: 2, 2.0 and the decimal 2.00 are the same text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

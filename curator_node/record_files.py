@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import polars as pl
 
-from curator_node.record_databases import read_database
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import text_fault
 
@@ -46,6 +45,8 @@ def read_records(path: Path) -> pl.DataFrame:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     try:
         if path.suffix.lower() == ".toml":
+            from curator_node.record_databases import read_database  # noqa: PLC0415 - few need its libraries
+
             frame = read_database(path)
         elif path.suffix.lower() == ".csv":
             frame = _read_csv(path)
@@ -73,6 +74,9 @@ def _read_csv(path: Path) -> pl.DataFrame:
     if not text:
         raise ConfigurationError(f"{path} is empty; {_EXPORT}")
     lines = text.removesuffix("\n").split("\n")
+    # Blank lines after the last record are no rows either, but where a record of one field may look like that.
+    while len(lines) > 1 and "," in lines[0] and not lines[-1].strip(" \t"):
+        lines.pop()
     for row, line in enumerate(lines):
         if '"' in line and not _FIELDS.fullmatch(line):
             _refuse(path, row, _quote_fault(line))
@@ -82,13 +86,14 @@ def _read_csv(path: Path) -> pl.DataFrame:
         _check_header(path, header)
         for row, fields in enumerate(reader, start=1):
             if len(fields) != len(header):
-                fault, remedy = (_RAGGED, _QUOTE_COMMAS) if fields else ("a blank line", "remove it")
+                blank = not any(field.strip() for field in fields)
+                fault, remedy = ("a blank line", "remove it") if blank else (_RAGGED, _QUOTE_COMMAS)
                 _refuse(path, row, fault, remedy)
     except csv.Error:
         _refuse(path, reader.line_num - 1, f"a field of more than {csv.field_size_limit()} characters or a broken one")
     if len(lines) == 1:
         raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
-    body = text[len(lines[0]) + 1 :].encode()
+    body = "\n".join(lines[1:]).encode()
     frame = pl.read_csv(body, has_header=False, new_columns=header, infer_schema=False)
     if frame.shape != (len(lines) - 1, len(header)):
         raise ConfigurationError(f"{path} cannot be read as csv: two parsers find different rows")

@@ -45,14 +45,13 @@ from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.proposals import undecided
 from curator_node.record_databases import SOURCE
 from curator_node.record_files import read_records
-from curator_node.steward import StewardFile, read_steward_file
-from curator_node.text_files import read_text_file
+from curator_node.steward import SCHEMA, StewardFile, read_steward_file, steward_of
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.kinds import Kinds
 from protocol.ledger.entries import LedgerCorruptError
 
-POLICY, SCHEMA, KEY, LEDGER = enrolment.POLICY, "schema.toml", keyring.KEY, keyring.LEDGER
+POLICY, KEY, LEDGER = enrolment.POLICY, keyring.KEY, keyring.LEDGER
 DATA = "curator.data"
 RECORDS = ("records.csv", "records.parquet", "records.pq", SOURCE)
 """One of these."""
@@ -221,15 +220,6 @@ def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Po
     return enrolment.read_policy_of(folder, kinds=kinds)
 
 
-def steward_of(folder: Path) -> StewardFile:
-    """The schema file of a site's folder.
-
-    Raises:
-        ConfigurationError: it is absent or wrong.
-    """
-    return read_steward_file(_written(folder / SCHEMA, "schema file"), where=str(folder / SCHEMA))
-
-
 def records_of(folder: Path) -> Path:
     """Where the records of a site's folder are.
 
@@ -365,10 +355,6 @@ def temporary_site(
     return assemble_site(
         dataset, policy, key=own, ledger=memory_ledger(own), clock=clock, noise=noise, answerers=answerers
     )
-
-
-def _written(path: Path, what: str) -> str:
-    return read_text_file(path, what, remedy="its steward writes it, as docs/policy.md says")
 
 
 @contextmanager

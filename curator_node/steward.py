@@ -1,9 +1,11 @@
 """The steward's schema file: what is public about the records. Bounds and levels come from here, never from data."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from curator_node.text_files import read_text_file
 from protocol.odds import PrivacyUnit
 from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
 from protocol.strict_toml import read_toml
@@ -34,9 +36,9 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.unit is None and self.most_records_per_unit != 1:
-            raise ValueError("most_records_per_unit needs a unit column")
+            raise ValueError("most_records_per_unit needs a unit column; write unit = its name")
         if self.unit is not None and self.unit in (self.label, *(a.name for a in self.attributes)):
-            raise ValueError("the unit column is also the label or an attribute")
+            raise ValueError(f"the unit column {self.unit!r} is also the label or an attribute; it can be one of them")
         _ = self.schema
 
     @property
@@ -52,6 +54,21 @@ class StewardFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PrivacyUnit.of(self.schema, self.unit, self.most_records_per_unit)
 
 
+SCHEMA = "schema.toml"
+"""In a site's folder."""
+
+
 def read_steward_file(text: str, *, where: str = "schema file") -> StewardFile:
     """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
     return read_toml(text, StewardFile, where=where)
+
+
+def steward_of(folder: Path) -> StewardFile:
+    """The schema file of a site's folder.
+
+    Raises:
+        ConfigurationError: it is absent or wrong.
+    """
+    path = folder / SCHEMA
+    text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/policy.md says")
+    return read_steward_file(text, where=str(path))

@@ -17,12 +17,12 @@ import polars as pl
 
 from curator_node.steward import read_steward_file
 from experiments.splits import Site, Split, Units
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from simulations.datasets import load_dataset
 from simulations.datasets.splits import split_at_random, split_by_site, split_parts
 from simulations.records import Records as ScenarioRecords
 from simulations.records import load_records, split_records
-from simulations.scenario import Scenario, read_scenario
+from simulations.scenario import Scenario, load_scenario
 
 HOSPITALS: dict[str, tuple[str, tuple[str, ...]]] = {
     "heart": ("heart", ()),
@@ -120,7 +120,7 @@ def scenario_split(name: str, seed: int, *, most: int | None = None) -> Split:
 
 @cache
 def _scenario_records(name: str, most: int | None) -> tuple[Scenario, ScenarioRecords]:
-    scenario, _ = read_scenario(name)
+    scenario, *_ = load_scenario(name)
     if most is not None:
         data = msgspec.structs.replace(scenario.data, most_records_per_unit=most)
         scenario = msgspec.structs.replace(scenario, data=data)

@@ -36,9 +36,10 @@ from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, assumed_size, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
 from protocol.queries import QUERY_KINDS
-from protocol.records import Records, encode_frame, encode_labels
-from simulations.quoting import read_request
-from simulations.records import load_records, sites_of, split_records
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
+from simulations.quoting import request_of
+from simulations.records import load_records, read_quoted, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"
@@ -131,7 +132,7 @@ def scenario_cases(repeats: int) -> Iterator[Case]:
     """Built-in ones whose first learner pools `cells` answers about two classes."""
     # The large ones last: what has been printed is kept if they take too long.
     for name in sorted(builtin_scenarios(), key=lambda name: name.startswith("readmission")):
-        request = read_request(name, schema=None, learner="")
+        request = request_of(read_quoted(name, schema=None, learner=""))
         if len(request.source.schema.classes) != 2 or request.strategy != "cells":
             continue
         scenario, _, folder = load_scenario(name)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from curator_node.steward import StewardFile
 from experiments.learning.matrices import Matrices, make_matrices
 from experiments.paper.draws import Draw
-from protocol.records import Records, encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 
 Labels = NDArray[np.bool_]

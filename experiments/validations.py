@@ -39,7 +39,8 @@ from learner_node.validation import DRAWS
 from protocol.hypotheses import Mlp
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import ScoreBins
-from protocol.records import Records, encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario

@@ -52,11 +52,15 @@ def curator_serve(
 ) -> None:
     """Serve until SIGTERM; SIGHUP reads policy and learners anew. One line of JSON an event on standard error."""
     with plain_errors(kept="the ledger holds what was answered"):
-        from curator_node.daemon.process import serve
         from curator_node.daemon.settings import read_settings
+        from curator_node.enrolment import check_written
 
         changes = {"superlink": superlink, "ca": None if ca is None else str(ca.resolve()), "health_port": health_port}
-        serve(folder, read_settings(folder, changes))
+        settings = read_settings(folder, changes)
+        check_written(folder)
+        from curator_node.daemon.process import serve
+
+        serve(folder, settings)
 
 
 @curator_app.command("check")

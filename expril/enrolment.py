@@ -310,8 +310,7 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
 
 def _terms(desk: "Desk") -> "tuple[Kinds, StewardFile]":
     """The query kinds that are installed, and the site's schema file."""
-    from curator_node.site import SCHEMA
-    from curator_node.steward import read_steward_file
+    from curator_node.steward import SCHEMA, read_steward_file
     from curator_node.text_files import read_text_file
     from protocol.queries import QUERY_KINDS
 

@@ -26,10 +26,14 @@ def curator_answer(
         from dataclasses import asdict
 
         from curator_node.daemon.settings import DAEMON, inside, ledger_of, read_settings
+        from curator_node.enrolment import check_written
+
+        settings = read_settings(site) if (site / DAEMON).is_file() else None
+        if site.is_dir():
+            check_written(site)
         from curator_node.folder import answer_folder
         from curator_node.site import open_site
 
-        settings = read_settings(site) if (site / DAEMON).is_file() else None
         ledger = None if settings is None else ledger_of(settings)
         mark = mark or (None if settings is None else inside(site, settings.mark))
         with open_site(site, ledger=ledger, mark=mark) as opened:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from expril.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, wide_console
+from expril.terminal import MOST_SEED, Json, LargeEpsilon, bars, plain_errors, print_json, say, wide_console
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -40,18 +40,31 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
 ) -> None:
     """Say what a study would cost and bring, before anything is asked: noise, cells, accuracy and AUC."""
     with plain_errors(part="learner"):
-        from threadpoolctl import threadpool_limits
+        from dataclasses import asdict
 
-        from learner_node.large_epsilon import require_confirmed
-        from simulations import quoting
+        from learner_node.doubts import doubts_about, require_confirmed
+        from protocol.rationals import parse_rational
 
-        asked = quoting.parse_epsilons(epsilons)
+        asked = [parse_rational(item.strip()) for item in epsilons.split(",")]
         if not large_epsilon:
             require_confirmed(asked, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
-            request = quoting.read_request(source, schema=schema, learner=learner)
-        request = request.changed(
+            from simulations.scenario import load_scenario
+            from simulations.scenario_data import is_table, read_schema
+
+            # What is wrong in a file is told before the libraries of tables, and then those of models, are loaded.
+            if not is_table(source):
+                load_scenario(source)
+            elif schema is not None:
+                read_schema(schema)
+            from simulations.records import read_quoted
+
+            quoted = read_quoted(source, schema=schema, learner=learner)
+            from threadpoolctl import threadpool_limits
+
+            from simulations import quoting
+        request = quoting.request_of(quoted).changed(
             sites=sites,
             target_size=size,
             most_records_per_unit=contribution,
@@ -63,6 +76,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             prevalence=prevalence,
             best_auc=best_auc,
         )
+        together = asdict(request.together)
+        for doubt in doubts_about(request.options, records=len(request.source), curators=request.sites, **together):
+            say("warning", doubt)
         with bars(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)
         if json_:

@@ -29,7 +29,7 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="Processes, or tasks of a 
 
 
 class By(StrEnum):
-    """By which envelopes travel; the words of `simulations.carriers.table`."""
+    """By which envelopes travel; the words of `simulations.carriers`."""
 
     process = "process"
     ray = "ray"

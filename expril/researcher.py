@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     if scenario in BUILT_IN:
         typed_here = _typed({"repeats": repeats, "seed": seed, "epsilon": epsilon})
         with plain_errors(part="experiments"):
-            from simulations.epsilons import read_epsilons
+            from simulations.scenario import read_epsilons
 
             several = read_epsilons(epsilon) if epsilon else ()
             _require_confirmed(several, large_epsilon)
@@ -101,9 +101,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.again import choose
-        from simulations.asked import Asked, run_epsilons, run_one
-        from simulations.epsilons import read_epsilons
-        from simulations.records import load_records
+        from simulations.scenario import check_options, read_epsilons
 
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
@@ -112,8 +110,16 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         chosen = choose(scenario, given, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
+        from simulations.records import doubts_of, load_records  # what is wrong in a file is told before more is loaded
+
         records = load_records(chosen.scenario, chosen.folder)
+        doubts = doubts_of(chosen.scenario, records)
         tick("reading the records", 1, 1)
+        for doubt in doubts:
+            say("warning", doubt)
+        from simulations.asked import Asked, run_epsilons, run_one
+
+        check_options(chosen.scenario, where=f"scenario {Path(scenario).name}")
         # A report names no place of this machine; who goes on with a run needs them.
         places = {
             "models": "" if models is Kept.first else models.value,
@@ -317,15 +323,16 @@ def scenarios(
 ) -> None:
     """List the built-in scenarios and studies, or print a scenario."""
     with plain_errors():
-        from simulations.scenario import builtin_scenarios, read_scenario
-        from simulations.tables import scenario_table, study_table
+        from simulations.scenario import builtin_scenarios, load_scenario
 
         if name in BUILT_IN:
             raise ConfigurationError(f"{name} is a study and has no TOML file; run it: expril simulate {name}")
         if name is not None:
-            sys.stdout.write(read_scenario(name)[1])
+            sys.stdout.write(load_scenario(name)[1])
             return
-        wide_console().print(scenario_table({name: read_scenario(name)[0] for name in builtin_scenarios()}))
+        from simulations.tables import scenario_table, study_table
+
+        wide_console().print(scenario_table({name: load_scenario(name)[0] for name in builtin_scenarios()}))
         wide_console().print(study_table(TOLD))
 
 
@@ -367,7 +374,7 @@ def _confirmed(epsilons: str, confirmed: bool) -> tuple[str, ...]:
 
 
 def _require_confirmed(epsilons: Iterable[str], confirmed: bool) -> None:
-    from learner_node.large_epsilon import require_confirmed
+    from learner_node.doubts import require_confirmed
     from protocol.rationals import parse_rational
 
     if not confirmed:

@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -78,12 +79,9 @@ def learner_run(
     Exit status: 0 done; 2 not done; 3 a reply or a steward's word is awaited, and the same command goes on.
     """
     with plain_errors(part="learner", kept=GOES_ON):
-        from threadpoolctl import threadpool_limits
-
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
         target = out or path.parent / "result"
-        with threadpool_limits(1):  # so that a seed gives the same digits on a machine, however many cores are free
-            told = _run(path, target, how, again=again, quiet=json_)
+        told = _run(path, target, how, again=again, quiet=json_)
         if json_:
             print_json({**told, "folder": str(target)})
         else:
@@ -91,15 +89,32 @@ def learner_run(
 
 
 def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> dict[str, Any]:
+    read = _read(path)
+    from importlib.metadata import version
+
+    from threadpoolctl import threadpool_limits
+
     from learner_node.deployed import keep_receipts, run_study
+    from learner_node.doubts import doubts_about
     from learner_node.federation import UnfinishedError
     from learner_node.study import NoCuratorError
     from protocol.errors import ConfigurationError
-    from simulations.study_folder import save_result
+    from simulations.study_folder import Kept, save_result
 
-    study, kept = _read(path)
+    study = read["study"]
+    for doubt in doubts_about(
+        study.options,
+        records=len(read["source"]),
+        curators=len(read["curators"]) - len(how.without),
+        pooling=study.pooling,
+        colluders=study.colluders,
+        dropouts=study.dropouts,
+    ):
+        say("warning", doubt)
+    kept = Kept(**read, version=version("expril"), finished=_now())
     receipts = path.parent / study.receipts
     with ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1))  # so that a seed gives the same digits, however many cores are free
         journal = stack.enter_context(_journal(path, target, kept, again=again))
         if journal.resumed and not quiet:
             say("study", "going on with what was asked before")
@@ -135,36 +150,37 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         return save_result(kept, finding, target)
 
 
-def _read(path: Path) -> "tuple[StudyFile, Kept]":
-    from importlib.metadata import version
-
+def _read(path: Path) -> dict[str, Any]:
+    """The study's file and what it names, read before anything else is loaded: fields of `Kept`."""
     from curator_node.key_files import read_key
-    from curator_node.record_files import read_records
-    from curator_node.site import now
     from learner_node.study_file import curator_keys, read_study
     from protocol.errors import ConfigurationError
-    from simulations.study_folder import Kept
+    from simulations.scenario_data import is_table
 
+    if is_table(str(path)):
+        raise ConfigurationError(
+            f"{path} is a table of records, and a study's file is TOML that names one as its source; expril learner "
+            "init FOLDER makes one to fill in"
+        )
     if not path.is_file():
         raise ConfigurationError(f"no study file {path}; make one: expril learner init FOLDER")
     text = path.read_bytes()
     study = read_study(text, where=str(path))
-    kept = Kept(
-        study=study,
-        text=text,
-        source=read_records(path.parent / study.source),
-        key=read_key(path.parent / study.key),
-        curators=curator_keys(study, path.parent, now=now(), where=str(path)),
-        version=version("expril"),
-        finished=now(),
-    )
-    return study, kept
+    key = read_key(path.parent / study.key)
+    curators = curator_keys(study, path.parent, now=_now(), where=str(path))
+    from curator_node.record_files import read_records
+
+    source = read_records(path.parent / study.source)
+    return {"study": study, "text": text, "source": source, "key": key, "curators": curators}
+
+
+def _now() -> int:
+    return int(time.time())
 
 
 def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal":
     import hashlib
 
-    from curator_node.site import now
     from learner_node.deployed import read_receipts
     from learner_node.journal import Journal, Settings
     from learner_node.study_file import about
@@ -180,7 +196,7 @@ def _journal(path: Path, target: Path, kept: "Kept", *, again: bool) -> "Journal
     where = prepare_result(target)
     if again and where.exists():
         where.replace(where.with_name(f"{where.name}.{secrets.token_hex(4)}.before"))
-    return Journal(where, settings, clock=now, entropy=secrets.token_bytes)
+    return Journal(where, settings, clock=_now, entropy=secrets.token_bytes)
 
 
 def _carrier(study: "StudyFile", kept: "Kept", path: Path, how: _How, stack: ExitStack, *, quiet: bool) -> "Carrier":

@@ -17,10 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from learner_node.clinical import ClinicalScores, clinical_scores
-from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
+from learner_node.doubts import StudyWarning, doubts_about, require_confirmed
 from learner_node.learn import Learned, learn
 from learner_node.pooling import POOLED, Pooling
-from learner_node.source_frame import as_frame
+from learner_node.source_frame import as_frame, height_of
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
@@ -30,7 +30,8 @@ from learner_node.uncertainty import AccuracyEstimate
 from learner_node.validation import Validation
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,8 @@ class StudyEstimator(BaseEstimator):
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`.
         purpose: what the stewards read about the study.
         validation: epsilon of a `validate` that is to follow, at most: the stewards read of both at once.
+        large_epsilon: confirms an epsilon of 100 or more, which protects nothing; without it, such a one is refused as
+            a slip (100 for 1.00).
         random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
 
     Attributes:
@@ -71,7 +74,7 @@ class StudyEstimator(BaseEstimator):
             its answers cannot be true.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is stated alone
         self,
         federation: Federation | None = None,
         *,
@@ -83,6 +86,7 @@ class StudyEstimator(BaseEstimator):
         dropouts: int | None = None,
         purpose: str = "",
         validation: float | str | Fraction | None = None,
+        large_epsilon: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.federation = federation
@@ -94,6 +98,7 @@ class StudyEstimator(BaseEstimator):
         self.dropouts = dropouts
         self.purpose = purpose
         self.validation = validation
+        self.large_epsilon = large_epsilon
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
@@ -108,6 +113,9 @@ class StudyEstimator(BaseEstimator):
         Raises:
             ConfigurationError: no federation, or a wrong parameter, record or plan; nothing was charged.
             NoCuratorError: no curator accepted, or none answered everything; says what became of each.
+
+        Warns:
+            StudyWarning: the study may bring less than it costs (`doubts.doubts_about`); nothing was asked yet.
         """
         if self.federation is None:
             name = type(self).__name__
@@ -157,23 +165,28 @@ class StudyEstimator(BaseEstimator):
             return encode_frame(frames[-1], schema)
 
         epsilon = parse_rational(self.epsilon)
-        if is_large(epsilon):
-            warnings.warn(large_text(epsilon), LargeEpsilonWarning, stacklevel=3)
+        validation = None if self.validation is None else parse_rational(self.validation)
+        self._confirm(epsilon, validation)
+        told: dict[str, Any] = {"pooling": self.pooling, "colluders": self.colluders, "dropouts": self.dropouts}
+        for doubt in doubts_about(self.options, records=height_of(X), curators=len(federation.curators), **told):
+            warnings.warn(doubt, StudyWarning, stacklevel=3)
         learned = learn(
             federation,
             encode,
             strategy=self.strategy,
             options=self.options,
             epsilon=epsilon,
-            pooling=self.pooling,
-            colluders=self.colluders,
-            dropouts=self.dropouts,
             purpose=self.purpose,
-            validation=None if self.validation is None else parse_rational(self.validation),
+            validation=validation,
             seed=seed,
+            **told,
         )
         self._keep(learned, frames[-1], named=hasattr(X, "columns"))
         return self
+
+    def _confirm(self, *epsilons: Fraction | None) -> None:
+        if not self.large_epsilon:
+            require_confirmed(filter(None, epsilons), how="large_epsilon=True")
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         schema = learned.schema
@@ -338,6 +351,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         check_is_fitted(self, "models_")
         if self.federation is None:
             raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
+        self._confirm(parse_rational(epsilon))
         model, source = self.to_validate(curator)
         return self.federation.validate(
             model,

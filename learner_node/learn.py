@@ -22,7 +22,8 @@ from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.messages import Card
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.schema import Schema
 
 

@@ -23,7 +23,8 @@ from learner_node.source_frame import as_frame
 from learner_node.strategies.base import AnyModel, NumberModel, class_probabilities
 from learner_node.synthetic import mixed, mixed_numbers
 from protocol.errors import ConfigurationError, ExprilError, printable
-from protocol.records import MISSING_CODE, Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import MISSING_CODE, Records
 from protocol.schema import NumericAttribute, Schema
 
 FORMAT = 1

@@ -74,11 +74,7 @@ class SecurePool:
         dropouts: int | None = None,
         least_colluders: int = 1,
     ) -> "SecurePool":
-        """With the usual t and u, where they are not given.
-
-        t is 1 up to 9 curators and one more for each ten: a tenth of them may collude with the learner. u is a fifth of
-        them. The variance of the noise, n / h of that of one, is then at most twice that of one. Up to 4 curators u is
-        0: to tolerate one would cost them as much noise as having one curator less.
+        """With the usual t and u, where they are not given; see `usual_pool`.
 
         Args:
             participants: identity keys.
@@ -90,7 +86,17 @@ class SecurePool:
             ConfigurationError: as the class.
         """
         keys = tuple(sorted(participants))
-        sites = len(keys)
-        t = max(1 + sites // SITES_PER_COLLUDER, least_colluders) if colluders is None else colluders
-        u = max(0, min(sites // SITES_PER_DROPOUT, (sites - t - 1) // 2)) if dropouts is None else dropouts
-        return cls(keys, t, u)
+        return cls(keys, *usual_pool(len(keys), colluders, dropouts, least_colluders))
+
+
+def usual_pool(
+    sites: int, colluders: int | None = None, dropouts: int | None = None, least_colluders: int = 1
+) -> tuple[int, int]:
+    """How many of so many curators may collude, and may fall silent: t and u, where they are not given.
+
+    t is 1 up to 9 curators and one more for each ten: a tenth of them may collude with the learner. u is a fifth of
+    them. The variance of the noise, n / h of that of one, is then at most twice that of one. Up to 4 curators u is 0:
+    to tolerate one would cost them as much noise as having one curator less.
+    """
+    t = max(1 + sites // SITES_PER_COLLUDER, least_colluders) if colluders is None else colluders
+    return t, max(0, min(sites // SITES_PER_DROPOUT, (sites - t - 1) // 2)) if dropouts is None else dropouts

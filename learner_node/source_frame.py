@@ -46,3 +46,9 @@ def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
 
 def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def height_of(X: Any) -> int:
+    """How many records there are in whatever `as_frame` takes."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X)

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import msgspec
 
+from learner_node.doubts import require_confirmed
 from learner_node.federation import LIFETIME
-from learner_node.large_epsilon import require_confirmed
 from learner_node.pooling import SECURE, Pooling, check_pooling
 from learner_node.purposes import MOST_PURPOSE
-from learner_node.strategies import DEFAULT_STRATEGY, option_names
+from learner_node.strategies import DEFAULT_STRATEGY, check_option_names
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError
 from protocol.identity import BEGIN, read_identity
 from protocol.rationals import parse_rational
-from protocol.strict_toml import decode_text, read_toml, suggest
+from protocol.strict_toml import decode_text, read_toml
 
 MOST_LIFETIME = 30 * 86_400
 """Seconds for which a request may be valid: a month, for what travels by post. A curator's policy may allow less."""
@@ -116,13 +116,8 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
     study = read_toml(decode_text(content, where=where), StudyFile, where=where)
     if not study.curators:
         raise ConfigurationError(f"{where}: [curators] names nobody to ask; write name = its public key, or card file")
-    known = option_names(study.strategy)
-    for option in study.options:
-        if option not in known and "**" not in known:
-            raise ConfigurationError(
-                f"{where}: options: strategy {study.strategy!r} takes no option {option!r}{suggest(option, known)}"
-            )
     try:
+        check_option_names(study.strategy, study.options)
         check_pooling(study.pooling, study.colluders, study.dropouts)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None

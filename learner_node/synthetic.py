@@ -21,7 +21,8 @@ from learner_node.strategies.base import (
     class_probabilities,
 )
 from protocol.errors import ConfigurationError
-from protocol.records import Records, column_texts
+from protocol.record_frames import column_texts
+from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 from protocol.strict_toml import suggest
 

@@ -73,7 +73,6 @@ def parse_amount(text: str) -> Fraction:
     return Fraction(text)
 
 
-@lru_cache(maxsize=4096, typed=True)
 def parse_rational(text: str | float | Fraction) -> Fraction:
     """A positive rational from what a person writes: 1, "1", "0.3", "1/30".
 
@@ -83,6 +82,11 @@ def parse_rational(text: str | float | Fraction) -> Fraction:
     Raises:
         ConfigurationError: not a positive rational, or larger than 32 bits.
     """
+    return _parse(text if isinstance(text, str | int | float | Fraction) else str(text))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _parse(text: str | float | Fraction) -> Fraction:
     if isinstance(text, Fraction) or type(text) is int:
         value = Fraction(text)
         small = max(abs(value.numerator), value.denominator) < 2**64

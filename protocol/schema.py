@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.mistakes import twice
+
 MOST_MAGNITUDE = 1e15
 """Bounds, offsets and factors stay below this, so that no later product overflows."""
 
@@ -46,7 +48,7 @@ class CategoricalAttribute(
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
-            raise ValueError(f"attribute {self.name!r} declares a level twice")
+            raise ValueError(f"attribute {self.name!r} declares the level {twice(self.levels)!r} twice; write it once")
         _check_texts(self.levels, f"attribute {self.name!r}: level")
 
 
@@ -72,9 +74,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
-            raise ValueError("two attributes have the same name")
+            raise ValueError(f"two attributes have the same name, {twice(names)!r}; each column is declared once")
         if self.label in names:
-            raise ValueError("the label is also listed as an attribute")
+            raise ValueError(f"the label {self.label!r} is also listed as an attribute; take it out of the attributes")
         if bool(self.classes) == (self.label_bounds is not None):
             raise ValueError("a label needs either classes or label_bounds, one of the two")
         if self.label_bounds is not None:
@@ -84,7 +86,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         elif len(self.classes) < 2:
             raise ValueError("classes must name at least two")
         if len(set(self.classes)) != len(self.classes):
-            raise ValueError("two classes have the same name")
+            raise ValueError(f"two classes have the same name, {twice(self.classes)!r}; write it once")
         _check_texts(self.classes, "class")
 
     def find(self, name: str) -> Attribute | None:

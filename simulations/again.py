@@ -15,10 +15,10 @@ import msgspec
 
 from learner_node.private_files import private_folder, write_private
 from protocol.errors import ConfigurationError
-from simulations.carriers.table import PROCESS
-from simulations.epsilons import at_epsilon
+from simulations.carriers import PROCESS
 from simulations.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
-from simulations.scenario import Scenario, load_scenario
+from simulations.scenario import Scenario, at_epsilon, load_scenario
+from simulations.scenario_data import read_schema
 
 ORIGIN = "origin.json"
 FORMAT = 1
@@ -84,8 +84,17 @@ def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None
         base: folder that relative paths start from; None is the scenario file's own, and a run knows where its were.
 
     Raises:
-        ConfigurationError: no such scenario, an error in it, or a run whose records are not where they were.
+        ConfigurationError: no such scenario, an error in it or in its schema file, or a run whose records
+            are not where they were.
     """
+    chosen = _found(name, changes, base)
+    schema = chosen.scenario.data.schema
+    if schema is not None:
+        read_schema(chosen.folder / schema)  # what is wrong in it is told before any library of tables is loaded
+    return chosen
+
+
+def _found(name: str, changes: Mapping[str, int | str], base: Path | None) -> Chosen:
     run = _run_of(Path(name))
     if run is None:
         scenario, text, folder = load_scenario(name)

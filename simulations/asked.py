@@ -10,7 +10,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from simulations.again import Chosen, keep_origin
-from simulations.carriers.table import PROCESS
+from simulations.carriers import PROCESS
 from simulations.epsilons import FORMAT, EpsilonList, done, find_or_make_folder, settle
 from simulations.harness import Tick
 from simulations.records import Records
@@ -34,7 +34,7 @@ class Asked:
         command: as typed.
         models: of which repeats models are kept, see `simulations.unfinished`.
         fresh: begin anew although an interrupted run could go on.
-        carrier: key of `simulations.carriers.table.CARRIERS`.
+        carrier: key of `simulations.carriers.CARRIERS`.
         again: the command with all folders, for whoever goes on with an interrupted run; it is in no report.
     """
 

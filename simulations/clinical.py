@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from protocol.records import encode_labels
+from protocol.record_frames import encode_labels
 from simulations.ranked import Ranked, RankedTally
 from simulations.records import SiteRecords
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore

@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from curator_node.daemon.settings import NODE_PUBLIC
-from curator_node.site import POLICY, SCHEMA
+from curator_node.site import POLICY
+from curator_node.steward import SCHEMA
 from learner_node.model_files import load_model
 from protocol.errors import ConfigurationError, ExprilError
 from simulations.carriers.deploy import online

@@ -4,7 +4,8 @@ Curators, signatures, ledgers and noise are the real ones; what is missing is th
 in memory, without Flower.
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.site import Site, temporary_site
 from curator_node.steward import StewardFile
+from learner_node.doubts import StudyWarning
 from learner_node.estimator import ExPriLClassifier
 from learner_node.pooling import SECURE, Pooling
 from learner_node.source_frame import as_frame
@@ -37,6 +39,13 @@ from simulations.carriers.sites import with_members
 from simulations.seeded_noise import SeededNoise
 
 LEARNER = "learner"
+NO_BOUNDS = (-1e6, 1e6)
+"""Where none are stated."""
+UNBOUNDED = (
+    f"bounds is left out, so each number is taken to lie between {NO_BOUNDS[0]:g} and {NO_BOUNDS[1]:g}, and any beyond "
+    "is moved to the nearer of these. A curator's card states bounds of its own; state what is known of the field, to "
+    "learn what a study with them would give: bounds=(0, 120), or bounds={'age': (0, 120), ...}"
+)
 CACHE_BYTES = 64 * 1024 * 1024
 
 Bounds = tuple[float, float]
@@ -51,12 +60,12 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
     for `X`. The labels alone pass through the private mechanism.
 
     Args:
-        strategy, options, epsilon, pooling, colluders, dropouts, random_state: as in `ExPriLClassifier`;
+        strategy, options, epsilon, pooling, colluders, dropouts, large_epsilon, random_state: as in `ExPriLClassifier`;
             `random_state` also splits the records.
         n_curators: number of simulated curators.
-        bounds: (lower, upper) of every number, or a mapping from each numeric column to its own. They would be on
-            a curator's card, hence public: state them from knowledge of the field, not from these records. Values
-            outside move to the nearer bound.
+        bounds: (lower, upper) of every number, or a mapping from each numeric column (x0, x1, ... of an array) to its
+            own. They would be on a curator's card, hence public: state them from knowledge of the field, not from these
+            records. Values outside move to the nearer bound. None takes -1e6 to 1e6 for every number, and warns.
         levels: column -> its levels, for columns that hold categories; as public as bounds.
         source_fraction: share of the records that the learner holds, without labels.
         noise_seed: None takes noise from the operating system through OpenDP. A number makes fits repeatable and
@@ -75,9 +84,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         pooling: Pooling = "sum",
         colluders: int | None = None,
         dropouts: int | None = None,
+        large_epsilon: bool = False,
         random_state: int | np.random.RandomState | None = None,
         n_curators: int = 1,
-        bounds: Bounds | Mapping[str, Bounds] = (-1e6, 1e6),
+        bounds: Bounds | Mapping[str, Bounds] | None = None,
         levels: Mapping[str, Sequence[str]] | None = None,
         source_fraction: float = 1.0,
         noise_seed: int | None = None,
@@ -90,6 +100,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             pooling=pooling,
             colluders=colluders,
             dropouts=dropouts,
+            large_epsilon=large_epsilon,
             random_state=random_state,
         )
         self.n_curators = n_curators
@@ -109,12 +120,17 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             ValueError: as scikit-learn raises for unfit `X` and `y`.
             ConfigurationError: a wrong parameter, or columns that do not fit `bounds` and `levels`.
             NoCuratorError: no simulated curator answered.
+
+        Warns:
+            StudyWarning: numbers without `bounds`; or as `StudyEstimator.fit`.
         """
         named = hasattr(X, "columns")
         values = self._validated(X, reset=True)
         labels, classes = self._checked_labels(values, y)
         columns = list(map(str, values.columns)) if named else [f"x{i}" for i in range(values.shape[1])]
         schema = self._schema(columns, len(classes))
+        if self.bounds is None and any(isinstance(attribute, NumericAttribute) for attribute in schema.attributes):
+            warnings.warn(UNBOUNDED, StudyWarning, stacklevel=2)
         frame = as_frame(values, schema)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         rows = self._source_rows(frame.height, rng)
@@ -154,31 +170,53 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         return super()._records(self._validated(X, reset=False))
 
     def _schema(self, names: list[str], classes: int) -> Schema:
-        levels = self.levels or {}
+        levels = self._checked_levels()
         strangers = [name for name in levels if name not in names]
         if strangers:
             raise ConfigurationError(f"levels are given for unknown column(s) {', '.join(map(repr, strangers))}")
         attributes: list[Attribute] = []
         for name in names:
             if name in levels:
-                attributes.append(CategoricalAttribute(name, tuple(map(str, levels[name]))))
+                attributes.append(CategoricalAttribute(name, levels[name]))
                 continue
-            bounds = self.bounds.get(name) if isinstance(self.bounds, Mapping) else self.bounds
-            if bounds is None:
-                raise ConfigurationError(f"column {name!r} has neither bounds nor levels")
-            try:
-                attributes.append(NumericAttribute(name, float(bounds[0]), float(bounds[1])))
-            except (ValueError, TypeError, IndexError) as error:
-                raise ConfigurationError(f"bounds of {name!r}: {error}") from None
+            attributes.append(NumericAttribute(name, *self._bounds_of(name)))
         label = "label"
         while label in names:
             label += "_"
         # Names on the simulated cards; `classes_` holds the user's own.
         return Schema(attributes=tuple(attributes), label=label, classes=tuple(map(str, range(classes))))
 
+    def _checked_levels(self) -> dict[str, tuple[str, ...]]:
+        if not isinstance(self.levels, Mapping | None):
+            raise ConfigurationError(f"levels are a mapping, such as {{'sex': ['f', 'm']}}, not {self.levels!r:.60}")
+        levels = {}
+        for name, told in (self.levels or {}).items():
+            if isinstance(told, str) or not isinstance(told, Iterable) or not (listed := tuple(map(str, told))):
+                raise ConfigurationError(f"levels of {name!r} must be a list, such as ['f', 'm'], not {told!r:.60}")
+            levels[name] = listed
+        return levels
+
+    def _bounds_of(self, name: str) -> Bounds:
+        if self.bounds is None:
+            return NO_BOUNDS
+        bounds = self.bounds.get(name) if isinstance(self.bounds, Mapping) else self.bounds
+        if bounds is None:
+            raise ConfigurationError(
+                f"column {name!r} has neither bounds nor levels; say bounds={{{name!r}: (0, 120)}}"
+            )
+        try:
+            lower, upper = map(float, bounds)
+            NumericAttribute(name, lower, upper)
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"bounds of {name!r} must be two numbers, the lower one first, such as (0, 120), not {bounds!r:.60}; "
+                f"of columns that differ, bounds are a mapping: {{{name!r}: (0, 120), ...}}"
+            ) from None
+        return lower, upper
+
     def _source_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        if not 0 < self.source_fraction <= 1:
-            raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction}")
+        if not isinstance(self.source_fraction, int | float) or not 0 < self.source_fraction <= 1:
+            raise ConfigurationError(f"source_fraction must be above 0 and at most 1, not {self.source_fraction!r:.60}")
         size = min(n, max(2, round(n * self.source_fraction)))
         return np.sort(rng.permutation(n)[:size])
 
@@ -191,8 +229,10 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         source_size: int,
     ) -> Federation:
         """Curators over a random split, each with a key, an empty ledger and room for exactly this study."""
-        if not 1 <= self.n_curators <= frame.height:
-            raise ConfigurationError(f"n_curators must be between 1 and the {frame.height} records")
+        if not isinstance(self.n_curators, int | np.integer) or not 1 <= self.n_curators <= frame.height:
+            raise ConfigurationError(
+                f"n_curators must be a whole number from 1 to the number of records, not {self.n_curators!r:.60}"
+            )
         private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)

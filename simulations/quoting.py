@@ -7,35 +7,25 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from curator_node.record_files import read_records
-from curator_node.steward import StewardFile, read_steward_file
-from curator_node.text_files import read_text_file
+from curator_node.steward import StewardFile
 from learner_node.label_model.prior import Belief
 from learner_node.pooling import SecurePool
-from learner_node.population import counted
 from learner_node.quote import QuoteRow, Scores, Simulated
 from learner_node.quote import quote as quote_plans
 from learner_node.strategies import DEFAULT_STRATEGY
 from learner_node.strategies.base import assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
-from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
-from protocol.strict_toml import suggest
-from simulations.records import load_records, sites_of, split_records
-from simulations.scenario import LearnerScenario, load_scenario
+from protocol.records import Records
+from simulations.records import Quoted
 
 Tick = Callable[[str, int, int], None]
-_SUFFIXES = (".csv", ".parquet", ".pq")
 LONGEST_AMOUNT = 8
 """Characters of an exact number in the table."""
 SIMULATED = (
@@ -119,49 +109,15 @@ class Request:
         )
 
 
-def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
-    """Read records and their schema file, or the source and declarations of a scenario's learner.
-
-    Args:
-        source: path of a CSV or Parquet file; or a scenario's name or TOML file.
-        schema: the steward's schema file, for records.
-        learner: name of a scenario's learner; "" takes the first.
-
-    Raises:
-        ConfigurationError: what is missing or wrong, and what to pass instead.
-    """
-    if Path(source).suffix.lower() in _SUFFIXES:
-        if schema is None:
-            raise ConfigurationError("records need their steward's schema file: pass --schema FILE")
-        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
-        frame = read_records(Path(source))
-        unit = steward.unit if steward.unit in frame.columns else None
-        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
-        try:
-            records = encode_frame(frame, steward.schema)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{source}: {error}") from None
-        return _request(Path(source).name, records, [steward], DEFAULT_STRATEGY, {})
-    scenario, _, folder = load_scenario(source)
-    chosen = _learner(scenario.learners, learner)
-    sites = split_records(scenario, load_records(scenario, folder), 0)
-    asked, held = sites_of(chosen, sites)
-    frame = pl.concat([sites[name].source for name in held])
-    stewards = [sites[name].steward for name in asked]
-    if chosen.pooling == "site":
+def request_of(quoted: Quoted) -> Request:
+    """The request for what was read."""
+    learner, stewards = quoted.learner, quoted.stewards
+    if learner is None:
+        return _request(quoted.title, quoted.source, stewards, DEFAULT_STRATEGY, {})
+    if learner.pooling == "site":
         stewards = stewards[:1]
-    records = encode_frame(frame, stewards[0].schema)
-    request = _request(f"{scenario.title}, {chosen.name}", records, stewards, chosen.strategy, dict(chosen.options))
-    return replace(request, together=Together(chosen.pooling, chosen.colluders, chosen.dropouts))
-
-
-def parse_epsilons(text: str) -> list[Fraction]:
-    """Exact budgets from a comma-separated list.
-
-    Raises:
-        ConfigurationError: an item is no positive decimal or fraction.
-    """
-    return [parse_rational(item.strip()) for item in text.split(",")]
+    request = _request(quoted.title, quoted.source, stewards, learner.strategy, dict(learner.options))
+    return replace(request, together=Together(learner.pooling, learner.colluders, learner.dropouts))
 
 
 def parse_range(what: str, text: str) -> tuple[float, float] | None:
@@ -369,13 +325,6 @@ def _request(
         strategy=strategy,
         options=options,
     )
-
-
-def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
-    for learner in learners:
-        if name in ("", learner.name):
-            return learner
-    raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from curator_node.dataset import unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
-from curator_node.text_files import read_text_file
+from learner_node.doubts import doubts_about
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
-from protocol.records import column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.mistakes import did_you_mean
+from protocol.record_frames import UnknownClassError, column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.splits import split_by_site, split_parts, split_sites, split_units_over_sites
 from simulations.populations import SMALL_REMEDY, bound_notes, keep_large, moving_notes, small_site_notes
-from simulations.scenario import LearnerScenario, Scenario
-from simulations.scenario_data import ANY, Data, fits, matching
+from simulations.scenario import LearnerScenario, Scenario, load_scenario
+from simulations.scenario_data import ANY, Data, fits, is_table, matching, read_schema
 
 ROW = "\0row"
 """Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
@@ -91,7 +93,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
         steward = read_steward_file(dataset.schema_text, where=f"schema of {data.name}")
     else:
         schema = folder / str(data.schema)
-        steward = read_steward_file(read_text_file(schema, "schema file"), where=f"schema file {schema.name}")
+        steward = read_schema(schema)
         frame = read_records(folder / str(data.path))
         _check_own(frame, data, steward)
         if data.sites.how == "shift":
@@ -176,8 +178,22 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
         encode_label_column(frame[steward.label], steward.schema)
         if roles["unit"] is not None:
             unit_names(frame[roles["unit"]])
+        if site is not None:
+            _require_sites(frame[site])
+    except UnknownClassError as error:
+        raise ConfigurationError(f"{data.path}: {error}{error.likeness}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{data.path}: {error}") from None
+
+
+def _require_sites(column: pl.Series) -> None:
+    if column.null_count():
+        row = int(column.is_null().arg_true()[0]) + 1
+        more = f", and {column.null_count() - 1} more rows" if column.null_count() > 1 else ""
+        raise ConfigurationError(
+            f"site column {column.name!r} is empty in row {row}{more}, header not counted; name the site of each "
+            "record, or remove those that have none"
+        )
 
 
 def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str, SiteRecords]:
@@ -206,7 +222,11 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     named = {curator.name for curator in scenario.curators} | {fault.curator for fault in scenario.faults}
     strangers = [name for name in named - {ANY} if not any(fits(site, name) for site in split)]
     if strangers:
-        raise ConfigurationError(f"no site {', '.join(sorted(strangers))}; the sites are {', '.join(sorted(split))}")
+        first, *more = sorted(strangers)
+        raise ConfigurationError(
+            f"no site {' or '.join(map(repr, [first, *more]))}, which [[curators]] or [[faults]] name; the sites are "
+            f"{', '.join(sorted(split))}{did_you_mean(first, list(split))}"
+        )
     return {name: _site(name, pieces, scenario, records, repeat) for name, pieces in split.items()}
 
 
@@ -255,6 +275,34 @@ def _site(
     )
 
 
+def doubts_of(scenario: Scenario, records: Records) -> list[str]:
+    """What its user should look at once more before anything is asked, in sentences; the scenario can be run as it is.
+
+    Raises:
+        ConfigurationError: as `split_records` and `sites_of`.
+    """
+    doubts = []
+    site = records.dataset.site if scenario.data.sites.how == "site" else None
+    if site is not None and records.steward.schema.find(site) is not None:
+        doubts.append(
+            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
+            "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
+        )
+    sites = split_records(scenario, records, 0)
+    for learner in scenario.learners:
+        asked, held = sites_of(learner, sites)
+        told = doubts_about(
+            learner.options,
+            records=sum(sites[name].source.height for name in held),
+            curators=len(asked),
+            pooling=learner.pooling,
+            colluders=learner.colluders,
+            dropouts=learner.dropouts,
+        )
+        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
+    return doubts
+
+
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
     """The sites that a learner asks, and those whose source records it holds.
 
@@ -265,3 +313,60 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
         return matching(learner.curators, list(sites)), matching(learner.source, list(sites))
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {learner.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """What a quote is about, as its files say.
+
+    Attributes:
+        title: for the table.
+        source: the learner's encoded records.
+        stewards: schema file of each curator that is asked.
+        learner: of the scenario; None where records alone were named.
+    """
+
+    title: str
+    source: EncodedRecords
+    stewards: tuple[StewardFile, ...]
+    learner: LearnerScenario | None = None
+
+
+def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
+    """Read records and their schema file, or the source and declarations of a scenario's learner.
+
+    Args:
+        source: path of a CSV or Parquet file; or a scenario's name or TOML file.
+        schema: the steward's schema file, for records.
+        learner: name of a scenario's learner; "" takes the first.
+
+    Raises:
+        ConfigurationError: what is missing or wrong, and what to pass instead.
+    """
+    if is_table(source):
+        if schema is None:
+            raise ConfigurationError(f"{source} is a table of records, which needs its steward's schema: --schema FILE")
+        steward = read_schema(schema)
+        frame = read_records(Path(source))
+        unit = steward.unit if steward.unit in frame.columns else None
+        frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
+        try:
+            records = encode_frame(frame, steward.schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{source}: {error}") from None
+        return Quoted(Path(source).name, records, (steward,))
+    scenario, _, folder = load_scenario(source)
+    chosen = _learner(scenario.learners, learner)
+    sites = split_records(scenario, load_records(scenario, folder), 0)
+    asked, held = sites_of(chosen, sites)
+    frame = pl.concat([sites[name].source for name in held])
+    stewards = tuple(sites[name].steward for name in asked)
+    records = encode_frame(frame, stewards[0].schema)
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen)
+
+
+def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:
+    for learner in learners:
+        if name in ("", learner.name):
+            return learner
+    raise ConfigurationError(f"no learner {name!r}{suggest(name, [learner.name for learner in learners])}")

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from learner_node.pooling import POOLED
-from simulations.carriers.table import PROCESS, stage_of
+from simulations.carriers import PROCESS
+from simulations.carriers.table import stage_of
 from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered

@@ -3,25 +3,28 @@
 What happens when it runs is in `federation` (one repeat), `harness` (all of them) and `run` (their report).
 """
 
+from dataclasses import dataclass
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 
-from curator_node.enrolled import Written
+from curator_node.enrolled import Written, check_rational
 from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
-from learner_node.large_epsilon import require_confirmed
+from learner_node.doubts import is_large, require_confirmed
 from learner_node.pooling import Pooling, check_pooling
-from learner_node.strategies import DEFAULT_STRATEGY, check_name, make_strategy
+from learner_node.strategies import DEFAULT_STRATEGY, check_option_names, make_strategy
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
+from protocol.mistakes import twice
 from protocol.queries import QUERY_KINDS
 from protocol.rationals import parse_rational
-from protocol.strict_toml import read_toml, suggest
-from simulations.scenario_data import ANY, Data, Name, check_one_of, fits
+from protocol.strict_toml import convert, read_toml, suggest
+from simulations.scenario_data import ANY, Data, Name, check_one_of, fits, is_table
 
 Seed = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """What every library takes as a seed."""
@@ -60,12 +63,14 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         try:
-            for cap in (self.learner_cap, *self.learner_caps.values()):
-                if cap is not None:
-                    parse_rational(cap)
-            settled_limits(msgspec.convert(msgspec.to_builtins(self.policy([])), Policy), QUERY_KINDS, where="limits")
-        except (ConfigurationError, msgspec.ValidationError) as error:
-            raise ValueError(f"curator {self.name}: {error}") from None
+            if self.learner_cap is not None:
+                check_rational(self.learner_cap, "learner_cap")
+            for learner, cap in self.learner_caps.items():
+                check_rational(cap, f"learner_caps.{learner}")
+            policy = convert(msgspec.to_builtins(self.policy([])), Policy, where=f"curator {self.name!r}")
+            settled_limits(policy, QUERY_KINDS, where=f"curator {self.name!r}")
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
 
     def cap_of(self, learner: str) -> Written:
         """Most epsilon of one learner."""
@@ -94,7 +99,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its name.
         epsilon: to spend at each curator.
         strategy: a name of `learner_node.strategies`.
-        options: of the strategy; checked by `check_options`, since only the strategy itself knows them.
+        options: of the strategy; their values are checked by `check_options`, since only the strategy knows them.
         pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
         all_or_none: its studies are opened at all curators that it asks, or at none.
@@ -124,16 +129,16 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             check_pooling(self.pooling, self.colluders, self.dropouts)
         except ConfigurationError as error:
-            raise ValueError(f"learner {self.name}: {error}") from None
+            raise ValueError(str(error)) from None
         for key, epsilon in (("epsilon", self.epsilon), ("validate", self.validate)):
             try:
                 exact = [] if epsilon is None else [parse_rational(epsilon)]
                 if not self.large_epsilon:
                     require_confirmed(exact, how="large_epsilon = true")
             except ConfigurationError as error:
-                raise ValueError(f"learner {self.name}, {key}: {error}") from None
+                raise ValueError(f"{key}: {error}") from None
         try:
-            check_name(self.strategy)
+            check_option_names(self.strategy, self.options)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 
@@ -185,15 +190,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for what, names in (("learner", self.learners), ("curator", self.curators)):
-            listed = [item.name for item in names]
-            if len(set(listed)) != len(listed):
-                raise ValueError(f"two {what}s have the same name")
+            if again := twice(item.name for item in names):
+                raise ValueError(f"two {what}s have the same name, {again!r}; give each a name of its own")
         if any(fault.curator == ANY for fault in self.faults):
             raise ValueError("a fault needs the name of one curator, not '*'")
         try:
             read_thresholds(self.thresholds)
         except ConfigurationError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"thresholds: {error}") from None
         known = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - known:
@@ -207,6 +211,68 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(fitting, key=lambda entry: (entry.name == site, len(entry.name)), default=CuratorScenario(name=site))
 
 
+@dataclass(frozen=True)
+class AtEpsilon:
+    """A scenario at another epsilon, and what its user must know of it."""
+
+    scenario: Scenario
+    notes: tuple[str, ...]
+
+
+def read_epsilons(written: str) -> tuple[str, ...]:
+    """Epsilons of a list such as "0.1,0.3,1/2", from the smallest on.
+
+    Raises:
+        ConfigurationError: one is no positive rational, or is there twice.
+    """
+    values: dict[Fraction, str] = {}
+    for text in (part.strip() for part in written.split(",")):
+        try:
+            value = parse_rational(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--epsilon {written}: {error}") from None
+        if value in values:
+            raise ConfigurationError(f"--epsilon {written}: {text} is there twice")
+        values[value] = text
+    return tuple(text for _, text in sorted(values.items()))
+
+
+def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
+    """The scenario where every learner has this epsilon.
+
+    A cap that would refuse it is raised to what the learners may need: `epsilon` for each, and their sum for all. What
+    was raised is in the notes, since a real curator's cap does not follow.
+    """
+    each = parse_rational(epsilon)
+    total = each * len(scenario.learners)
+    raised, curators = [], []
+    written = list(scenario.curators)
+    if not any(curator.name == "*" for curator in written):
+        written.append(CuratorScenario(name="*"))
+    for curator in written:
+        changes: dict[str, Any] = {}
+        if parse_rational(curator.cap) < total:
+            changes["cap"] = str(total)
+        if curator.learner_cap is not None and parse_rational(curator.learner_cap) < each:
+            changes["learner_cap"] = str(each)
+        low = {name: cap for name, cap in curator.learner_caps.items() if parse_rational(cap) < each}
+        if low:
+            changes["learner_caps"] = curator.learner_caps | dict.fromkeys(low, str(each))
+        if changes:
+            raised.append("any other site" if curator.name == "*" else curator.name)
+        if changes or curator in scenario.curators:
+            curators.append(msgspec.structs.replace(curator, **changes))
+    # Whoever asked for a large one has confirmed it on the command line.
+    large = {"large_epsilon": True} if is_large(each) else {}
+    learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
+    changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
+    note = (
+        f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "
+        f"{', '.join(raised)}: a real curator's cap does not follow."
+    )
+    return AtEpsilon(changed, (note,) if raised else ())
+
+
 def builtin_scenarios() -> dict[str, str]:
     """Name -> TOML text of the scenarios that come with the package."""
     folder = resources.files("simulations") / "scenarios"
@@ -215,20 +281,20 @@ def builtin_scenarios() -> dict[str, str]:
 
 
 def check_options(scenario: Scenario, *, where: str) -> None:
-    """Check the options of every learner's strategy, which loads the strategies.
+    """Check the values of the options of every learner's strategy, which loads the strategies.
 
     Raises:
-        ConfigurationError: an option that a strategy does not take, or a value out of its range.
+        ConfigurationError: a value out of its range.
     """
-    for number, learner in enumerate(scenario.learners):
+    for learner in scenario.learners:
         try:
             make_strategy(learner.strategy, learner.options)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{where}: {error} - at `$.learners[{number}]`") from None
+            raise ConfigurationError(f"{where}: learner {learner.name!r}: {error}") from None
 
 
 def load_scenario(name: str) -> tuple[Scenario, str, Path]:
-    """A built-in scenario by name, or a file by path, ready to be run.
+    """A built-in scenario by name, or a file by path. No strategy is loaded: `check_options` has the rest.
 
     Returns:
         The scenario, its TOML text, and the folder that relative paths start from.
@@ -236,28 +302,18 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     Raises:
         ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
     """
-    scenario, text, folder, where = _read(name)
-    check_options(scenario, where=where)
-    return scenario, text, folder
-
-
-def read_scenario(name: str) -> tuple[Scenario, str]:
-    """As `load_scenario`, to be looked at only: no strategy is loaded, so none of their options is checked.
-
-    Returns:
-        The scenario and its TOML text.
-    """
-    scenario, text, _, _ = _read(name)
-    return scenario, text
-
-
-def _read(name: str) -> tuple[Scenario, str, Path, str]:
     known = builtin_scenarios()
     path = Path(name)
     if name in known:
         text, folder, where = known[name], Path.cwd(), f"scenario {name}"
+    elif is_table(name):
+        raise ConfigurationError(
+            f"{name} is a table of records, and a scenario is a TOML file that names one: under [data], path = "
+            f'"{path.name}" and schema = "schema.toml" (docs/scenarios.md has a whole one). What a study on them '
+            f"would cost is told by: expril quote {name} --schema schema.toml"
+        )
     elif path.is_dir() or path.is_file():
         text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"
     else:
         raise ConfigurationError(f"no scenario or file {name!r}{suggest(name, list(known))}")
-    return read_toml(text, Scenario, where=where), text, folder, where
+    return read_toml(text, Scenario, where=where), text, folder

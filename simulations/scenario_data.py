@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from curator_node.steward import StewardFile, read_steward_file
+from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
-from protocol.strict_toml import did_you_mean, suggest
-from simulations.datasets import DATASETS
-from simulations.datasets.splits import SITE_SPLITS
+from protocol.mistakes import did_you_mean, twice
+from protocol.strict_toml import suggest
+from simulations.datasets import DATASETS, SITE_SPLITS
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 SMALL_SITES = ("refuse", "leave out", "merge")
 """What may become of a site with too few units."""
+TABLES = (".csv", ".parquet", ".pq")
+"""Suffixes of files of records."""
 PARTS = 3
 """Private, source, test: each needs a unit of its own."""
 ANY = "*"
@@ -126,13 +131,23 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.merge_label and (len(self.merge_label) < 2 or not all(self.merge_label.values())):
             raise ValueError("merge_label needs two classes or more, each with its levels")
         if len(set(levels)) != len(levels):
-            raise ValueError("merge_label names a level twice")
+            raise ValueError(f"merge_label names the level {twice(levels)!r} twice; a level belongs to one class")
         if (self.name is None) == (self.path is None):
             raise ValueError("name a built-in data set or give a path, one of the two")
         if self.name is not None and self.name not in DATASETS:
             raise ValueError(f"unknown data set {self.name!r}{suggest(self.name, list(DATASETS))}")
         if self.path is not None and self.schema is None:
             raise ValueError("records of one's own need a schema file beside their path")
+
+
+def read_schema(path: Path) -> StewardFile:
+    """A steward's schema file; a ConfigurationError names it, and what is wrong in it."""
+    return read_steward_file(read_text_file(path, "schema file"), where=f"schema file {path.name}")
+
+
+def is_table(source: str) -> bool:
+    """Whether a file's name says that it holds records."""
+    return Path(source).suffix.lower() in TABLES
 
 
 def check_one_of(key: str, value: str, allowed: Sequence[str]) -> None:

@@ -24,7 +24,8 @@ from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame, encode_labels, encode_numbers
+from protocol.record_frames import encode_frame, encode_labels, encode_numbers
+from protocol.records import Records
 from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of

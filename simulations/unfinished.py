@@ -25,7 +25,7 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.transcript import Transcript
 from simulations.alone import take_alone
-from simulations.carriers.table import PROCESS
+from simulations.carriers import PROCESS
 from simulations.gathered import Finished, Gathered
 from simulations.harness import Exchanged
 from simulations.predictions import predictions_of

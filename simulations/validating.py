@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from learner_node.performance import Interval, Performance
 from learner_node.validation import Validation
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords
 from simulations.report.validated import Told, ValidatedBin, ValidatedPoint, ValidatedSite, ValidationReport

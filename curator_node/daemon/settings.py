@@ -15,7 +15,7 @@ import msgspec
 
 from curator_node.text_files import read_text_file
 from protocol.errors import ConfigurationError
-from protocol.strict_toml import read_toml
+from protocol.strict_toml import convert, read_toml
 
 DAEMON = "daemon.toml"
 NODE_KEY, NODE_PUBLIC = "node.pem", "node.pub"
@@ -98,10 +98,8 @@ def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> 
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     if given.get("ca") and settings.insecure:
         given["insecure"] = False
-    try:
-        return msgspec.convert({**msgspec.to_builtins(settings), **given}, DaemonSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{path}, with the options of this command: {error}") from None
+    where = f"{path}, with the options of this command"
+    return convert({**msgspec.to_builtins(settings), **given}, DaemonSettings, where=where)
 
 
 def ledger_of(settings: DaemonSettings, environment: Mapping[str, str] = os.environ) -> str | None:

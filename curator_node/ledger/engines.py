@@ -4,6 +4,7 @@ Nobody is told a database's own text: it may hold a value, a part of a query, or
 """
 
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from protocol.errors import ConfigurationError
 
 CONNECT_SECONDS = 10
+SQLITE_MAGIC = b"SQLite format 3\x00"
 SESSION = {
     "lock_timeout": "15s",
     "statement_timeout": "120s",
@@ -141,3 +143,31 @@ def _set_session(connection: Any, _record: Any) -> None:
         if cursor.fetchone()[0] == "off":
             cursor.execute("SET synchronous_commit = on")
     connection.commit()
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether there is a SQLite file; the content of one that is named by a URI is not looked at."""
+    if str(path).startswith("file:"):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return False
+
+
+def require_sqlite(path: Path) -> None:
+    """Raise ConfigurationError where there is no SQLite file: what is there instead, and what to do."""
+    if is_sqlite(path):
+        return
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name the ledger in it, such as {path / 'curator.ledger'}")
+    if not path.is_file():
+        raise ConfigurationError(
+            f"no ledger {path}; check its name. One that was there is lost: bring back a backup. A new site's is made "
+            "by expril ledger create"
+        )
+    raise ConfigurationError(
+        f"{path} is not a SQLite ledger: it is another kind of file, or damaged; name the ledger's own file, or bring "
+        "back a backup"
+    )

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from curator_node.ledger.store import DatabaseStore, is_sqlite, read_only_url
+from curator_node.ledger.engines import require_sqlite
+from curator_node.ledger.store import DatabaseStore, read_only_url
 from protocol.errors import ConfigurationError
 
 
@@ -24,8 +25,7 @@ def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]
     Raises:
         ConfigurationError: not a ledger, or it cannot be copied.
     """
-    if not path.is_file() or not is_sqlite(path):
-        raise ConfigurationError(f"{path} is not a SQLite ledger")
+    require_sqlite(path)
     wal, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not log or not wal.is_file() or not wal.stat().st_size:
         yield from _opened(path, log=False)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from curator_node.ledger.engines import open_engine, read_url, reason_of
+from curator_node.ledger.engines import open_engine, read_url, reason_of, require_sqlite
 from curator_node.ledger.storing import AppendConflictError, Held, LedgerUnavailableError, Replies, Row
 from curator_node.ledger.tables import (
     ENTRIES,
@@ -30,8 +30,6 @@ from curator_node.ledger.tables import (
 from curator_node.new_files import private_draft
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import LedgerCorruptError
-
-SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 class MemoryStore:
@@ -246,8 +244,8 @@ class DatabaseStore:
 
     def _open_sqlite(self, where: sa.URL, *, create: bool, read_only: bool) -> None:
         path = where.database or ""
-        if not create and not is_sqlite(Path(path)):
-            raise ConfigurationError(f"{path} is not a SQLite ledger; make a new one: expril ledger create")
+        if not create:
+            require_sqlite(Path(path))
         if not read_only:
             sa.event.listen(self._engine, "connect", _make_durable)
             self._file = Path(path)
@@ -344,8 +342,7 @@ def backup(path: Path, copy: Path) -> None:
     Raises:
         ConfigurationError: not a ledger, or the copy exists or cannot be written.
     """
-    if not is_sqlite(path):
-        raise ConfigurationError(f"{path} is not a SQLite ledger")
+    require_sqlite(path)
     # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves.
     served = os.access(path.parent, os.W_OK)
     where = str(path) if served else f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
@@ -359,17 +356,6 @@ def backup(path: Path, copy: Path) -> None:
     except (OSError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else reason_of(error)
         raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
-
-
-def is_sqlite(path: Path) -> bool:
-    """Whether there is a SQLite file; the content of one that is named by a URI is not looked at."""
-    if str(path).startswith("file:"):
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError:
-        return False
 
 
 def _row(found: Any) -> Row:

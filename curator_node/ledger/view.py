@@ -16,10 +16,11 @@ from rich.table import Table
 from curator_node.enrolment import LEARNERS, POLICY, read_policy_of
 from curator_node.ledger import Account, Ledger
 from curator_node.ledger.checks import Finding, check_evidence
+from curator_node.ledger.engines import require_sqlite
 from curator_node.ledger.files import create_ledger_file
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.places import Place, read_evidence, told_place
-from curator_node.ledger.store import DatabaseStore, is_sqlite, sqlite_url
+from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.ledger.studies import Restored, StudyKey
 from curator_node.policy import Policy, read_policy
 from curator_node.text_files import read_text_file
@@ -181,7 +182,7 @@ def read(where: Place, policy: Path | None = None, *, curator: bytes | None = No
 
 
 def _policy_beside(where: Place) -> Path | None:
-    if not isinstance(where, Path):
+    if not isinstance(where, Path) or not where.name:
         return None
     beside = where.with_name(where.name.removesuffix(".ledger") + ".policy.toml")
     return beside if beside.is_file() else None
@@ -257,6 +258,5 @@ def _rules(path: Path) -> Policy:
 def _open(where: Place) -> DatabaseStore:
     if not isinstance(where, Path):
         return DatabaseStore(where)
-    if not is_sqlite(where):
-        raise ConfigurationError(f"{where} is not a SQLite ledger")
+    require_sqlite(where)
     return DatabaseStore(sqlite_url(where))

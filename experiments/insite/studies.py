@@ -33,7 +33,8 @@ from protocol.envelopes import SigningKey
 from protocol.feature_map import FeatureMap
 from protocol.queries.model import MODEL
 from protocol.rationals import parse_rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.schema import NumericAttribute
 from simulations.carriers.direct import direct_federation
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from learner_node.reading import Reader
@@ -13,6 +13,9 @@ from protocol.kinds import Turn
 from protocol.queries import sample
 from protocol.queries.sample import SampleBody
 from protocol.schema import NumericAttribute, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,13 @@ class SampleAnswer:
         """(n, axes): numbers in the middle of their cells, levels and classes from 0."""
         return self.base.points(self.cells)
 
-    def frame(self) -> pl.DataFrame:
+    def frame(self) -> "pl.DataFrame":
         """A table of n rows as a steward's would be: every attribute and the label; what was not drawn is missing.
 
-        Numbers are Float64, levels and classes String. `protocol.records.encode_frame` reads its attributes.
+        Numbers are Float64, levels and classes String. `protocol.record_frames.encode_frame` reads its attributes.
         """
+        import polars as pl  # noqa: PLC0415 - who asks for nothing of the kind waits for no library of tables
+
         schema = self.schema
         numbers = {each.name for each in schema.attributes if isinstance(each, NumericAttribute)}
         numbers |= {schema.label} if schema.label_bounds is not None else set()

@@ -7,9 +7,19 @@ there. Faults wrap a handle and fit under all of them.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from learner_node.study import Carrier
+if TYPE_CHECKING:
+    from learner_node.study import Carrier
+
+PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
+CARRIERS = {
+    PROCESS: "Flower in one process",
+    RAY: "Flower's simulation engine (Ray)",
+    FOLDER: "files in a folder",
+    DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
+}
+"""Name -> what it is, for people. Names load nothing: whoever reads them waits for no carrier."""
 
 Handle = Callable[[bytes], bytes]
 """A curator: envelope -> envelope; a ConnectionError means that nothing came back."""
@@ -18,14 +28,14 @@ Handle = Callable[[bytes], bytes]
 class Carry(Protocol):
     """A way to carry envelopes to curators of this process."""
 
-    def __call__(self, handles: Mapping[bytes, Handle], work: Callable[[Carrier], None]) -> None:
+    def __call__(self, handles: Mapping[bytes, Handle], work: "Callable[[Carrier], None]") -> None:
         """Do `work` with a carrier to `handles`, which are told by their curators' public keys."""
 
 
 class Serve(Protocol):
     """A way to have curators served from their folders by other processes, and to carry envelopes to them."""
 
-    def __call__(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
+    def __call__(self, folders: Mapping[bytes, Path], work: "Callable[[Carrier], None]") -> None:
         """Do `work` with a carrier to the curators; their processes have ended when this returns.
 
         Args:

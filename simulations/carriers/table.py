@@ -1,4 +1,4 @@
-"""The carriers of a simulation by name, and how a repeat is staged with each: sites, carrier, ledgers in the end."""
+"""The carriers of a simulation, and how a repeat is staged with each: sites, carrier, ledgers in the end."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,17 +10,8 @@ from curator_node.ledger.checks import CheckedLedger
 from learner_node.study import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-from simulations.carriers import Carry, Serve, in_process
+from simulations.carriers import CARRIERS, DEPLOY, FOLDER, PROCESS, RAY, Carry, Serve, in_process
 from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
-
-PROCESS, RAY, FOLDER, DEPLOY = "process", "ray", "folder", "deploy"
-CARRIERS = {
-    PROCESS: "Flower in one process",
-    RAY: "Flower's simulation engine (Ray)",
-    FOLDER: "files in a folder",
-    DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
-}
-"""Name -> what it is, for people."""
 
 Ask = Callable[[Mapping[str, CuratorFacts], Carrier], None]
 
@@ -79,7 +70,7 @@ def stage_of(name: str) -> Iterator[Stage]:
     """The stage of a carrier, ready for any number of repeats; what it started ends with the context.
 
     Args:
-        name: key of `CARRIERS`.
+        name: key of `simulations.carriers.CARRIERS`.
 
     Raises:
         ConfigurationError: there is no such carrier, or it cannot be started here.

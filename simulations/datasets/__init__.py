@@ -5,9 +5,10 @@ does.
 """
 
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from simulations.datasets.dataset import Dataset
+if TYPE_CHECKING:
+    from simulations.datasets.dataset import Dataset
 
 HERE = "simulations.datasets"
 DATASETS = {
@@ -20,9 +21,15 @@ DATASETS = {
     "readmission-30": f"{HERE}.readmission:load_readmission_30",
 }
 """Name -> what loads it, as "module:name": whoever only reads names waits for no library that reads files."""
+SITE_SPLITS = {
+    "site": f"{HERE}.splits:split_as_recorded",
+    "random": f"{HERE}.splits:split_at_random",
+    "shift": f"{HERE}.splits:split_by_shift",
+}
+"""Way to split a data set over curators -> what does it, likewise."""
 
 
-def load_dataset(name: str, **options: Any) -> Dataset:
+def load_dataset(name: str, **options: Any) -> "Dataset":
     """Load the data set of that name; no data set of today takes options.
 
     Raises:

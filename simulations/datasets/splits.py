@@ -5,13 +5,15 @@ original order and with all its columns; the same records and generator state gi
 records of one privacy unit go the same way.
 """
 
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from simulations.datasets import SITE_SPLITS
 from simulations.datasets.dataset import Dataset
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
@@ -99,7 +101,8 @@ def split_by_site(dataset: Dataset, *, units_move: bool = False) -> dict[str, pl
         raise ValueError(f"the data set {dataset.name} has no site column")
     sites = dataset.frame.get_column(dataset.site)
     if sites.null_count():
-        raise ValueError(f"{sites.null_count()} records have no {dataset.site}")
+        first = int(sites.is_null().arg_true()[0]) + 1
+        raise ValueError(f"{sites.null_count()} records have no {dataset.site}, the first of them is record {first}")
     names = sites.unique().sort().to_list()
     if dataset.unit is not None and not units_move:
         pairs = dataset.frame.select(dataset.unit, dataset.site).n_unique()
@@ -187,16 +190,12 @@ def split_units_over_sites(
     }
 
 
-def _by_site(dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False) -> dict[str, pl.DataFrame]:
+def split_as_recorded(
+    dataset: Dataset, rng: np.random.Generator, *, units_move: bool = False
+) -> dict[str, pl.DataFrame]:
+    """As `split_by_site`."""
     del rng  # nothing is random about where a record was made
     return split_by_site(dataset, units_move=units_move)
-
-
-SITE_SPLITS: dict[str, Callable[..., dict[str, pl.DataFrame]]] = {
-    "site": _by_site,
-    "random": split_at_random,
-    "shift": split_by_shift,
-}
 
 
 def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options: Any) -> dict[str, pl.DataFrame]:
@@ -218,4 +217,5 @@ def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options:
     """
     if how not in SITE_SPLITS:
         raise ValueError(f"no split is called {how!r}; there are {', '.join(SITE_SPLITS)}")
-    return SITE_SPLITS[how](dataset, rng, **options)
+    split: dict[str, pl.DataFrame] = pkgutil.resolve_name(SITE_SPLITS[how])(dataset, rng, **options)
+    return split

@@ -34,7 +34,7 @@ from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, Pro
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
 

@@ -17,7 +17,8 @@ from curator_node.daemon.settings import DAEMON, DaemonSettings
 from curator_node.enrolment import LEARNERS
 from curator_node.new_site import init_site
 from curator_node.policy import read_policy
-from curator_node.site import KEY, LEDGER, POLICY, SCHEMA, open_site
+from curator_node.site import KEY, LEDGER, POLICY, open_site
+from curator_node.steward import SCHEMA
 from curator_node.templates import daemon_template, policy_template
 from protocol.errors import ConfigurationError
 from simulations.superlink import make_certificates

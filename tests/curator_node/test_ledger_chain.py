@@ -344,7 +344,7 @@ def test_a_missing_mark_needs_the_steward(file, how):
 def test_an_absent_ledger_is_never_made_anew(file):
     written(file, studies=1)
     file.unlink()
-    with pytest.raises(ConfigurationError, match="not a SQLite ledger"):
+    with pytest.raises(ConfigurationError, match=r"no ledger .*One that was there is lost: bring back a backup"):
         open_ledger_file(file, CURATOR)
     assert not file.exists()
     with pytest.raises(ConfigurationError, match=r"a\.mark exists"):

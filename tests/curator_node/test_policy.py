@@ -85,7 +85,7 @@ def test_stranger_has_no_entry_and_no_cap():
         ("cells", "cels", r"limits\.kinds\.counts: unknown key 'cels'; did you mean 'cells'\?"),
         ("message_bytes", "message_byte", r"limits: unknown key 'message_byte'; did you mean 'message_bytes'\?"),
         ("message_bytes", "cells", r"limits: unknown key 'cells'"),
-        ('name = "bob"', 'nam = "bob"', r"learners\[1\]: unknown key 'nam'; did you mean 'name'\?"),
+        ('name = "bob"', 'nam = "bob"', r"learner number 2: unknown key 'nam'; did you mean 'name'\?"),
         ("cap = 2", "cap = 2\nzzz = 1", "unknown key 'zzz'; known: .*simulation"),
         ("[limits.kinds.counts]", "[limits.kinds.count]", "unknown query kind 'count'; did you mean 'counts'"),
         ("[limits.kinds.counts]", "[limits.kind.counts]", r"limits: unknown key 'kind'; did you mean 'kinds'\?"),
@@ -117,14 +117,14 @@ def test_cap_of_another_type_is_refused(cap):
 
 @pytest.mark.parametrize("bad", ["", "ab", ANN[:-1], ANN + "0", ANN.upper(), "g" * 64, f"0x{ANN[2:]}", f" {ANN[1:]}"])
 def test_bad_key_is_refused(bad):
-    with pytest.raises(ConfigurationError, match=r"learners\[0\]|learners\[\.\.\.\]"):
+    with pytest.raises(ConfigurationError, match=r"learner 'ann': key must be a public key, 64 hexadecimal digits"):
         read_policy(GOOD.replace(ANN, bad))
 
 
 def test_duplicate_learners_are_refused():
     with pytest.raises(ConfigurationError, match="two learners have the same key"):
         read_policy(GOOD.replace(BOB, ANN))
-    with pytest.raises(ConfigurationError, match="two learners have the same name"):
+    with pytest.raises(ConfigurationError, match="two learners have the same name, '"):
         read_policy(GOOD.replace('"bob"', '"ann"'))
 
 
@@ -176,7 +176,7 @@ def test_what_is_said_of_kinds_may_be_left_unread():
 
 
 def test_missing_key_and_broken_toml_are_told():
-    with pytest.raises(ConfigurationError, match="missing required field `cap`"):
+    with pytest.raises(ConfigurationError, match="the key cap is missing; write cap = "):
         read_policy('name = "basel"')
     with pytest.raises(ConfigurationError, match=r"policy basel\.toml is not valid TOML"):
         read_policy("cap = ", where="policy basel.toml")
@@ -225,16 +225,16 @@ def test_a_label_may_have_up_to_256_classes_or_be_a_number():
     ("old", "new", "match"),
     [
         ("round_size", "round_sise", r"unknown key 'round_sise'; did you mean 'round_size'\?"),
-        ("lower", "lowest", r"attributes\[0\]: unknown key 'lowest'; did you mean 'lower'\?"),
-        ("levels", "level", r"attributes\[1\]: unknown key 'level'; did you mean 'levels'\?"),
+        ("lower", "lowest", r"attribute 'age': unknown key 'lowest'; did you mean 'lower'\?"),
+        ("levels", "level", r"attribute 'sex': unknown key 'level'; did you mean 'levels'\?"),
         ("upper = 120", "upper = 0", "'age' needs lower < upper"),
         ("upper = 120", "upper = inf", "'age' needs lower < upper"),
         ("upper = 120", "upper = nan", "'age' needs lower < upper"),
-        ('["f", "m"]', '["f", "f"]', "'sex' declares a level twice"),
-        ('name = "sex"', 'name = "age"', "two attributes have the same name"),
-        ('name = "sex"', 'name = "sick"', "the label is also listed as an attribute"),
-        ('name = "sex"', 'name = "patient"', "unit column is also the label or an attribute"),
-        ('["no", "yes"]', '["no", "no"]', "two classes have the same name"),
+        ('["f", "m"]', '["f", "f"]', "'sex' declares the level 'f' twice"),
+        ('name = "sex"', 'name = "age"', "two attributes have the same name, 'age'"),
+        ('name = "sex"', 'name = "sick"', "the label 'sick' is also listed as an attribute"),
+        ('name = "sex"', 'name = "patient"', "unit column 'patient' is also the label or an attribute"),
+        ('["no", "yes"]', '["no", "no"]', "two classes have the same name, 'no'"),
         ('["no", "yes"]', '["no"]', "classes"),
         ('["no", "yes"]', "[]", "either classes or label_bounds"),
         ('["no", "yes"]', str([f"c{n}" for n in range(257)]), "classes"),

@@ -15,7 +15,7 @@ from curator_node.record_databases import read_database
 from curator_node.record_files import read_records
 from curator_node.site import RECORDS, create_site, open_site
 from protocol.errors import ConfigurationError
-from protocol.records import column_texts
+from protocol.record_frames import column_texts
 
 SECRET = "canary-7f3a"
 FILLED = (

@@ -181,7 +181,7 @@ RAGGED = "another number of fields than in the header"
         (f"3,20,0,{CANARY}", RAGGED),
         (f"3,20,0,m,yes,{CANARY}", RAGGED),
         (f'3,20,0,m,"yes,{CANARY}"\n', "a blank line"),
-        (f"3,20,0,m,yes\n  \n{CANARY}", RAGGED),
+        (f"3,20,0,m,yes\n  \n{CANARY}", "a blank line"),
         (f"3,20,0,{CANARY}\0,yes", "a NUL byte"),
         (f"3,20,0,{CANARY}\r4,20,0,m,yes", "a carriage return that ends no line"),
         (b"3,20,0,caf\xe9,yes", "text that is not UTF-8"),
@@ -203,9 +203,13 @@ def test_a_broken_header_is_refused(tmp_path, header, fault):
     fails(write(tmp_path, CSV.replace(HEADER, header)), rf"csv: {fault}.*, in the header; correct that line$")
 
 
-def test_blank_lines_at_the_end_are_refused_too(tmp_path):
-    fails(write(tmp_path, CSV + "\n"), "a blank line, in row 6, header not counted")
-    assert read_records(write(tmp_path, CSV.rstrip())).height == 5
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n", "\r\n\r\n", "\n  \n\t"])
+def test_blank_lines_after_the_last_record_are_no_rows(tmp_path, end):
+    assert read_records(write(tmp_path, CSV.rstrip() + end)).equals(read_records(write(tmp_path, CSV)))
+
+
+def test_a_blank_line_of_a_table_with_one_column_may_be_a_record_and_is_refused(tmp_path):
+    fails(write(tmp_path, "age\n20\n\n"), "a blank line, in row 2, header not counted")
 
 
 def test_a_break_within_quotes_is_refused_as_two_stray_quotes_are(tmp_path):
@@ -439,3 +443,12 @@ def test_one_class_warns_the_steward_only_and_the_curator_serves(tmp_path):
         learner.propose(plan_of(30))
         assert isinstance(learner.query(mass_body()), Release)
     assert heard == []
+
+
+def test_how_a_label_differs_from_a_class_is_in_no_error_of_a_curator_that_serves(tmp_path):
+    with pytest.raises(ConfigurationError) as caught:
+        load(write(tmp_path, CSV.replace(",yes", ",Yes", 1)))
+    assert "but for" not in str(caught.value)
+    assert type(caught.value)("records.csv: told again").args == (
+        "records.csv: told again",
+    )  # as a site names the file

@@ -35,7 +35,7 @@ from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.sample import PlannedSample, SampleBody, SampleRelease, base_of
 from protocol.rationals import Rational
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import Schema
 
 AXES = (NumberAxis("age", 18, 90, 8, 50, 20), LevelAxis("sex"), LevelAxis("sick"))

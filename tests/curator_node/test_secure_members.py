@@ -12,7 +12,8 @@ from curator_node.ledger.files import create_ledger_file, open_ledger_file
 from curator_node.ledger.view import read
 from curator_node.new_site import init_site
 from curator_node.policy import read_policy
-from curator_node.site import KEY, POLICY, SCHEMA
+from curator_node.site import KEY, POLICY
+from curator_node.steward import SCHEMA
 from pooled import KIND, Pool, rules_of, site_of
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits

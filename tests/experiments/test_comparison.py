@@ -40,7 +40,7 @@ from learner_node.strategies.cells import CellsStrategy
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries.counts import PlannedCounts
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 
 ROOT = Path(__file__).parents[2]
 # --- problems ---------------------------------------------------------------------------------------------

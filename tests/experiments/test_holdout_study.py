@@ -40,7 +40,7 @@ from expril.command import app
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.queries.holdout import cost
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from simulations.audit.kinds.holdouts import blog_loss
 
 TINY = Sizes(train=80, test=60, large=90, fresh=100, steps=3)

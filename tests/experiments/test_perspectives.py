@@ -23,7 +23,7 @@ from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS
 from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
 from protocol.queries import QUERY_KINDS
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from seeded import nothing_unseeded
 

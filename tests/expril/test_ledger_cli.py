@@ -67,9 +67,10 @@ def test_verify_checks_every_entry_and_reply_and_may_be_told_the_key(tmp_path):
 
 def test_a_file_that_is_no_ledger_is_one_clear_line(tmp_path):
     (tmp_path / "x.ledger").write_text("hello")
+    told = {"x.ledger": "is not a SQLite ledger", "absent": "no ledger ", ".": "is a folder; name the ledger in it"}
     for command in ("show", "verify"):
-        for name in ("x.ledger", "absent"):
-            assert "not a SQLite ledger" in run("ledger", command, tmp_path / name, code=2).output
+        for name, what in told.items():
+            assert what in run("ledger", command, tmp_path / name, code=2).output
 
 
 def test_backup_copies_a_ledger_that_is_served(tmp_path):

@@ -22,7 +22,7 @@ from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.queries import QUERY_KINDS
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.carriers.direct import direct_federation
 

@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from learner_fakes import NoNoise, account, federate, open_curator, ring, silent_from
+from learner_node.doubts import StudyWarning
 from learner_node.estimator import ExPriLClassifier
 from learner_node.study import NoCuratorError
 from margins import surely_above
@@ -52,11 +53,13 @@ def own_checks():
         yield pytest.param(estimator, check, marks=marks, id=" ".join([name, *check.keywords]))
 
 
+@pytest.mark.filterwarnings("ignore:bounds is left out")
 @pytest.mark.parametrize(("estimator", "check"), list(own_checks()))
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.filterwarnings("ignore:bounds is left out")
 @pytest.mark.slow
 @parametrize_with_checks(
     [
@@ -238,6 +241,7 @@ def test_clone_parameters_and_text():
         "dropouts",
         "purpose",
         "validation",
+        "large_epsilon",
         "random_state",
     }
     assert copy.set_params(strategy="cells").strategy == "cells"
@@ -320,7 +324,10 @@ def test_a_simulation_learns_and_accounts(options):
 def test_real_noise_differs_between_fits_and_seeded_noise_does_not():
     X, y = labelled(200, 1)
     for seed, same in ((None, False), (7, True)):
-        fits = [SimulatedExPriLClassifier(random_state=0, noise_seed=seed, options=PLAIN).fit(X, y) for _ in range(2)]
+        fits = [
+            SimulatedExPriLClassifier(bounds=(-4, 4), random_state=0, noise_seed=seed, options=PLAIN).fit(X, y)
+            for _ in range(2)
+        ]
         answers = [fit.study_.rounds[0].answers["curator 1"].values for fit in fits]
         assert np.array_equal(*answers) == same
         assert fits[0].__sklearn_tags__().non_deterministic != same
@@ -340,7 +347,7 @@ def test_categories_need_levels_and_numbers_bounds():
     for wrong, text in (
         ({"levels": {"knd": ["a"]}}, "unknown column"),
         ({}, "neither bounds nor levels"),
-        ({"levels": {"kind": ["a"]}, "bounds": {"age": (5, 5)}}, "lower < upper"),
+        ({"levels": {"kind": ["a"]}, "bounds": {"age": (5, 5)}}, "two numbers, the lower one first"),
         ({"levels": {"kind": ["a"]}, "bounds": {"age": (5,)}}, "bounds of 'age'"),
         ({"levels": {"kind": ["a"]}, "n_curators": 0}, "n_curators"),
         ({"levels": {"kind": ["a"]}, "n_curators": 301}, "n_curators"),
@@ -350,9 +357,52 @@ def test_categories_need_levels_and_numbers_bounds():
             SimulatedExPriLClassifier(**options | wrong).fit(frame, y)
 
 
+def test_numbers_without_bounds_and_more_cells_than_records_are_warned_of_before_anything_is_asked():
+    X, y = labelled(60, 1)
+    study = SimulatedExPriLClassifier(random_state=0, options={"networks": False, "cells": 61})
+    with pytest.warns(StudyWarning) as caught:
+        study.fit(X, y)
+    assert [str(warning.message).partition(" is ")[0].partition(" are ")[0] for warning in caught] == [
+        "bounds",
+        "61 cells",
+    ]
+    X = X.with_columns(kind=pl.lit("a")).select("kind")
+    SimulatedExPriLClassifier(random_state=0, levels={"kind": ["a"]}, options={"networks": False, "cells": 1}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"bounds": [(0, 1), (0, 2)]}, "bounds of 'x' must be two numbers"),
+        ({"bounds": (0, (1, 2))}, "bounds of 'x' must be two numbers"),
+        ({"bounds": 5}, "bounds of 'x' must be two numbers"),
+        ({"levels": ["x"]}, "levels are a mapping"),
+        ({"levels": {"x": "ab"}}, "levels of 'x' must be a list"),
+        ({"n_curators": "3"}, "n_curators must be a whole number"),
+        ({"n_curators": 2.5}, "n_curators must be a whole number"),
+        ({"source_fraction": (1,)}, "source_fraction must be above 0"),
+        ({"epsilon": [1, 2]}, "is not a positive rational"),
+        ({"epsilon": 1000}, "confirm it with large_epsilon=True"),
+        ({"strategy": None}, "strategy is a name"),
+    ],
+)
+def test_a_parameter_of_a_wrong_type_is_one_sentence(wrong, text):
+    X, y = labelled(60, 1)
+    with pytest.raises(ConfigurationError, match=text):
+        SimulatedExPriLClassifier(**{"bounds": (-4, 4), "options": PLAIN} | wrong).fit(X, y)
+
+
+def test_a_validation_at_a_large_epsilon_is_confirmed_too(fitted):
+    model, _ = fitted
+    with pytest.raises(ConfigurationError, match="confirm it with large_epsilon=True"):
+        model.validate(100)
+    with pytest.raises(ConfigurationError, match="confirm it with large_epsilon=True"):
+        ExPriLClassifier(model.federation, options=PLAIN, validation=100).fit(SOURCE)
+
+
 def test_a_table_must_come_back_with_its_columns():
     X, y = labelled(60, 1)
-    model = SimulatedExPriLClassifier(random_state=0, options=PLAIN).fit(X, y)
+    model = SimulatedExPriLClassifier(bounds=(-4, 4), random_state=0, options=PLAIN).fit(X, y)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.rename({"x": "z"}))
 
@@ -360,14 +410,14 @@ def test_a_table_must_come_back_with_its_columns():
 @pytest.mark.parametrize("epsilon", [5e-4, "1/3", 8])
 def test_any_positive_epsilon_can_be_simulated(epsilon):
     X, y = labelled(100, 1)
-    model = SimulatedExPriLClassifier(epsilon=epsilon, random_state=0, options=PLAIN).fit(X, y)
+    model = SimulatedExPriLClassifier(epsilon=epsilon, bounds=(-4, 4), random_state=0, options=PLAIN).fit(X, y)
     assert model.epsilon_spent_["curator 1"] == model.epsilon_claimed_
 
 
 def test_the_printed_mechanism_may_be_simulated():
     X, y = labelled(100, 1)
     options = {"printed": True, "rounds": 1}
-    model = SimulatedExPriLClassifier(strategy="paper-i", options=options, random_state=0).fit(X, y)
+    model = SimulatedExPriLClassifier(strategy="paper-i", options=options, bounds=(-4, 4), random_state=0).fit(X, y)
     assert model.predict(X).shape == (100,)
 
 
@@ -398,7 +448,9 @@ def test_a_simulated_study_of_real_records_pools_securely():
     model = SimulatedExPriLClassifier(
         pooling="secure", n_curators=4, bounds=(0, 5000), options={"networks": False}, random_state=2
     )
-    assert surely_above(model.fit(data.data, data.target).predict(data.data) == data.target, data.target.mean())
+    with pytest.warns(StudyWarning, match="a secure sum of 4 curators that allows no dropout"):
+        model.fit(data.data, data.target)
+    assert surely_above(model.predict(data.data) == data.target, data.target.mean())
     answer = model.study_.rounds[0].pooled
     assert (answer.sites, answer.noises) == (4, 4 / 3)
     assert set(model.epsilon_spent_.values()) == {1}

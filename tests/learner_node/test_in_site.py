@@ -50,7 +50,7 @@ from protocol.models import (
 from protocol.partitions import FeatureBins
 from protocol.queries.model import ModelBody, PlannedModel
 from protocol.rationals import Rational
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.carriers.direct import direct_federation
 

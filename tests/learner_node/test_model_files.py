@@ -40,7 +40,7 @@ from protocol.hypotheses import Mlp
 from protocol.models import Forest, LogisticRegression, Moments, Points
 from protocol.partitions import FeatureBins, Partition
 from protocol.rationals import Rational
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.local import SimulatedExPriLClassifier
 

@@ -29,7 +29,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, Card, Release
 from protocol.noise import DiscreteLaplace
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsRelease
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute, Schema
 
 FALSE_ALARM = 1e-9

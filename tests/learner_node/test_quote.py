@@ -29,7 +29,7 @@ from protocol.hypotheses import Constant
 from protocol.noise import DiscreteLaplace
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from simulations import quoting
 
 

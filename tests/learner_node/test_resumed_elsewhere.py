@@ -21,7 +21,7 @@ from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
 from protocol.messages import CardRequest, Query
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.transcript import replay
 from secure_fakes import members
 

@@ -16,7 +16,7 @@ from protocol.limits import Limits
 from protocol.plans import Plan
 from protocol.queries.sample import PlannedSample, SampleBody
 from protocol.rationals import Rational
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 
 AXES = (NumberAxis("x", -2, 2, 12), NumberAxis("y", -2, 2, 12), LevelAxis("sick"))
 EPSILON, RECORDS = Fraction(1), 40

@@ -386,7 +386,7 @@ def test_every_strategy_of_counts_learns_from_secure_sums(strategy, options):
 
 
 def _right(model, schema, frame):
-    from protocol.records import encode_frame, encode_labels
+    from protocol.record_frames import encode_frame, encode_labels
 
     said = model.probability(encode_frame(frame, schema)) > 0.5
     return said == (encode_labels(frame["sick"], schema.classes) > 0)

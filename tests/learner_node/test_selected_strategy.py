@@ -16,7 +16,7 @@ from margins import surely_above
 from protocol.errors import ConfigurationError
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
 ATTRIBUTES = (

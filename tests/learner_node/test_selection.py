@@ -22,7 +22,7 @@ from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import Turn
 from protocol.queries import holdout
 from protocol.queries.holdout import HoldoutBody, HoldoutRelease
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 
 NAMES = ("basel", "bern", "chur")
 SOURCE = ring(120, seed=9).drop("sick")

@@ -15,7 +15,7 @@ from learner_node.source import coordinates, even_bins, kmeans_cells, paper_bin_
 from protocol.feature_map import STEPS, CategoricalFeature, NumericFeature
 from protocol.hypotheses import Constant
 from protocol.partitions import PARTITION_KINDS
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 N = 400

@@ -19,7 +19,7 @@ from margins import DEVIATIONS, surely_above
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant, Mlp
 from protocol.queries import QUERY_KINDS
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from protocol.release_kinds import RELEASE_KINDS
 
 SETTINGS = [

@@ -9,7 +9,7 @@ from learner_node.estimator import ExPriLClassifier
 from learner_node.strategies.base import SourceEstimate
 from learner_node.synthetic import held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from protocol.errors import ConfigurationError
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 CLASSES = np.array(["no", "yes"])

@@ -23,7 +23,7 @@ from protocol.feature_map import STEPS
 from protocol.hypotheses import Constant, Mlp
 from protocol.messages import Refusal
 from protocol.queries.counts import sensitivity
-from protocol.records import encode_frame, encode_labels
+from protocol.record_frames import encode_frame, encode_labels
 from protocol.transcript import replay
 
 SOURCE = ring(120, seed=9).drop("sick")

@@ -39,7 +39,8 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.schema import NumericAttribute, Schema
 
 WIDTH = 24

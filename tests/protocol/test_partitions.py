@@ -45,7 +45,8 @@ from protocol.partitions.projection_bins import MOST_DIRECTIONS
 from protocol.partitions.tree_leaves import LEVEL_COST, MOST_DEPTH, MOST_NODES
 from protocol.queries.counts import CountsBody, CountsLimits, PlannedCounts, read_body
 from protocol.rationals import Rational
-from protocol.records import Records, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import Records
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 

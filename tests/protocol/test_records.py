@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigurationError
-from protocol.records import (
-    MISSING_CODE,
-    Records,
+from protocol.record_frames import (
     column_texts,
     count_moved_labels,
     encode_and_count_moved,
@@ -22,6 +20,7 @@ from protocol.records import (
     encode_labels,
     encode_numeric_labels,
 )
+from protocol.records import MISSING_CODE, Records
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 CANARY = "canary-7f3a"

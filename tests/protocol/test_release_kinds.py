@@ -27,7 +27,8 @@ from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, CountsLimits, CountsRelease, PlannedCounts, read_body
 from protocol.rationals import Rational
-from protocol.records import LABEL_STEPS, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import LABEL_STEPS
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import Schema

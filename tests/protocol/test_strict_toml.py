@@ -74,9 +74,9 @@ def test_a_misspelt_key_is_named_with_the_right_one(text, wrong, right):
 
 
 def test_the_place_of_a_misspelt_key_is_given():
-    assert "file.toml.inners[1]:" in complaint("[[inners]]\ncap = 1\n[[inners]]\nnam = 'a'")
-    assert "file.toml.table.a:" in complaint("[table.a]\ncapp = 1")
-    assert "file.toml.inner:" in complaint("[inner]\ncapp = 1")
+    assert "file.toml: inner number 2:" in complaint("[[inners]]\ncap = 1\n[[inners]]\nnam = 'a'")
+    assert "file.toml: table.a:" in complaint("[table.a]\ncapp = 1")
+    assert "file.toml: inner:" in complaint("[inner]\ncapp = 1")
 
 
 def test_the_key_of_another_variant_is_unknown_and_its_own_are_listed():

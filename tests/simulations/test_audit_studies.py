@@ -138,7 +138,7 @@ def test_a_victim_s_range_holds_nobody_else(records):
     assert len(table.victims) == 40
     for row, start, end in zip(table.victims, table.starts, table.ends, strict=True):
         assert np.flatnonzero((values >= start) & (values < end)).tolist() == [row]
-    from protocol.records import encode_frame
+    from protocol.record_frames import encode_frame
 
     encoded = encode_frame(table.frame, table.steward.schema)
     alone, stretches = table.alone().cells(encoded), table.stretches().cells(encoded)

@@ -11,7 +11,6 @@ from learner_node.uncertainty import AccuracyEstimate
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.clinical import clinical_fields
-from simulations.epsilons import at_epsilon, read_epsilons
 from simulations.expectations import expected, within
 from simulations.ranked import RankedTally, ranked
 from simulations.report import words
@@ -30,7 +29,7 @@ from simulations.report.model import (
     encode_report,
 )
 from simulations.report.page import build_page
-from simulations.scenario import read_scenario
+from simulations.scenario import at_epsilon, load_scenario, read_epsilons
 from simulations.tables import epsilon_table, result_table, run_tables, threshold_table
 
 
@@ -330,20 +329,20 @@ def test_a_list_of_epsilons_is_sorted_and_read_strictly():
 
 
 def test_an_epsilon_raises_the_caps_that_would_refuse_it_and_says_so():
-    scenario, _ = read_scenario("wdbc-faults")
+    scenario, *_ = load_scenario("wdbc-faults")
     there = at_epsilon(scenario, "1")
     assert [learner.epsilon for learner in there.scenario.learners] == ["1", "1"]
     caps = {curator.name: str(curator.cap) for curator in there.scenario.curators}
     assert caps == {"north": "2", "east": "2", "south": "2", "west": "2"}
     (note,) = there.notes
     assert "at west: a real curator's cap does not follow" in note
-    assert at_epsilon(read_scenario("wdbc")[0], "0.3").notes == ()
+    assert at_epsilon(load_scenario("wdbc")[0], "0.3").notes == ()
     assert "any other site" in at_epsilon(scenario, "3").notes[0]
     assert at_epsilon(scenario, "3").scenario.curator("unnamed").cap == "6"
 
 
 def test_a_scenario_names_its_thresholds():
-    text = read_scenario("wdbc")[1]
+    text = load_scenario("wdbc")[1]
     from protocol.strict_toml import read_toml
     from simulations.scenario import Scenario
 

@@ -23,7 +23,8 @@ from learner_node.strategies.cells_number import mean_squared_error, sums_of_lab
 from learner_node.synthetic import pooled_estimate
 from protocol.errors import ConfigurationError
 from protocol.queries import QUERY_KINDS
-from protocol.records import LABEL_STEPS, encode_frame
+from protocol.record_frames import encode_frame
+from protocol.records import LABEL_STEPS
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from seeded import nothing_unseeded
 from simulations.local import SimulatedExPriLClassifier

@@ -252,7 +252,7 @@ def test_levels_of_the_label_are_merged(own):
         ('merge_label = { no = ["NO"], yes = [">30"] }', "does not say what becomes of <30"),
         ('merge_label = { no = ["NO"], yes = ["<3"] }', "the schema has no class '<3'"),
         ('merge_label = { no = ["NO"] }', "two classes or more"),
-        ('merge_label = { no = ["NO"], yes = ["NO", "*"] }', "names a level twice"),
+        ('merge_label = { no = ["NO"], yes = ["NO", "*"] }', "merge_label names the level 'NO' twice"),
         ("unit = false\nfirst_record = true", "need units"),
     ],
 )

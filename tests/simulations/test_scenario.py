@@ -130,12 +130,17 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nepsilonn = 1', "'epsilonn'", "'epsilon'"),
         ('name = "ada"', 'name = "ada"\nstrategy = "cell"', "'cell'", "'cells'"),
         ('name = "ada"', 'name = "ada"\nstrategy = "paper-c"\noptions = {round = 2}', "round", "paper-c"),
-        ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner ada, epsilon: '-1'", "positive"),
-        ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner ada, epsilon: 'lots'", "1/30"),
-        ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner ada: colluders", 'pooling = "secure"'),
-        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean' - at"),
+        ('name = "ada"', 'name = "ada"\nepsilon = -1', "learner 'ada': epsilon: '-1'", "positive"),
+        ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner 'ada': epsilon: 'lots'", "1/30"),
+        ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner 'ada': colluders", 'pooling = "secure"'),
+        ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean'"),
         ('name = "ada"', 'name = "ada"\npooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
-        ('name = "ada"', 'name = "ada"\npooling = 1', "pooling", "`str`"),
+        (
+            'name = "ada"',
+            'name = "ada"\npooling = 1',
+            "learner 'ada': pooling",
+            "must be text, not a whole number; put it in quotes",
+        ),
         ('name = "ada"', 'name = "ada"\nepsilon = "1e999999999"', "1e999999999", "1/30"),
         ('name = "ada"', 'name = "ada"\nepsilon = nan', "'nan'", "1/30"),
         ('how = "site"', 'how = "sites"', "'sites'", "'site'"),
@@ -143,7 +148,7 @@ def test_own_records_are_split_by_their_site_column(own):
         ('path = "records.csv"', 'path = "records.csv"\nname = "wdbc"', "built-in", "one of the two"),
         ('schema = "schema.toml"', "", "schema", "beside"),
         ('path = "records.csv"', 'name = "wdcb"', "'wdcb'", "'wdbc'"),
-        ('title = "own"', 'title = "own"\nrepeats = 0', "repeats", ">= 1"),
+        ('title = "own"', 'title = "own"\nrepeats = 0', "repeats", "at least 1"),
         ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\ncap = 0', "'0'", "positive"),
         (
             'name = "ada"',
@@ -166,9 +171,24 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "dies"', "'dies'", "one of refuse, vanish"),
         ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "x"\nkind = "lat"', "'lat'", "did you mean 'late'?"),
         ('name = "ada"', 'name = "ada"\n[[faults]]\ncurator = "*"\nkind = "late"', "fault", "name of one"),
-        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = "y"', "curator x", "1/30"),
-        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = 0', "curator x", "positive"),
-        ('name = "ada"', 'name = "ada"\n[[curators]]\nname = "x"\nopen_studies = 0', "curator x", ">= 1"),
+        (
+            'name = "ada"',
+            'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = "y"',
+            "curator 'x': learner_cap",
+            "1/30",
+        ),
+        (
+            'name = "ada"',
+            'name = "ada"\n[[curators]]\nname = "x"\nlearner_cap = 0',
+            "curator 'x': learner_cap",
+            "positive",
+        ),
+        (
+            'name = "ada"',
+            'name = "ada"\n[[curators]]\nname = "x"\nopen_studies = 0',
+            "curator 'x': open_studies",
+            "at least 1",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_remedy(own, old, new, wrong, hint):
@@ -187,8 +207,8 @@ def test_an_unknown_scenario_suggests_the_nearest():
 @pytest.mark.parametrize(
     ("addition", "message"),
     [
-        ('[[curators]]\nname = "east"', "no site east; the sites are north, south"),
-        ('[[faults]]\ncurator = "east"\nkind = "vanish"', "no site east"),
+        ('[[curators]]\nname = "east"', "no site 'east', which .*; the sites are north, south"),
+        ('[[faults]]\ncurator = "east"\nkind = "vanish"', "no site 'east'"),
     ],
 )
 def test_a_curator_without_a_site_is_an_error(own, addition, message):
@@ -308,7 +328,7 @@ SECURE = GOOD.replace('name = "ada"', 'name = "ada"\npooling = "secure"')
         (
             SECURE + '[[curators]]\nname = "north"\nlimits.kinds.secure_counts.least_colluders = 5\n',
             {},
-            "curator north: .*least_colluders: at most 1 of 2 members",
+            "curator 'north'.*least_colluders: at most 1 of 2 members",
         ),
     ],
 )

@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from simulations.datasets import load_dataset
+from simulations.datasets import SITE_SPLITS, load_dataset
 from simulations.datasets.dataset import SCHEMAS, Dataset
-from simulations.datasets.splits import SITE_SPLITS, split_parts, split_sites
+from simulations.datasets.splits import split_parts, split_sites
 
 SEEDS = st.integers(0, 2**32 - 1)
 FRACTIONS = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(

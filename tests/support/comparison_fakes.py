@@ -11,7 +11,7 @@ from experiments.learning.outcome import Outcome
 from experiments.learning.studies import Answer
 from experiments.problems import PROBLEMS
 from experiments.splits import Site, Split
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import CategoricalAttribute, NumericAttribute
 
 FAKE_PEERS = ("naive-bayes", "boosting-dp", "regression-dp")

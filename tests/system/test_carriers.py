@@ -17,12 +17,12 @@ from secure_scenario import FAULTS, SECURE
 from simulations.carriers.table import stage_of
 from simulations.federation import run_repeat
 from simulations.records import load_records
-from simulations.scenario import Fault, LearnerScenario, load_scenario, read_scenario
+from simulations.scenario import Fault, LearnerScenario, load_scenario
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 600.0
 """Seconds that a command may take on a machine that is busy."""
-SCENARIO = read_scenario("wdbc-faults")[1]
+SCENARIO = load_scenario("wdbc-faults")[1]
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,7 @@ from protocol.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.strict_toml import convert
 from simulations.carriers import direct
 from simulations.carriers.table import here
-from simulations.datasets import DATASETS
-from simulations.datasets.splits import SITE_SPLITS
+from simulations.datasets import DATASETS, SITE_SPLITS
 from simulations.federation import run_repeat
 from simulations.records import load_records
 from simulations.scenario import FAULTS, CuratorScenario, Fault, LearnerScenario, Scenario, load_scenario

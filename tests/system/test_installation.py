@@ -9,6 +9,7 @@ import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 import typer
@@ -19,7 +20,12 @@ from every_command import calls, commands, complaint_in, documented, hold, part_
 from expril.command import app
 from expril.faults import PARTS
 from expril.terminal import plain_errors
-from learner_node.strategies import STRATEGIES, make_strategy
+from learner_node.strategies import OPTIONS, STRATEGIES, make_strategy
+from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.cells_classes import CellsClassesStrategy
+from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.options import names_of as names_of_options
+from learner_node.strategies.paper import PaperOptions
 from trees import FILES, PACKAGES, ROOT, place, tree_of
 
 pytestmark = pytest.mark.usefixtures("parsed")
@@ -182,9 +188,14 @@ def test_a_bare_installation_asks_for_nothing_heavy_and_a_developers_for_everyth
     assert extra("dev")[1] == PROJECT["optional-dependencies"].keys()
 
 
-def test_every_strategy_of_the_table_is_where_it_says():
+def test_every_strategy_of_the_table_is_where_it_says_and_takes_the_options_that_stand_there():
+    held = {"cells": (CellsStrategy, CellsClassesStrategy, CellsNumberStrategy)}
+    held |= dict.fromkeys(("paper-c", "paper-i"), (PaperOptions,))
     for name in STRATEGIES:
         assert callable(make_strategy(name, {}).plan)
+        makers = held.get(name, (resolve_name(STRATEGIES[name]),))
+        assert sorted({option for maker in makers for option in names_of_options(maker)}) == sorted(OPTIONS[name])
+    assert OPTIONS.keys() == STRATEGIES.keys()
 
 
 @pytest.mark.processes
@@ -205,6 +216,69 @@ def test_what_needs_no_data_loads_nothing_slow(tmp_path):
     assert [code for code, _, _ in told] == [0] * len(told), told
     assert "sqlalchemy" in loaded
     assert not set(loaded) & SLOW_TO_LOAD
+
+
+@pytest.fixture
+def wrong(tmp_path):
+    """A folder of files that people wrote; each is right but for one, which the name of its copy tells."""
+    tour = ROOT / "docs" / "tour"
+    scenario, schema, records = ((tour / name).read_text() for name in ("own.toml", "schema.toml", "records.csv"))
+    files = {
+        "schema.toml": schema,
+        "records.csv": records,
+        "syntax.toml": "a = \n",
+        "key.toml": f"titel = 1\n{scenario}",
+        "option.toml": scenario.replace('name = "ada"', 'name = "ada"\noptions = { cels = 3 }', 1),
+        "absent.toml": scenario.replace("schema.toml", "nowhere.toml"),
+        "text.toml": scenario.replace("schema.toml", "bad-schema.toml"),
+        "bad-schema.toml": schema.replace("lower = 0", 'lower = "0"', 1),
+        "no-records.toml": scenario.replace("records.csv", "nowhere.csv"),
+        "ragged.toml": scenario.replace("records.csv", "ragged.csv"),
+        "ragged.csv": f"{records}1,2\n",
+        "site/policy.toml": 'name = "x"\ncapp = 1\n',
+        "site/daemon.toml": 'superlink = "127.0.0.1:9092"\ninsecure = true\n',
+        "study.toml": 'title = "x"\nsource = "s.csv"\nepsilon = 1\noptions = { cels = 3 }\n[curators]\nx = "y"\n',
+    }
+    (tmp_path / "site").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.processes
+def test_a_wrong_file_is_told_before_what_reads_tables_carries_or_computes_is_loaded(wrong):
+    site = wrong / "site"
+    told, loaded = in_one_process(
+        *(
+            [command, wrong / f"{name}.toml"]
+            for command in ("simulate", "quote")
+            for name in ("syntax", "key", "option")
+        ),
+        ["simulate", wrong / "absent.toml"],
+        ["simulate", wrong / "text.toml"],
+        ["simulate", wrong / "records.csv"],
+        ["quote", wrong / "records.csv", "--schema", wrong / "bad-schema.toml"],
+        ["scenarios", wrong / "key.toml"],
+        ["learner", "run", wrong / "study.toml"],
+        ["learner", "run", wrong / "syntax.toml"],
+        ["curator", "serve", site],
+        ["curator", "answer", wrong, "--site", site],
+    )
+    assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
+    assert not set(loaded) & {*SLOW_TO_LOAD, "polars", "sqlalchemy", "grpc", "httpx"}
+
+
+@pytest.mark.processes
+def test_wrong_records_are_told_before_what_carries_or_computes_is_loaded(wrong):
+    told, loaded = in_one_process(
+        ["simulate", wrong / "no-records.toml"],
+        ["simulate", wrong / "ragged.toml"],
+        ["quote", wrong / "ragged.toml"],
+        ["quote", wrong / "ragged.csv", "--schema", wrong / "schema.toml"],
+    )
+    assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
+    assert "polars" in loaded
+    assert not set(loaded) & {*SLOW_TO_LOAD, "sqlalchemy", "grpc", "httpx"}
 
 
 def test_a_command_that_asks_for_no_part_reaches_nothing_of_any():

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from curator_node.ledger.engines import is_sqlite
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.reading import read_ledger_file
-from curator_node.ledger.store import is_sqlite
 from protocol.errors import ConfigurationError, printable
 from protocol.plans import Plan
 from simulations.audit.package.plain_files import as_json, read_bytes

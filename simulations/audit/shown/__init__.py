@@ -87,7 +87,9 @@ def read_transcript_view(path: Path, *, values: bool = False) -> View:
     try:
         transcript = decode_transcript(read_plain(path))
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path} ({type(error).__name__})") from None
+        why = "there is none; name a run's folder, or a file in its folder transcripts"
+        why = why if isinstance(error, FileNotFoundError) else str(error.strerror)
+        raise ConfigurationError(f"cannot read the transcript {path}: {why}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     told = _Told(values)

@@ -23,7 +23,7 @@ from learner_node.study import Federation
 from learner_node.synthetic import synthetic_frame
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from simulations.audit.studies.curators import Opening, policy_text
 from simulations.audit.studies.games import Guesses, half_in

@@ -1,0 +1,250 @@
+"""What is wrong in a file that a person wrote, in that person's words: which table, which key, what is wanted there.
+
+msgspec says "Expected `float`, got `str` - at `$.attributes[0].lower`". A person reads "attribute 'age': lower must be
+a number, not text; write it without quotes". Every message of msgspec about a user's file comes through here.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+Path = tuple[str | int, ...]
+"""Keys and numbers of items, from the outermost on."""
+
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "datetime": "a time",
+    "date": "a date",
+}
+_PLACE = re.compile(r" - at (?P<key>`key` in )?`\$?(?P<path>[^`]*)`\Z")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_TYPE = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
+_RANGE = re.compile(r"Expected `(?P<wanted>[^`]+)` (?P<sign>[<>]=?) (?P<bound>\S+)")
+_LENGTH = re.compile(r"Expected `(?P<wanted>str|array|object)` of length (?P<sign>[<>]=) (?P<bound>\d+)")
+_COUNT = re.compile(r"Expected `array` of length (?P<bound>\d+), got (?P<got>\d+)")
+_PATTERN = re.compile(r"Expected `str` matching regex (?P<pattern>.*)", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
+_CHOICE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)", re.DOTALL)
+_QUOTED = re.compile(r"`([^`]+)`")
+_SIGNS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
+_FORMS = {
+    r"'^[0-9a-f]{64}\\Z'": "a public key, 64 hexadecimal digits in small letters",
+    r"'^[^\\s/]+:[0-9]{1,5}\\Z'": '"host:port"',
+}
+"""Regular expression as msgspec shows it -> what it stands for."""
+
+
+def twice(names: Iterable[str]) -> str:
+    """The first name that comes a second time; "" where none does."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The nearest known word, to append to an error; empty where none is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
+    """What msgspec says of `data`, which is no `kind`: the place in words, and what to write there instead."""
+    found = _PLACE.search(str(error))
+    text = str(error)[: found.start()] if found else str(error)
+    path, kind = _walk(_STEP.findall(found["path"]) if found else [], data, kind)
+    told = _told(text, path, data, kind)
+    if told is None:  # of a struct's own check
+        place = where_is(path, data)
+        return text if not place or text.startswith(place) else f"{place}: {text}"
+    if found and found["key"]:
+        return f"{_join(where_is(path, data), 'a name in it')} {told}"
+    if text.startswith("Object missing"):
+        place = "" if told.startswith("the table") else where_is(path, data)
+        return f"{place}: {told}" if place else told
+    place, name = where_is(path[:-1], data), where_is(path, data)
+    own = name.removeprefix(place).removeprefix(": ").removeprefix(", ").removeprefix(".")
+    return f"{_join(place, own)} {told}" if own else f"it {told}"
+
+
+def where_is(path: Sequence[str | int], data: Any) -> str:
+    """A place in words: "attribute 'age'", "data.sites", "learner 'ada', options"; "" for the whole file."""
+    words: list[str] = []
+    keys: list[str] = []
+    for step in path:
+        data = _inside(data, step)
+        if isinstance(step, str):
+            keys.append(step)
+            continue
+        last = keys.pop() if keys else "item"
+        words += [".".join(keys)] * bool(keys)
+        words.append(_item(last, step, data))
+        keys = []
+    return ", ".join([*words, *[".".join(keys)] * bool(keys)])
+
+
+def options_of(kind: Any) -> list[Any]:
+    """The members of a union, without annotations; `kind` itself where it is none."""
+    if get_origin(kind) is Annotated:
+        return options_of(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [option for member in get_args(kind) for option in options_of(member)]
+    return [kind]
+
+
+def structs_of(kind: Any) -> list[type[msgspec.Struct]]:
+    """The structs among the members of a union."""
+    return [option for option in options_of(kind) if isinstance(option, type) and issubclass(option, msgspec.Struct)]
+
+
+def _item(plural: str, number: int, data: Any) -> str:
+    """An item of a list by its name, where it is a table that has one, else by its number."""
+    if not isinstance(data, dict):
+        return f"{plural}, item {number + 1}"
+    singular = plural[:-2] if plural.endswith("sses") else plural.removesuffix("s")
+    name = data.get("name")
+    return f"{singular} {name!r}" if isinstance(name, str) and name else f"{singular} number {number + 1}"
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}: {name}" if place else name
+
+
+def _inside(data: Any, step: str | int) -> Any:
+    try:
+        return data[step]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _walk(steps: list[tuple[str, str]], data: Any, kind: Any) -> tuple[Path, Any]:
+    """The path that msgspec means, with the key of a table where it says [...], and the type that is wanted there."""
+    path: list[str | int] = []
+    for name, number in steps:
+        if name:
+            tags = [one for one in structs_of(kind) if _tagged(one, data)] or structs_of(kind)
+            fields = {field.encode_name: field.type for one in tags for field in msgspec.structs.fields(one)}
+            step: str | int = name
+            kind = fields.get(name, Any)
+        elif number == "...":
+            kind = next((get_args(option)[1] for option in options_of(kind) if get_origin(option) is dict), Any)
+            step = next((key for key, item in (data or {}).items() if not _converts(item, kind)), "")
+        else:
+            step = int(number)
+            inner = next((get_args(option) for option in options_of(kind) if get_origin(option) in (list, tuple)), ())
+            kind = inner[min(step, len(inner) - 1)] if inner and inner[-1] is not ... else (inner or (Any,))[0]
+        path.append(step)
+        data = _inside(data, step)
+    return tuple(path), kind
+
+
+def _tagged(struct: type[msgspec.Struct], data: Any) -> bool:
+    tag = struct.__struct_config__.tag_field
+    return bool(tag) and _inside(data, str(tag)) == struct.__struct_config__.tag
+
+
+def _converts(item: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(item, kind, strict=True)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _told(text: str, path: Path, data: Any, kind: Any) -> str | None:
+    """What msgspec says, in words that follow the name of a key; None where it hands on another's words."""
+    if found := _TYPE.fullmatch(text):
+        return _of_type(found["wanted"].split(" | "), found["got"], path)
+    if found := _RANGE.fullmatch(text):
+        bound = found["bound"].removesuffix(".0")
+        return f"must be {_WORDS.get(found['wanted'], found['wanted'])}, {_SIGNS[found['sign']]} {bound}"
+    if found := _LENGTH.fullmatch(text):
+        return _of_length(found["wanted"], found["sign"], int(found["bound"]))
+    if found := _COUNT.fullmatch(text):
+        return f"must be a list of {found['bound']}, not of {found['got']}"
+    if found := _PATTERN.fullmatch(text):
+        return f"must be {_FORMS.get(found['pattern'], 'of the form ' + found['pattern'])}"
+    if found := _MISSING.fullmatch(text):
+        return _of_missing(found["name"], path, kind)
+    if found := _CHOICE.fullmatch(text):
+        known = [str(word) for option in options_of(kind) if get_origin(option) is Literal for word in get_args(option)]
+        value = _value(data, path)
+        near = did_you_mean(value, known) if isinstance(value, str) else ""
+        return f"must be {' or '.join(map(repr, known)) or 'another'}, not {found['value']}{near}"
+    if text.startswith("Expected `"):  # by a rule that no file of today has
+        return _QUOTED.sub(lambda quoted: _WORDS.get(quoted[1], quoted[1]), text.replace("Expected", "must be", 1))
+    return None
+
+
+def _value(data: Any, path: Path) -> Any:
+    for step in path:
+        data = _inside(data, step)
+    return data
+
+
+def _of_type(wanted: list[str], got: str, path: Path) -> str:
+    types = [one for one in wanted if one != "null" and not (one == "int" and "float" in wanted)]
+    given = "one with decimals" if got == "float" and "int" in types else _WORDS.get(got, got)
+    told = f"must be {' or '.join(_WORDS.get(one, one) for one in types)}, not {given}"
+    if got == "str" and not {"str", "array", "object"} & set(types):
+        return f"{told}; write it without quotes"
+    if got in ("int", "float", "bool", "date", "datetime") and types == ["str"]:
+        return f"{told}; put it in quotes"
+    if types == ["array"] and got == "object" and path:
+        return f"{told}; write [[{path[-1]}]], in two pairs of brackets, before each of its tables"
+    if types == ["array"]:
+        example = '["..."]' if got == "str" else "[1, 2]"
+        return f"{told}; put it in brackets, as in {example}"
+    if types == ["object"] and path:
+        if any(isinstance(step, int) for step in path):
+            return f"{told}; write {path[-1]} = {{ key = value }}"
+        return f"{told}; write [{'.'.join(map(str, path))}] on a line of its own, and its keys below"
+    return told
+
+
+def _of_length(wanted: str, sign: str, bound: int) -> str:
+    if wanted == "str":
+        return "must not be empty" if sign == ">=" and bound == 1 else f"must have {_SIGNS[sign]} {bound} characters"
+    return f"must have {_SIGNS[sign]} {bound} {'entry' if bound == 1 else 'entries'}"
+
+
+def _of_missing(name: str, path: Path, kind: Any) -> str:
+    structs = structs_of(kind)
+    tags = [repr(one.__struct_config__.tag) for one in structs if one.__struct_config__.tag_field == name]
+    if tags:
+        return f"the key {name} is missing; write {name} = {' or '.join(tags)}".replace("'", '"')
+    fields = {field.encode_name: field.type for one in structs for field in msgspec.structs.fields(one)}
+    options = options_of(fields.get(name, Any))
+    full = ".".join(map(str, (*path, name))) if all(isinstance(step, str) for step in path) else name
+    for option in options:
+        inner = get_args(option) if get_origin(option) in (list, tuple) else ()
+        if inner and structs_of(inner[0]):
+            return f"the table [[{full}]] is missing; write at least one{_with(structs_of(inner[0]))}"
+        if structs_of(option):
+            return f"the table [{full}] is missing; write it{_with(structs_of(option))}"
+        if get_origin(option) is dict:
+            return f"the table [{full}] is missing; write it"
+        if inner:
+            return f"the key {name} is missing; write {name} = [...]"
+    shown = '"..."' if str in options and not {int, float} & set(options) else "..."
+    meant = ", a number" if {int, float} & set(options) else ""
+    return f"the key {name} is missing; write {name} = {shown}{meant}"
+
+
+def _with(structs: list[type[msgspec.Struct]]) -> str:
+    """The keys that a table must have, of whichever kind it is."""
+    tags = dict.fromkeys(str(one.__struct_config__.tag_field) for one in structs if one.__struct_config__.tag_field)
+    needed = [[field.encode_name for field in msgspec.structs.fields(one) if field.required] for one in structs]
+    common = [*tags, *(name for name in needed[0] if all(name in names for names in needed))]
+    return f" with {' and '.join(common)}" if common else ""

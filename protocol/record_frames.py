@@ -1,0 +1,267 @@
+"""Data frames into records: which values a column may hold, what is missing, and the label as a class or a number.
+
+Reading files is not done here; see `curator_node.record_files`. It is apart from `protocol.records`, so that whoever
+reads no records waits for no library of data frames.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from protocol.errors import ConfigurationError
+from protocol.records import LABEL_STEPS, MISSING_CODE, Records
+from protocol.schema import MISSING_TEXTS, CategoricalAttribute, Schema
+
+MOST_COLUMNS_NAMED = 20
+"""How many of the columns that are there an error names."""
+_LONGEST_NAME_SHOWN = 80
+_TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, pl.Datetime, pl.Time)
+
+
+class UnknownClassError(ConfigurationError):
+    """A label that is none of the declared classes.
+
+    Attributes:
+        likeness: how it differs from the class that it is likely meant to be, to append to the text; "" where none is
+            alike. It tells a record's class, so it is for the steward alone, on the steward's own machine.
+    """
+
+    def __init__(self, text: str, *, likeness: str = "") -> None:
+        super().__init__(text)
+        self.likeness = likeness
+
+
+def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
+    """Encode the attribute columns of a data frame; other columns are ignored.
+
+    Null, NaN, and the texts "", "?", "NA", "NaN" and "null" mean missing. Numbers outside the bounds move to the
+    nearer bound. An undeclared level becomes "other".
+
+    Raises:
+        ConfigurationError: a column is absent, or holds text or infinity where numbers are declared. The text names
+            the column and the first offending row (counted from 1), never a value.
+    """
+    return encode_and_count_moved(frame, schema)[0]
+
+
+def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
+    """As `encode_frame`; also, per numeric attribute, how many values moved to a bound, which is private."""
+    require_columns([a.name for a in schema.attributes], frame.columns)
+    numeric: list[NDArray[np.float64]] = []
+    codes: list[NDArray[np.int16]] = []
+    moved: dict[str, int] = {}
+    for attribute in schema.attributes:
+        column = frame[attribute.name]
+        if isinstance(attribute, CategoricalAttribute):
+            codes.append(_codes(column, attribute))
+            continue
+        values = _numbers(column)
+        moved[attribute.name] = int(np.count_nonzero((values < attribute.lower) | (values > attribute.upper)))
+        numeric.append(np.clip(values, attribute.lower, attribute.upper))
+    n = frame.height
+    records = Records(
+        schema,
+        np.column_stack(numeric) if numeric else np.empty((n, 0)),
+        np.column_stack(codes) if codes else np.empty((n, 0), np.int16),
+    )
+    return records, moved
+
+
+def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
+    """Raise a ConfigurationError that names every declared column that is not there."""
+    absent = [name for name in declared if name not in there]
+    if absent:
+        raise ConfigurationError(
+            f"the records lack the declared column(s) {describe_absent(absent, declared=declared, there=there)}"
+        )
+
+
+def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: Sequence[str]) -> str:
+    """The absent columns, each with the nearest undeclared one, and the columns that are there.
+
+    Where no declared column is there, not even in another case, the file may have no header; its first record
+    would then pass for column names, so none is shown.
+
+    Args:
+        absent: names to describe, at least one.
+        declared: all names that are looked for.
+        there: the names that are there.
+    """
+    folded = {name.strip().casefold(): name for name in there if name not in declared}
+    header = any(name in there or name.strip().casefold() in folded for name in declared)
+    if not header:
+        names = ", ".join(map(repr, absent))
+        return f"{names}; no declared column is there: does the first row hold the column names?"
+    described = []
+    for name in absent:
+        near = difflib.get_close_matches(name.strip().casefold(), folded, n=1, cutoff=0.6)
+        described.append(f"{name!r} (did you mean {_shown(folded[near[0]])}?)" if near else repr(name))
+    rest = len(there) - MOST_COLUMNS_NAMED
+    shown = ", ".join(map(_shown, there[:MOST_COLUMNS_NAMED])) + (f" and {rest} more" if rest > 0 else "")
+    return f"{', '.join(described)}; the columns are {shown}"
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST_NAME_SHOWN else f"{name[:_LONGEST_NAME_SHOWN]}…")
+
+
+def encode_label_column(column: pl.Series, schema: Schema) -> NDArray[np.unsignedinteger]:
+    """Labels as the schema says: `encode_labels` or `encode_numeric_labels`, with their errors."""
+    if schema.label_bounds is None:
+        return encode_labels(column, schema.classes)
+    return encode_numeric_labels(column, schema.label_bounds)
+
+
+def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8]:
+    """Labels as class indices, (n,) uint8.
+
+    Raises:
+        ConfigurationError: a label is missing or is none of the classes; names the first row (counted from 1), no
+            value.
+    """
+    texts = column_texts(column)
+    _require_labels(texts, column.name)
+    known = texts.is_in(list(classes))
+    if not known.all():
+        row = int((~known).arg_true()[0]) + 1
+        named = [repr(name) for name in classes[: MOST_COLUMNS_NAMED - 1]]
+        rest = len(classes) - len(named)
+        last = named.pop() if not rest else f"{rest} more"
+        raise UnknownClassError(
+            f"label column {column.name!r} holds something other than the declared classes {', '.join(named)} and "
+            f"{last} in row {row}, header not counted; correct it, or declare its class",
+            likeness=_likeness(str(texts[row - 1]), classes),
+        )
+    indices = texts.replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.UInt8)
+    codes: NDArray[np.uint8] = indices.to_numpy()
+    return codes
+
+
+def _likeness(label: str, classes: Sequence[str]) -> str:
+    """How a label differs from the first class that is alike."""
+    forms: dict[str, Callable[[str], str | float | None]] = {
+        "upper and lower case": str.casefold,
+        "how the number is written, as 1 and 1.0 are": _as_number,
+        "spaces and signs": lambda text: "".join(filter(str.isalnum, text.casefold())) or None,
+    }
+    for what, form in forms.items():
+        alike = [name for name in classes if form(name) == form(label) is not None]
+        if alike:
+            return f". It is the class {alike[0]!r}, but for {what}"
+    return ""
+
+
+def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:
+    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; those outside move to the nearer bound.
+
+    A step is the only place where a label is rounded: all that is computed from it later are whole numbers.
+
+    Raises:
+        ConfigurationError: a label is missing, infinite or no number; names the first row (counted from 1), no value.
+    """
+    lower, upper = bounds
+    shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
+    return np.rint(shares * LABEL_STEPS).astype(np.uint16)
+
+
+def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """Numeric labels before they are rounded, (n,) float64; those outside move to the nearer bound.
+
+    Raises:
+        ConfigurationError: as `encode_numeric_labels`.
+    """
+    values = _numbers(column)
+    _require_labels(pl.Series(values).fill_nan(None), column.name)
+    return np.clip(values, *bounds)
+
+
+def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
+    """How many numeric labels `encode_numeric_labels` moves to a bound, which is private."""
+    values = _numbers(column)
+    return int(np.count_nonzero((values < bounds[0]) | (values > bounds[1])))
+
+
+def _require_labels(known: pl.Series, name: str) -> None:
+    if known.null_count():
+        row = int(known.is_null().arg_true()[0]) + 1
+        raise ConfigurationError(
+            f"label column {name!r} is empty in row {row}, header not counted; remove or label the record"
+        )
+
+
+def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    """As they are written, beyond the bounds or not; NaN where missing."""
+    if column.dtype == pl.String:
+        texts = column_texts(column)
+        values = texts.cast(pl.Float64, strict=False)
+        wrong = values.is_null() & texts.is_not_null()
+    elif column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
+        values, wrong = column.cast(pl.Float64), None
+    else:
+        raise ConfigurationError(f"column {column.name!r} is declared numeric but has type {column.dtype.base_type()}")
+    if wrong is not None and wrong.any():
+        row = int(wrong.arg_true()[0]) + 1
+        raise ConfigurationError(
+            f"column {column.name!r} is declared numeric but holds text in row {row}, header not counted; correct it "
+            "or leave it empty"
+        )
+    array: NDArray[np.float64] = values.fill_null(np.nan).to_numpy()
+    if np.isinf(array).any():
+        row = int(np.flatnonzero(np.isinf(array))[0]) + 1
+        raise ConfigurationError(
+            f"column {column.name!r} holds infinity, or a number too large to be held, in row {row}, header not "
+            "counted; correct it or leave it empty"
+        )
+    return array
+
+
+def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
+    texts = column_texts(column)
+    codes = texts.replace_strict(
+        list(attribute.levels),
+        list(range(len(attribute.levels))),
+        default=len(attribute.levels),
+        return_dtype=pl.Int16,
+    )
+    missing = texts.is_null().to_numpy()
+    return np.where(missing, np.int16(MISSING_CODE), codes.to_numpy())
+
+
+def column_texts(column: pl.Series) -> pl.Series:
+    """A column as trimmed text, null where missing; 1.0 and 1 are the same text "1".
+
+    Raises:
+        ConfigurationError: the column holds lists, bytes or objects.
+    """
+    if not (column.dtype.is_numeric() or column.dtype.base_type() in _TEXT_LIKE):
+        raise ConfigurationError(
+            f"column {column.name!r} has type {column.dtype.base_type()}; text, numbers, booleans or dates are wanted"
+        )
+    if column.dtype.is_decimal():
+        # Never through a float: two 20-digit identities must stay two.
+        digits = column.cast(pl.String)
+        shortened = digits.str.replace(r"0+$", "").str.replace(r"\.$", "")
+        return digits.zip_with(~digits.str.contains(".", literal=True), shortened)
+    if column.dtype.is_float():
+        whole = (column == column.floor()) & (column.abs() < 2**53)
+        as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)
+        frame = pl.DataFrame({"whole": whole, "integer": as_integer, "text": column.fill_nan(None).cast(pl.String)})
+        return frame.select(pl.when(pl.col("whole")).then("integer").otherwise("text").alias(column.name)).to_series()
+    texts = column.cast(pl.String).str.strip_chars()
+    return (
+        pl.DataFrame({"t": texts})
+        .select(pl.when(pl.col("t").is_in(MISSING_TEXTS)).then(None).otherwise("t").alias(column.name))
+        .to_series()
+    )
