@@ -9,6 +9,7 @@ that curators answer, go to the strategy.
 """
 
 import argparse
+import math
 import sys
 import time
 from collections import defaultdict
@@ -349,7 +350,7 @@ class Finding:
     @property
     def covers(self) -> bool:
         """Whether the interval holds in at least 93 of 100, less three standard errors of that share."""
-        return self.holds >= 0.93 - 3.0 * np.sqrt(0.93 * 0.07 / self.runs)
+        return self.holds >= 0.93 - 3.0 * math.sqrt(0.93 * 0.07 / self.runs)
 
     @property
     def calibrated(self) -> bool | None:

@@ -66,7 +66,7 @@ def label_model(rng, width, cells=5, components=2):
     """As a fit leaves it, `reduction` by column, since a product of matrices left it so."""
     made = [
         Component(
-            kernel=Kernel(float(rng.choice([0.5, 1.0, 2.0])), float(rng.uniform(0, 3)), float(rng.uniform(0.2, 4))),
+            kernel=Kernel(*(float(rng.uniform(low, high)) for low, high in ((0.5, 2), (0, 3), (0.2, 4), (0, 1)))),
             weight=1.0 / components,
             mean=rng.normal(size=1001 + width) / 30,
             reduction=np.asfortranarray(rng.normal(size=(1001 + width, cells)).astype(np.float32) / 40),
@@ -83,7 +83,7 @@ def label_model(rng, width, cells=5, components=2):
 def networks(rng, width):
     sizes = [(width, 4), (4, 1)]
     layers = [(rng.normal(size=(3, a, b)), rng.normal(size=(3, 1, b))) for a, b in sizes]
-    return CellNetworks(tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in layers), 12)
+    return CellNetworks(tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in layers), 0.25)
 
 
 def perceptron(rng, of):
@@ -113,7 +113,8 @@ def three_classes(seed):
     rng, of = np.random.default_rng(seed), schema(("a", "b", "c"))
     features = feature_map(of)
     models = tuple(label_model(rng, features.width) for _ in of.classes)
-    return StudyModel(of, {"": CellsClassesModel(features, ClassesLabelModel(rng.uniform(size=40), models))}, {"": 1.0})
+    labels = ClassesLabelModel(rng.uniform(size=40), models)
+    return StudyModel(of, {"": CellsClassesModel(features, labels, rng.uniform(0.1, 1.0, len(models)))}, {"": 1.0})
 
 
 def a_number(seed):
@@ -314,7 +315,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
     for changes, said in (
         ({"format": 2}, "not of format 1"),
         ({"models": {"": {"kind": "oracle", "mass": 1.0, "state": {}}}}, r"does not know \(oracle\)"),
-        ({"models": {"": {"kind": "cells", "mass": 1.0, "state": {"networks": None}}}}, "is damaged"),
+        ({"models": {"": {"kind": "cells by probit", "mass": 1.0, "state": {"networks": None}}}}, "is damaged"),
         ({"models": {}}, "is damaged"),
         ({"models": 3}, "is damaged"),
     ):

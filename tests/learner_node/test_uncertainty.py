@@ -15,8 +15,8 @@ from learner_node.areas import weighted_auc
 from learner_node.label_model import Observation, fit_label_model, fit_with_cell_posterior
 from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
-from learner_node.label_model.likelihood import SIGNAL_NODES, SiteTable
-from learner_node.uncertainty import LEVEL, _steeper, calibrated, calibration, estimate_accuracy
+from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
+from learner_node.uncertainty import LEVEL, _steeper, estimate_accuracy
 from margins import DEVIATIONS, FALSE_ALARM, within_its_error
 
 N_SOURCE = 160
@@ -155,9 +155,6 @@ def test_shares_stay_in_order_and_in_range(steep, probability, seed):
     assert 0 < found.p_value <= 1
     assert 0 <= found.auc_low <= found.auc <= found.auc_high <= 1
     assert 0 < found.ranking_p_value <= 1
-    sharpness = calibration(probability, steep[1], seed=seed)
-    assert 0.25 <= sharpness <= 8
-    assert ((calibrated(probability, sharpness) > 0.5) <= (probability > 0.5)).all()
 
 
 test_shares_stay_in_order_and_in_range_at_length = at_length(test_shares_stay_in_order_and_in_range, 25)
@@ -210,22 +207,7 @@ def test_bad_probabilities_are_refused(steep):
         estimate_accuracy(probability[1:], posterior, seed=0)
     for wrong in (-0.1, 1.1, np.nan):
         with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
-            calibration(np.full(N_SOURCE, wrong), posterior, seed=0)
-
-
-def test_calibration_keeps_classes_and_ends():
-    p = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
-    assert calibrated(p, 1.0) == pytest.approx(p)
-    assert (calibrated(p, 2.0)[[0, 2, 4]] == p[[0, 2, 4]]).all()
-    assert calibrated(p, 2.0)[1] < 0.2
-    assert calibrated(p, 0.5)[3] < 0.8
-
-
-def test_blunt_probabilities_are_sharpened_more_than_sure_ones(steep):
-    probability, posterior, *_ = steep
-    blunt = calibration(calibrated(probability, 0.3), posterior, seed=0)
-    sure = calibration(calibrated(probability, 3.0), posterior, seed=0)
-    assert blunt > sure
+            estimate_accuracy(np.full(N_SOURCE, wrong), posterior, seed=0)
 
 
 # --- the posterior of the cells
@@ -285,8 +267,8 @@ def test_draws_are_within_range_and_masses_have_their_moments():
 def test_a_held_out_share_is_that_of_a_fit_without_the_cells_answer(cell):
     share = toy_posterior().held_out_share()[cell]
     without = toy_posterior(flat=[cell]).kernels[0][2]
-    expected = np.clip(norm.rvs(without.mean[cell], without.variance[cell] ** 0.5, 10**6, random_state=0), -1, 1).mean()
-    assert share == pytest.approx(0.5 * (1 + expected), abs=0.03)
+    latent = norm.rvs(without.mean[cell], without.variance[cell] ** 0.5, 10**6, random_state=0)
+    assert share == pytest.approx(norm.cdf(PROBIT * latent).mean(), abs=0.03)
 
 
 def test_the_likelihood_of_shares_is_read_off_the_table():
