@@ -17,10 +17,12 @@ from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import how_records_were_split, score_notes
 from simulations.records import Records, population_notes
+from simulations.report.budget import StudyCost
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.report.validated import joined
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
+from simulations.spending import ALL
 
 
 @dataclass
@@ -117,6 +119,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
             "pooling": learner.pooling,
             "epsilon_claimed": learner.epsilon_claimed,
             "epsilon_spent": learner.epsilon_spent,
+            "studies": list(map(msgspec.to_builtins, learner.studies)),
             "pooled": msgspec.to_builtins(learner.pooled),
             "sites": list(map(msgspec.to_builtins, learner.sites)),
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
@@ -145,8 +148,13 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         learner=learner.name,
         strategy=learner.strategy,
         pooling=learner.pooling,
-        epsilon_claimed=str(tally.claimed),
-        epsilon_spent=str(tally.spent),
+        epsilon_claimed=str(tally.costs[ALL].claimed),
+        epsilon_spent=str(tally.costs[ALL].spent),
+        studies=tuple(
+            StudyCost(what, str(cost.claimed), str(cost.spent))  # type: ignore[arg-type]
+            for what, cost in tally.costs.items()
+            if what != ALL
+        ),
         pooled=Score(**_score(tally, POOLED, measure)),
         sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(

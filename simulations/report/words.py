@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from itertools import groupby
 
+from protocol.rationals import written
+from simulations.report.budget import exact, named_parts
 from simulations.report.lead import CHANCE, led
-from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score, exact
-
-
-def number(value: Fraction) -> str:
-    """Return a budget as a reader wants it: exact as a decimal or as 1/n, else rounded and marked with ≈."""
-    decimal = f"{float(value):.6g}"
-    if "e" not in decimal and Fraction(decimal) == value:
-        return decimal
-    if value.numerator == 1 and value.denominator < 1000:
-        return f"1/{value.denominator}"
-    return f"≈ {float(value):.4g}"
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score
 
 
 @dataclass(frozen=True)
@@ -152,10 +143,17 @@ def told(expected: Expected, *, short: bool = False) -> str:
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
-    claimed = sorted({exact(learner.epsilon_claimed) for learner in learners})
-    if len(claimed) == 1:
-        return number(claimed[0])
-    return f"{number(claimed[0])} to {number(claimed[-1])}"
+    """What was spent; where that is nothing, what was claimed."""
+    told = {spent_parts(one) if exact(one.epsilon_spent) else written(one.epsilon_claimed) for one in learners}
+    if len(told) == 1:
+        return told.pop()
+    costs = sorted(exact(one.epsilon_spent) or exact(one.epsilon_claimed) for one in learners)
+    return " to ".join(dict.fromkeys(map(written, (costs[0], costs[-1]))))
+
+
+def spent_parts(learner: LearnerReport) -> str:
+    """What a learner spent, and on which of its studies: "2 (model 1, validation 1)"."""
+    return written(learner.epsilon_spent) + named_parts((study.what, study.spent) for study in learner.studies)
 
 
 def headline(report: RunReport) -> str:
@@ -207,6 +205,12 @@ def summary(report: RunReport) -> tuple[str, ...]:
         sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
         if first.pooled.expected is not None:
             sentences.append(f"From the answers alone it expected {told(first.pooled.expected)}.")
+    several = [learner for learner in report.learners if len(learner.studies) > 1]
+    if len(report.learners) == 1:
+        sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
+    elif several:
+        most = max(several, key=lambda learner: exact(learner.epsilon_spent))
+        sentences.append(f"What is spent counts validations, too: {most.learner} spent epsilon {spent_parts(most)}.")
     return tuple(sentences)
 
 
