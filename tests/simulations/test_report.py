@@ -98,7 +98,9 @@ def three_learners():
     names = ("basel", "geneva", "zurich", LONG)
     return make_report(
         make_learner("cells", curators=names),
-        make_learner("feature bins", curators=names, rounds=10, pooling="site", epsilon_claimed="1/3"),
+        make_learner(
+            "feature bins", curators=names, rounds=10, pooling="site", epsilon_claimed="1/3", epsilon_spent="1/3"
+        ),
         make_learner("score bins", curators=names, rounds=10),
         curators=names,
         seeded_noise=True,
