@@ -1,6 +1,6 @@
 """A whole run: a scenario's repeats, their scores, and the report and summary that are made of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,19 @@ import numpy as np
 import polars as pl
 
 from learner_node.pooling import POOLED
+from learner_node.study import NoCuratorError
 from simulations.carriers.table import PROCESS, stage_of
 from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
-from simulations.notes import how_records_were_split, score_notes
+from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import Records, population_notes
-from simulations.report.budget import StudyCost
+from simulations.report.budget import StudyReport
+from simulations.report.folding import some_of
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.report.validated import joined
+from simulations.run_index import epsilon_folder
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
 from simulations.spending import ALL
@@ -102,7 +105,11 @@ def run_scenario(  # noqa: PLR0913 - a whole command's worth
         further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
         curators=found.curators,
-        notes=(*found.notes, *score_notes(scenario, learners, measure.constant)),
+        notes=(
+            *found.notes,
+            *failure_notes(found.tallies, found.done),
+            *score_notes(scenario, learners, measure.constant),
+        ),
         positive=found.positive,
         records=found.counts,
         carrier=carrier,
@@ -110,8 +117,37 @@ def run_scenario(  # noqa: PLR0913 - a whole command's worth
     return Run(report, found.rows, found.evidence)
 
 
+def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
+    """The sentence on the learners that learned nothing in any repeat; "" where there are none.
+
+    Args:
+        reports: of a run, or of several at different epsilons.
+        epsilons: these, where there are several.
+    """
+    where = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
+    who = [
+        f"{learner.learner}{place}"
+        for place, report in zip(where, reports, strict=True)
+        for learner in report.learners
+        if learner.failed == report.repeats
+    ]
+    return f"nothing was learned by {some_of(who)}; the notes say why" if who else ""
+
+
+def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder: Path) -> dict[str, Any]:
+    """The object that `expril simulate --json` prints: of a run, or of several at different epsilons."""
+    if len(reports) == 1:
+        told = summary(reports[0], str(folder))
+    else:
+        runs = zip(epsilons, reports, strict=True)
+        every = [{"epsilon": one, **summary(report, str(folder / epsilon_folder(one)))} for one, report in runs]
+        told = {"run": str(folder), "epsilons": every}
+    wrong = nothing_learned(reports, epsilons)
+    return {**told, "error": wrong, "kind": NoCuratorError.kind} if wrong else told
+
+
 def summary(report: RunReport, folder: str) -> dict[str, Any]:
-    """The object that `expril simulate --json` prints."""
+    """What `expril simulate --json` prints of a run."""
     learners = [
         {
             "learner": learner.learner,
@@ -151,7 +187,7 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         epsilon_claimed=str(tally.costs[ALL].claimed),
         epsilon_spent=str(tally.costs[ALL].spent),
         studies=tuple(
-            StudyCost(what, str(cost.claimed), str(cost.spent))  # type: ignore[arg-type]
+            StudyReport(what, str(cost.claimed), str(cost.spent), len(tally.failures.get(what, ())))  # type: ignore[arg-type]
             for what, cost in tally.costs.items()
             if what != ALL
         ),

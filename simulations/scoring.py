@@ -86,7 +86,8 @@ class Tally:
     """What all repeats of one learner gave; the key "" stands for all sites together.
 
     `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat;
-    `costs` the most of each study in any repeat, and of all.
+    `costs` the most of each study in any repeat, and of all;
+    `failures` the repeats in which a study brought nothing, and why.
     """
 
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -101,6 +102,7 @@ class Tally:
     ranked: dict[str, RankedTally] = field(default_factory=lambda: defaultdict(RankedTally))
     ranking: dict[str, list[tuple[AccuracyEstimate, float, float]]] = field(default_factory=lambda: defaultdict(list))
     costs: dict[str, Cost] = field(default_factory=dict)
+    failures: dict[str, dict[int, str]] = field(default_factory=dict)
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
@@ -234,6 +236,8 @@ def _tally(
     costs = costs_of(outcome, repeat)
     for what, cost in costs.items():
         tally.costs[what] = cost.at_most(tally.costs.get(what, Cost()))
+    for what, why in outcome.failures.items():
+        tally.failures.setdefault(what, {})[repeat.number] = why
     if outcome.study is not None and not tally.outcomes:
         tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
         tally.left_out = outcome.study.left_out

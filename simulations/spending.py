@@ -75,7 +75,7 @@ def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
     yield NAMES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
     if found is not None:
         yield NAMES[VALIDATION], found.study, found.epsilon_claimed
-    elif outcome.validation_study is not None and learner.validate is not None:
+    elif learned is not None and learner.validate is not None:
         yield NAMES[VALIDATION], outcome.validation_study, parse_rational(learner.validate)
 
 

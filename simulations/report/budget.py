@@ -32,18 +32,20 @@ def exact(text: str) -> Fraction:
         raise ValueError(f"division by zero: {text!r}") from None
 
 
-class StudyCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of a learner's studies, and its cost.
+class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of a learner's studies: what it cost, and how often it brought nothing.
 
     Attributes:
         what: its model's, or that of the model's validation.
         claimed: exact; the privacy loss that its plan announced.
         spent: exact; the most that any one curator's ledger charged.
+        failed: repeats in which it brought nothing.
     """
 
     what: Literal["model", "validation"]
     claimed: str
     spent: str
+    failed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse budgets that are not numbers."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from simulations.report.budget import CuratorReport, StudyCost, exact
+from simulations.report.budget import CuratorReport, StudyReport, exact
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.parts import Part
@@ -204,7 +204,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     epsilon_claimed: str
     epsilon_spent: str
     pooled: Score
-    studies: tuple[StudyCost, ...] = ()
+    studies: tuple[StudyReport, ...] = ()
     sites: tuple[SiteScore, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     rounds_answered: tuple[SiteAnswers, ...] = ()
@@ -221,6 +221,11 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         rounds = [point.round for point in self.curve]
         if rounds != sorted(set(rounds)):
             raise ValueError("the rounds of a curve must increase")
+
+    @property
+    def failed(self) -> int:
+        """Repeats in which it learned nothing."""
+        return self.studies[0].failed if self.studies else 0
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -164,6 +164,8 @@ def headline(report: RunReport) -> str:
     scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
     if not scored and not any(map(released, learners)):
         return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
+    if all(learner.failed == report.repeats for learner in learners):
+        return f"Nothing learned at epsilon {epsilon}: the notes say why"
     if not scored:
         return f"No {name} to report at epsilon {epsilon}"
     if len(learners) == 1:

@@ -13,7 +13,7 @@ import pytest
 
 from page_outline import Outline
 from simulations.report import plots, words
-from simulations.report.budget import BudgetPoint, CuratorReport, StudyCost, exact
+from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
 from simulations.report.model import (
     CurvePoint,
     Expected,
@@ -215,11 +215,11 @@ def test_headline_and_summary():
         "The learner came 88 % of the way from majority to ceiling.",
     )
     assert words.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
-    validated = (StudyCost("model", "1", "1"), StudyCost("validation", "1/4", "1/4"))
+    validated = (StudyReport("model", "1", "1"), StudyReport("validation", "1/4", "1/4"))
     report = make_report(make_learner(epsilon_claimed="5/4", epsilon_spent="5/4", studies=validated))
     assert words.headline(report).endswith(" at epsilon 1.25 (model 1, validation 0.25)")
     assert words.summary(report)[-1] == "It spent epsilon 1.25 (model 1, validation 0.25)."
-    refused = (StudyCost("model", "1", "1"), StudyCost("validation", "2", "0"))
+    refused = (StudyReport("model", "1", "1"), StudyReport("validation", "2", "0"))
     report = make_report(make_learner(epsilon_claimed="3", epsilon_spent="1", studies=refused))
     assert words.headline(report).endswith(" at epsilon 1")
     assert words.headline(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"

@@ -103,7 +103,7 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
     ("change", "said"),
     [
         ({"epsilon_spent": "1/2"}, "ada spent 1/2, transcripts and ledgers prove 3/4"),
-        ({"epsilon_claimed": "1"}, "ada claimed 1, which does not fit what its studies claimed"),
+        ({"epsilon_claimed": "1"}, "ada claimed 1, its plans cost 3/4"),
         (
             {"studies": [{"what": "model", "claimed": "1/2", "spent": "1/2"}]},
             "the validation of ada has transcripts, and no cost is told",

@@ -93,7 +93,7 @@ def run_python(*arguments):
 def test_the_tours_two_sided_study_runs_and_its_second_fit_is_refused():
     out = run_python("docs/tour/study.py")
     assert "claimed 3/4" in out
-    assert "ask for an epsilon of at most 1/4 (scales times 3)" in out
+    assert "ask for an epsilon of at most 0.25 (scales times 3)" in out
 
 
 @pytest.mark.slow

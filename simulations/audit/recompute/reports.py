@@ -110,7 +110,7 @@ def _check_costs(
         wrong += _check_spent(who, told.epsilon_spent, [*of[FIT], *of[VALIDATION]], ledgers)
         claimed, parts = exact(told.epsilon_claimed), [exact(one.claimed) for one in told.studies]
         if not max(parts) <= claimed <= sum(parts):
-            wrong.append(f"{who} claimed {told.epsilon_claimed}, which does not fit what its studies claimed")
+            wrong.append(f"{who} claimed {told.epsilon_claimed}, its plans cost {as_text(sum(parts, ZERO))}")
     if told.validation is not None:
         claim, spent = told.validation.epsilon_claimed, told.validation.epsilon_spent
         wrong += _check_cost(f"the validation of {who}", claim, spent, of[VALIDATION], ledgers, None)

@@ -59,12 +59,14 @@ def _summary(told: Object) -> list[str]:
     return sentences
 
 
+def spent_by(curator: Object, cost: Object) -> str:
+    """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
+    return written(curator["spent"]) + named_parts((STUDIES[what], curator[what]["spent"]) for what in cost["claimed"])
+
+
 def _spent(cost: Object) -> str:
     """What the costliest curator charged, and for what."""
-    costliest: Object = max(cost["curators"].values(), key=lambda one: Fraction(one["spent"]))
-    return written(costliest["spent"]) + named_parts(
-        (STUDIES[what], costliest[what]["spent"]) for what in cost["claimed"]
-    )
+    return spent_by(max(cost["curators"].values(), key=lambda one: Fraction(one["spent"])), cost)
 
 
 def _strips(told: Object) -> list[dict[str, Any]]:
