@@ -77,9 +77,12 @@ def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
         return "learned nothing"
     if words.score == "AUC":
         return _ranking_verdict(score)
-    if score.accuracy <= score.majority:
-        nothing = f"no better than {words.constant_named}"
-        return f"ranks records (AUC {score.auc:.3f}), though it calls {nothing}" if ranks(score) else f"did {nothing}"
+    above = side(score.accuracy, score.accuracy_se, score.majority)
+    if above <= 0:
+        open_ = f"is not shown to be better than {words.constant_named} ({plain(score)} against {score.majority:.3f})"
+        if ranks(score):
+            return f"ranks records (AUC {score.auc:.3f}), though it {open_}"
+        return open_ if above == 0 else f"did no better than {words.constant_named}"
     share = share_learned(score)
     if share is None:
         return f"beat {words.constant_named}"
@@ -88,9 +91,15 @@ def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
     return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
 
 
+def side(value: float, error: float | None, level: float) -> int:
+    """1 where a value lies above a level by more than two standard errors, -1 where below, 0 where neither is shown."""
+    wide = 2 * (error or 0.0)
+    return 1 if value - wide > level else -1 if value + wide <= level else 0
+
+
 def ranks(score: Score) -> bool:
     """Whether the AUC lies above chance by more than two standard errors."""
-    return score.auc is not None and score.auc - 2 * (score.auc_se or 0.0) > CHANCE
+    return score.auc is not None and side(score.auc, score.auc_se, CHANCE) > 0
 
 
 def _ranking_verdict(score: Score) -> str:
@@ -99,16 +108,20 @@ def _ranking_verdict(score: Score) -> str:
         return "cannot be judged: its test records hold one class only"
     auc = f"AUC {score.auc:.3f}"
     if not ranks(score):
-        return f"does not rank records better than chance ({auc})"
+        error = "" if score.auc_se is None else f" ± {score.auc_se:.3f}"
+        shown = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
+        return f"{shown} records better than chance ({auc}{error})"
     told = auc
     if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
         share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
         way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
         told = f"{auc}, {way} the ceiling of {score.auc_ceiling:.3f}"
-    if score.accuracy - 2 * (score.accuracy_se or 0.0) > score.majority:
-        calls = "calls them better than the majority class"
-        return f"ranks records ({told}) and {calls} (accuracy {score.accuracy:.3f} against {score.majority:.3f})"
-    return f"ranks records ({told}), though it calls no better than the majority class"
+    against = f"accuracy {score.accuracy:.3f} against {score.majority:.3f}"
+    above = side(score.accuracy, score.accuracy_se, score.majority)
+    if above > 0:
+        return f"ranks records ({told}) and calls them better than the majority class ({against})"
+    calls = "is not shown to call them" if above == 0 else "calls them no"
+    return f"ranks records ({told}), though it {calls} better than the majority class ({against})"
 
 
 def rarity(report: RunReport) -> str:

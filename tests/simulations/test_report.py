@@ -537,9 +537,9 @@ def first_row(report):
 
 
 def test_a_regression_is_worded_as_one():
-    score = Score(accuracy=-0.2, accuracy_se=0.3, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    score = Score(accuracy=-0.2, accuracy_se=0.03, majority=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
-    assert words.headline(report) == "Pooled R² -0.200 ± 0.300 at epsilon 1"
+    assert words.headline(report) == "Pooled R² -0.200 ± 0.030 at epsilon 1"
     assert words.verdict(score, words.WORDS["R²"]) == "did no better than the mean"
     text = Outline(build_page(report)).text
     for phrase in ("R² by curator", "RMSE, ceiling", "14.100", "12.500", "always answering the mean"):
