@@ -108,7 +108,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         from simulations.asked import Asked, run_epsilons, run_one
         from simulations.epsilons import read_epsilons
         from simulations.records import load_records
+        from simulations.run_folder import name_newest, of_newest
 
+        scenario = of_newest(scenario)
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
         _require_confirmed(epsilons, large_epsilon)
@@ -143,6 +145,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         else:
             report, folder = run_at("".join(epsilons), out)
             reports = [report]
+        name_newest(folder)
     _show_runs(reports, folder, epsilons, silent=json_)
 
 

@@ -70,12 +70,14 @@ def amount(value: Fraction) -> str:
 
 
 def written(value: Fraction | str) -> str:
-    """A non-negative rational as people write it: 0.3, 1/3, 12,800, or rounded and marked, as ≈ 11,378.
+    """A rational as people write it: 0.3, 1/3, 12,800, or rounded and marked, as ≈ 11,378.
 
     Args:
         value: it, or its text: a decimal or "a/b".
     """
     value = Fraction(value)
+    if value < 0:
+        return f"-{written(-value)}"
     if (plain := _typed(value, places=6)) and value < 10**12:
         return f"{value.numerator:,}" if value.denominator == 1 else plain
     if value < 1 and value.denominator < (1000 if value.numerator == 1 else 13):

@@ -14,7 +14,7 @@ import msgspec
 
 from learner_node.large_epsilon import is_large
 from protocol.errors import ConfigurationError
-from protocol.rationals import parse_rational
+from protocol.rationals import parse_rational, written_exactly
 from simulations.run_folder import claim_folder, stamped
 from simulations.run_index import EPSILONS, PAGE, REPORT, epsilon_folder
 from simulations.scenario import CuratorScenario, Scenario
@@ -94,7 +94,8 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
     learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
     note = (
-        f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "
+        f"For epsilon {epsilon} caps were raised to what the learners may need, {written_exactly(total)} in all and "
+        f"{written_exactly(each)} each, at "
         f"{', '.join(raised)}: a real curator's cap does not follow."
     )
     return AtEpsilon(changed, (note,) if raised else ())

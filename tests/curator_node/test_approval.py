@@ -393,7 +393,7 @@ def test_the_page_tells_the_factor_of_a_label_that_a_plan_attains():
     attained = 2 * 2 * (asked.law.log_pmf(100) - asked.law.log_pmf(101))
     assert attained == pytest.approx(1)
     assert told.get("its label", told["learns"]).count("2.72 (e^1) by this study") == 1
-    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^1/2) by this study; ")
+    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^0.5) by this study; ")
     assert "its label sick" in told["its label"]
     assert "part of the rest" in told["its label"]
     assert "anything else about it: 2.72 (e^1) by this study" in told["the rest"]

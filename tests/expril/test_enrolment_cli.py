@@ -282,7 +282,7 @@ def test_a_study_waits_for_the_steward(ward, tmp_path):
         assert "nothing was decided" in run("curator", "approve", ward, study, typed="n\n").output
         assert isinstance(learner.ask(), Refusal)
         shown = run("curator", "approve", ward, study, typed="y\n").output
-        assert all(text in shown for text in ("who", "why", "a test", "1/15", "1.07 (e^1/15)", "approved"))
+        assert all(text in shown for text in ("who", "why", "a test", "1/15", "1.07 (e^(1/15))", "approved"))
         assert isinstance(learner.ask(), StudyAccepted)
         named = other.session.study.hex()[:4]
         assert "declined" in run("curator", "decline", ward, named, "--reason", "no ethics vote", "--yes").output
