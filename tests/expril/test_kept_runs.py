@@ -366,12 +366,8 @@ def test_a_run_is_run_again_from_its_folder(whole, tmp_path):
 
 
 def test_the_newest_run_of_a_title_has_a_name_of_its_own(tmp_path):
-    for name in (
-        "own-20261123-160000",
-        "own-20261123-160000-2",
-        "own-epsilons-20261123-160001",
-        "other-20260101-000000",
-    ):
+    first, second = "own-20261123-160000", "own-20261123-160000-2"
+    for name in (first, second, "own-epsilons-20261123-160001", "other-20260101-000000"):
         (tmp_path / name).mkdir()
         name_newest(tmp_path / name)
     links = {link.name: link.resolve().name for link in (tmp_path / "latest").iterdir()}
