@@ -52,12 +52,12 @@ SHOWN = {
         "report: runs/wdbc-faults-",
     ),
     "expril ledger show runs/latest/own/ledgers/surgery.ledger": (
-        "spent and left learner key spent set aside cap left ─ ada # #/# # # #/# grace # # # # #/# all #/# #",
+        "spent and left learner key spent set aside cap left ─ ada # # # # # grace # # # # # all # #",
         "entries, chain and signatures verified to #",
         "# when (UTC) what learner study question epsilon note ─ # #-#-# #:#:# open",
     ),
     "expril audit run runs/latest/own": (
-        "repeat learner curator key verdict claimed spent releases study ledger ─ # ada internal # proven #/# #/# #",
+        "repeat learner curator key verdict claimed spent releases study ledger ─ # ada internal # proven # # #",
         "# grace surgery # refused # # # refused held",
         "transcripts: # proven",
     ),
