@@ -1,6 +1,6 @@
 """A whole run: a scenario's repeats, their scores, and the report and summary that are made of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from learner_node.pooling import POOLED
-from learner_node.study import NoCuratorError
 from simulations.carriers.table import PROCESS, stage_of
 from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
@@ -19,10 +18,8 @@ from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import Records, population_notes
 from simulations.report.budget import StudyReport
-from simulations.report.folding import some_of
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.report.validated import joined
-from simulations.run_index import epsilon_folder
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
 from simulations.spending import ALL
@@ -115,35 +112,6 @@ def run_scenario(  # noqa: PLR0913 - a whole command's worth
         carrier=carrier,
     )
     return Run(report, found.rows, found.evidence)
-
-
-def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
-    """The sentence on the learners that learned nothing in any repeat; "" where there are none.
-
-    Args:
-        reports: of a run, or of several at different epsilons.
-        epsilons: these, where there are several.
-    """
-    where = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
-    who = [
-        f"{learner.learner}{place}"
-        for place, report in zip(where, reports, strict=True)
-        for learner in report.learners
-        if learner.failed == report.repeats
-    ]
-    return f"nothing was learned by {some_of(who)}; the notes say why" if who else ""
-
-
-def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder: Path) -> dict[str, Any]:
-    """The object that `expril simulate --json` prints: of a run, or of several at different epsilons."""
-    if len(reports) == 1:
-        told = summary(reports[0], str(folder))
-    else:
-        runs = zip(epsilons, reports, strict=True)
-        every = [{"epsilon": one, **summary(report, str(folder / epsilon_folder(one)))} for one, report in runs]
-        told = {"run": str(folder), "epsilons": every}
-    wrong = nothing_learned(reports, epsilons)
-    return {**told, "error": wrong, "kind": NoCuratorError.kind} if wrong else told
 
 
 def summary(report: RunReport, folder: str) -> dict[str, Any]:

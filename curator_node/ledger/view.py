@@ -28,7 +28,7 @@ from protocol.errors import ConfigurationError, printable
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NO_STUDY, NOBODY
 from protocol.queries import QUERY_KINDS
-from protocol.rationals import parse_rational, shorten, written
+from protocol.rationals import parse_rational, shorten, written, written_exactly
 
 LOWER_BOUND = (
     "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
@@ -237,11 +237,11 @@ def _restored(item: Restored) -> str:
     if suspect.position is None:
         return "a mark was missing: what was lost with it, if anything, is not known"
     how = "this curator's own mark" if suspect.learner == NOBODY else f"a receipt of {suspect.learner.hex()[:16]}"
-    text = f"entered as spent over all learners: {written(item.total)}, by {how}"
+    text = f"entered as spent over all learners: {written_exactly(item.total)}, by {how}"
     own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
     if item.running:
-        text += f"; {written(item.running)} of it once more, for what was running where the ledger was put back"
-    return text + "".join(f"; of it by {learner.hex()[:16]}: {written(spent)}" for learner, spent in own.items())
+        text += f"; {written_exactly(item.running)} of it once more, for what was running where the ledger was put back"
+    return text + "".join(f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in own.items())
 
 
 def _written(total: Fraction) -> str:

@@ -14,10 +14,10 @@ from curator_node.key_files import read_key
 from expril.built_in import BUILT_IN, TOLD
 from expril.command import app
 from expril.researcher import simulate
+from simulations.asked import nothing_learned
 from simulations.notes import failure_notes
 from simulations.report.budget import StudyReport
 from simulations.report.model import LearnerReport, RunReport, Score
-from simulations.run import nothing_learned
 from simulations.scoring import Tally
 
 
