@@ -241,7 +241,9 @@ def _restored(item: Restored) -> str:
     own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
     if item.running:
         text += f"; {written_exactly(item.running)} of it once more, for what was running where the ledger was put back"
-    return text + "".join(f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in own.items())
+    return text + "".join(
+        f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in own.items()
+    )
 
 
 def _written(total: Fraction) -> str:
