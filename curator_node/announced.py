@@ -14,7 +14,7 @@ from curator_node.policy import Policy
 from protocol.announcements import Notice, read_notice
 from protocol.ledger.entries import Entry, EntryKind, decode_entry
 from protocol.messages import NO_STUDY, StudyProposal
-from protocol.rationals import amount, parse_amount, shorten
+from protocol.rationals import amount, parse_amount, shorten, written
 from protocol.transitions import State
 
 _ENDED = (State.CLOSED, State.EXPIRED)
@@ -68,22 +68,22 @@ class Announced:
         return self.before + self.cost > (self.most or 0)
 
     def _then(self, most: Fraction) -> str:
-        short = "" if self.cost + most <= self.left else f", which is more than the {_down(self.left)} that is left"
+        short = "" if self.cost + most <= self.left else f", which is more than the {written(self.left)} that is left"
         return (
-            f"a validation of the model, proposed apart, at most {amount(most)} of epsilon; both together at most "
-            f"{_up(self.cost + most)}{short}. The learner says so, and it binds nobody"
+            f"a validation of the model, proposed apart, at most {written(most)} of epsilon; both together at most "
+            f"{written(self.cost + most)}{short}. The learner says so, and it binds nobody"
         )
 
     def _after(self) -> str:
         named = f"it validates the model of study {self.notice.study.hex()[:8]}"
         if not self.known:
             return f"{named}, as its learner says; this ledger holds no such study of that learner"
-        others = f", {_up(self.before + self.cost)} with other validations of it" if self.before else ""
-        costs = f"it costs at most {_up(self.cost)}{others}"
+        others = f", {written(self.before + self.cost)} with other validations of it" if self.before else ""
+        costs = f"it costs at most {written(self.cost)}{others}"
         if self.most is None:
             return f"{named}, which announced no validation; {costs}"
         verdict = "MORE than that" if self.more else "no more than that"
-        return f"{named}, which announced one of at most {amount(self.most)}; {costs}: {verdict}"
+        return f"{named}, which announced one of at most {written(self.most)}; {costs}: {verdict}"
 
 
 def announced(message: StudyProposal, cost: Fraction, ledger: Ledger, policy: Policy) -> Announced:

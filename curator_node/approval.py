@@ -1,6 +1,5 @@
 """What a steward reads before it approves a study, in plain words; nothing of it comes from a record."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from protocol.kinds import Kinds
 from protocol.messages import StudyProposal
 from protocol.odds import PrivacyUnit
 from protocol.plans import Plan, Planned
-from protocol.rationals import shorten
+from protocol.rationals import written
 
 _MOST_TOLD = 12
 """So many sorts of questions are written out."""
@@ -102,9 +101,9 @@ def summary(
         "plan fixes how much is asked and what it costs; which attributes each question takes is chosen later"
     )
     leaves = (
-        f"of this learner's own budget of {_told(cap)}: {_told(cap - spent - reserved - cost)} ({_told(spent)} spent "
-        f"before, {_told(reserved)} set aside for its other studies); of the budget over all learners of "
-        f"{_told(total_cap)}: {_told(total_cap - total - cost)} ({_told(total)} spent before)"
+        f"of this learner's own budget of {written(cap)}: {written(cap - spent - reserved - cost)} ({written(spent)} "
+        f"spent before, {written(reserved)} set aside for its other studies); of the budget over all learners of "
+        f"{written(total_cap)}: {written(total_cap - total - cost)} ({written(total)} spent before)"
     )
     one = f"one {printable(unit.name)}, all its records together," if unit.name else "one record"
     tells = ", ".join(dict.fromkeys(kinds.kind(head.kind).tells for head in message.plan.heads))
@@ -113,7 +112,7 @@ def summary(
         "more than the factors below: a factor of 1 changes nothing, and one of 2 makes two to one of what was even"
     )
     costs = (
-        f"at most {_told(cost)} of the budget, which is counted in epsilon; set aside for "
+        f"at most {written(cost)} of the budget, which is counted in epsilon; set aside for "
         f"{_days(policy.reservation_seconds)} once accepted, and what is not used then comes back"
     )
     provisos = dict.fromkeys(kinds.kind(each.kind).proviso(each) for each in kinds.queries(message.plan))
@@ -180,7 +179,9 @@ def _changes(proposal: Waiting, account: Account, cost: Fraction) -> list[tuple[
     word = account.decisions.get(proposal.held.request)
     if word is None:
         return []
-    changes = [] if word.cost == cost else [f"it cost at most {_told(word.cost)} by then, and costs {_told(cost)} now"]
+    changes = (
+        [] if word.cost == cost else [f"it cost at most {written(word.cost)} by then, and costs {written(cost)} now"]
+    )
     pairs = zip(("terms hold", "records are served"), word.under, account.under, strict=True)
     changes += [f"other {what} now" for what, then, now in pairs if then != now]
     day = datetime.fromtimestamp(word.at, UTC).strftime("%Y-%m-%d %H:%M")
@@ -208,10 +209,6 @@ def _asked(plan: Plan, unit: PrivacyUnit, kinds: Kinds) -> str:
 def _question(planned: Planned, unit: PrivacyUnit, kinds: Kinds) -> str:
     kind = kinds.kind(planned.kind)
     return f"{kind.precision(planned, unit) or kind.tells} (kind {printable(kind.name)})"
-
-
-def _told(value: Fraction) -> str:
-    return str(shorten(value, math.ceil) if value >= 0 else value)
 
 
 def _days(seconds: int) -> str:

@@ -156,11 +156,18 @@ def _budget(budget: dict[str, Any]) -> Table:
     for column in ("learner", "spent", "set aside", "cap", "left", "if all changed"):
         table.add_column(column, no_wrap=True)
     for name, own in budget["learners"].items():
-        whole = _NO_LIMIT.get(own["integral"], own["integral"])
-        table.add_row(escape(name), own["spent"], own["reserved"], own["cap"], own["left"], whole)
-    whole = _NO_LIMIT.get(budget["integral"], budget["integral"])
-    table.add_row("all", budget["spent"], "", budget["cap"], budget["left"], whole, style="bold")
+        told = (own[key] for key in ("spent", "reserved", "cap", "left", "integral"))
+        table.add_row(escape(name), *map(_amount, told))
+    told = (budget[key] for key in ("spent", "cap", "left", "integral"))
+    spent, *rest = map(_amount, told)
+    table.add_row("all", spent, "", *rest, style="bold")
     return table
+
+
+def _amount(text: str) -> str:
+    from protocol.rationals import written
+
+    return _NO_LIMIT.get(text) or written(text)
 
 
 _NO_LIMIT = {"infinite": "no limit"}

@@ -191,6 +191,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
         from curator_node.desk import open_desk
         from curator_node.enrolled import EnrolledLearner
         from protocol.identity import fingerprint
+        from protocol.rationals import written
 
         with open_desk(folder, ledger) as desk:
             standing, now = standing_of(desk.ledger.account, desk.policy), int(time.time())
@@ -200,7 +201,7 @@ def curator_learners(folder: Folder, ledger: LedgerOption = "") -> None:
         seen = set()
         for key, learner in desk.policy.keys.items():
             own = standing.learners[learner.name]
-            sums = (learner.name, own.cap, own.spent, own.reserved, own.left)
+            sums = (learner.name, *map(written, (own.cap, own.spent, own.reserved, own.left)))
             entries = learner.keys if isinstance(learner, EnrolledLearner) else ()
             entry = next((each for each in entries if each.key == key.hex()), None)
             if entry is None:
@@ -224,6 +225,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
         from curator_node.approval import as_object, readable, waiting
         from curator_node.desk import open_desk
         from curator_node.exposure import short
+        from protocol.rationals import written
 
         with open_desk(folder, ledger) as desk:
             now = int(time.time())
@@ -243,7 +245,7 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 cost, unreadable = readable(each, kinds, steward)
                 told = ["?"] * 4
                 if not unreadable:
-                    told = [str(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
+                    told = [written(cost), *short(kinds.plan_odds(each.message.plan, steward.protected))]
                 who, why = escape(each.name or "?"), escape(printable(each.message.purpose))
                 table.add_row(each.message.study.hex()[:8], who, *when, *told, why)
         if proposals:

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from expril.built_in import BUILT_IN, TOLD, run_built_in
+from expril.faults import WRONG, Fault
 from expril.options import By, Experiment, Jobs, Kept, Out, Workers, who_computes
 from expril.terminal import (
     MOST_REPEATS,
@@ -22,6 +23,7 @@ from expril.terminal import (
     print_json,
     readable,
     say,
+    tell_fault,
     wide_console,
     work_bar,
 )
@@ -73,6 +75,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     Repeats that are done survive an interrupt, a full disk and a kill: the same command goes on after them. The folder
     of a run is a scenario, too: it is run again from there.
 
+    Exit status: 0; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
+
     Studies that are no scenarios: `holdout`, `insite`, `sample`, `sites`, `statistic`. They take --out, --repeats,
     --seed, --epsilon, --large-epsilon and --json alone.
     """
@@ -101,8 +105,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.again import choose
+        from simulations.run_folder import name_newest, of_newest
         from simulations.scenario import check_options, read_epsilons
 
+        scenario = of_newest(scenario)
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
         epsilons = read_epsilons(epsilon) if epsilon else ()
         _require_confirmed(epsilons, large_epsilon)
@@ -145,34 +151,30 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         else:
             report, folder = run_at("".join(epsilons), out)
             reports = [report]
+        name_newest(folder)
     _show_runs(reports, folder, epsilons, silent=json_)
 
 
 def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[str], *, silent: bool) -> None:
     """Print what one run gave, or several of different epsilons."""
+    from simulations.asked import nothing_learned, summary_of_all
     from simulations.report.folding import fold_notes
-    from simulations.run import summary
-    from simulations.run_index import PAGE, epsilon_folder
+    from simulations.run_index import PAGE
     from simulations.tables import epsilon_table, run_tables
 
-    several = len(reports) > 1
-    if silent and several:
-        told = [
-            {"epsilon": epsilon, **summary(report, str(folder / epsilon_folder(epsilon)))}
-            for epsilon, report in zip(epsilons, reports, strict=True)
-        ]
-        print_json({"run": str(folder), "epsilons": told})
-        return
     if silent:
-        print_json(summary(reports[0], str(folder)))
-        return
-    console = wide_console()
-    for table in [epsilon_table(epsilons, reports)] if several else run_tables(reports[0]):
-        console.print(table)
-    notes = list(dict.fromkeys(note for report in reports for note in report.notes))
-    for note in fold_notes(notes, [curator.name for curator in reports[0].curators]):
-        console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
-    console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
+        print_json(summary_of_all(reports, epsilons, folder))
+    else:
+        console = wide_console()
+        for table in [epsilon_table(epsilons, reports)] if len(reports) > 1 else run_tables(reports[0]):
+            console.print(table)
+        notes = list(dict.fromkeys(note for report in reports for note in report.notes))
+        for note in fold_notes(notes, [curator.name for curator in reports[0].curators]):
+            console.print(f"[yellow]note[/] {escape(str(note))}", highlight=False, soft_wrap=True)
+        console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)
+    if wrong := nothing_learned(reports, epsilons):
+        tell_fault(Fault("study", wrong), as_json=False)
+        raise typer.Exit(WRONG)
 
 
 def reproduce(

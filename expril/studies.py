@@ -76,7 +76,8 @@ def learner_run(
 ) -> None:
     """Run a study with deployed curators, or go on with it: the same command does both, and pays for nothing twice.
 
-    Exit status: 0 done; 2 not done; 3 a reply or a steward's word is awaited, and the same command goes on.
+    Exit status: 0 done; 2 not done, or nothing was learned; 3 a reply or a steward's word is awaited: the same command
+    goes on.
     """
     with plain_errors(part="learner", kept=GOES_ON):
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
@@ -255,6 +256,9 @@ def _words(what: str, done: int, total: int) -> str:
 
 
 def _show(told: dict[str, Any], target: Path) -> None:
+    from protocol.rationals import written
+    from simulations.report.study.page import spent_by
+
     lines = []
     expected, validation = told["expected"], told["validation"]
     if expected is not None:
@@ -267,9 +271,11 @@ def _show(told: dict[str, Any], target: Path) -> None:
     if validation is not None:
         value, low, high = validation["auc"]
         lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")
+    if told["validation_failure"]:
+        lines.append(f"the validation brought nothing: {told['validation_failure']}")
     lines += [
-        f"{name:<9} epsilon {one['spent']} spent"
-        + (f", at most {one['at_most']}" if one["at_most"] != one["spent"] else "")
+        f"{name:<9} epsilon {spent_by(one, told['cost'])} spent"
+        + (f", at most {written(one['at_most'])}" if one["at_most"] != one["spent"] else "")
         for name, one in told["cost"]["curators"].items()
     ]
     lines += [f"left out  {name}: {why}" for name, why in told["left_out"].items()]

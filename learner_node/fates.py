@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from learner_node.objections import in_words
 from protocol.messages import Refusal
+from protocol.rationals import written_exactly
 from protocol.refusals import RefusalCode
 
 RELEASE = "release"
@@ -96,6 +97,6 @@ class Fates:
         if refusal.code == RefusalCode.OVER_BUDGET:
             if not refusal.scale_factor:
                 return "the plan costs more than is left: nothing is left for this learner"
-            most = f"an epsilon of at most {refusal.remaining} (scales times {refusal.scale_factor})"
-            return f"the plan costs more than is left; ask for {most}"
+            most, factor = written_exactly(refusal.remaining), written_exactly(refusal.scale_factor)
+            return f"the plan costs more than is left; ask for an epsilon of at most {most} (scales times {factor})"
         return in_words(refusal.code, refusal.field, refusal.limit)

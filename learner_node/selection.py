@@ -29,7 +29,7 @@ from protocol.kinds import Turn
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.holdout import CLASSES, MOST_RESOLUTION, HoldoutBody, PlannedHoldout
-from protocol.rationals import parse_rational
+from protocol.rationals import parse_rational, written
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -133,13 +133,13 @@ class Selection:
     def to_text(self) -> str:
         """For people: the choice, each answer, the bill, and what is not known."""
         charged = ", ".join(
-            f"{name} {spent} ({self.instances.get(name, 0)} of {self.planned.answers} instances ended)"
+            f"{name} {written(spent)} ({self.instances.get(name, 0)} of {self.planned.answers} instances ended)"
             for name, spent in self.epsilon_spent.items()
         )
         lines = [
             f"Best of {len(self.checked)} asked about: {self.best}, accuracy {self.accuracy:.3f}",
             *(f"  {one}" for one in self.checked),
-            f"Epsilon charged, of at most {self.epsilon_claimed}: {charged}",
+            f"Epsilon charged, of at most {written(self.epsilon_claimed)}: {charged}",
             "Not known:",
             *(f"  {sentence}" for sentence in self.unknown),
             *(f"Left out: {name}: {why}." for name, why in self.left_out.items()),

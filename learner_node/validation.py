@@ -56,7 +56,7 @@ from protocol.messages import Card
 from protocol.partitions import ScoreBins
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
-from protocol.rationals import parse_rational
+from protocol.rationals import parse_rational, written
 from protocol.records import Records
 from protocol.schema import Schema
 
@@ -146,7 +146,7 @@ class Validation:
         many = len(self.curators)
         who = f"{many} curator{'s' if many > 1 else ''}, about {self.pooled.records.value:.0f} records"
         lines = [
-            f"Validation at epsilon {self.epsilon_claimed} by {who}; 95 % intervals",
+            f"Validation at epsilon {written(self.epsilon_claimed)} by {who}; 95 % intervals",
             f"  AUC {self.pooled.area}",
             f"  share of {self.positive!r} {self.prevalence}",
             f"{self.positive!r} is called where its probability is at or above the threshold:",
@@ -175,7 +175,7 @@ class Validation:
     def __repr__(self) -> str:
         low, high = self.auc_interval
         return (
-            f"<Validation at epsilon {self.epsilon_claimed}: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), "
+            f"<Validation at epsilon {written(self.epsilon_claimed)}: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), "
             f"{len(self.curators)} curators, {len(self.bins.edges) + 1} bins>"
         )
 

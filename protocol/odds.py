@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
+from protocol import rationals
 from protocol.errors import printable
-from protocol.rationals import shorten
 from protocol.schema import Schema
 
 _MOST_EXPONENT = 20
@@ -93,7 +93,10 @@ def factor(exponent: Fraction) -> str:
 
 def written(exponent: Fraction) -> str:
     """A factor for people, and its exponent for who audits."""
-    return f"{factor(exponent)} (e^{shorten(exponent, math.ceil)})"
+    power = rationals.written(exponent)
+    if power.startswith("≈ "):
+        return f"{factor(exponent)} (about e^{power[2:]})"
+    return f"{factor(exponent)} (e^{f'({power})' if '/' in power else power})"
 
 
 def at_most(cap: Fraction, each: Odds | None, unit: PrivacyUnit) -> str:

@@ -7,6 +7,7 @@ Out of scope: noise. The conversion of a scale to the float that a noise library
 import math
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Annotated
@@ -64,8 +65,43 @@ class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 def amount(value: Fraction) -> str:
-    """Text of a non-negative rational: "3" or "7/30"."""
+    """Text of a non-negative rational for machines: "3" or "7/30"."""
     return str(value)
+
+
+def written(value: Fraction | str) -> str:
+    """A rational as people write it: 0.3, 1/3, 12,800, or rounded and marked, as ≈ 11,378.
+
+    Args:
+        value: it, or its text: a decimal or "a/b".
+    """
+    value = Fraction(value)
+    if value < 0:
+        return f"-{written(-value)}"
+    if (plain := _typed(value, places=6)) and value < 10**12:
+        return f"{value.numerator:,}" if value.denominator == 1 else plain
+    if value < 1 and value.denominator < (1000 if value.numerator == 1 else 13):
+        return str(value)
+    return f"≈ {_decimal(value):,.0f}" if 1000 <= value < 10**12 else f"≈ {_decimal(value):.4g}"
+
+
+def written_exactly(value: Fraction | str) -> str:
+    """As `written`, but never rounded or grouped, so that who copies it says the same: 0.3, 29/15, 12800."""
+    value = Fraction(value)
+    return _typed(value, places=9) or str(value)
+
+
+def _typed(value: Fraction, *, places: int) -> str:
+    """Its decimal text; "" where that takes more places."""
+    scaled = value * 10**places
+    if scaled.denominator != 1 or scaled >= 10**40:
+        return ""
+    whole, rest = divmod(scaled.numerator, 10**places)
+    return f"{whole}.{rest:0{places}}".rstrip("0").rstrip(".")
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 def parse_amount(text: str) -> Fraction:

@@ -1,23 +1,26 @@
 """What `expril simulate` does once a scenario is chosen: one run, or one at each of several epsilons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from threadpoolctl import threadpool_limits
 
+from learner_node.study import NoCuratorError
 from simulations.again import Chosen, keep_origin
 from simulations.carriers import PROCESS
 from simulations.epsilons import FORMAT, EpsilonList, done, find_or_make_folder, settle
 from simulations.harness import Tick
 from simulations.records import Records
+from simulations.report.folding import some_of
 from simulations.report.model import RunReport
-from simulations.run import run_scenario
+from simulations.run import run_scenario, summary
 from simulations.run_folder import save_run
-from simulations.run_index import LEDGERS
+from simulations.run_index import LEDGERS, epsilon_folder
 from simulations.run_page import read_runs, rewrite_page
 from simulations.unfinished import Order, Unfinished, leftovers
 
@@ -119,3 +122,32 @@ def run_epsilons(
             settle(run_at(epsilon, folder)[1], folder, epsilon)
     rewrite_page(folder)
     return [run.report for run in read_runs(folder)], folder
+
+
+def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
+    """The sentence on the learners that learned nothing in any repeat; "" where there are none.
+
+    Args:
+        reports: of a run, or of several at different epsilons.
+        epsilons: these, where there are several.
+    """
+    where = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
+    who = [
+        f"{learner.learner}{place}"
+        for place, report in zip(where, reports, strict=True)
+        for learner in report.learners
+        if learner.failed == report.repeats
+    ]
+    return f"nothing was learned by {some_of(who)}; the notes say why" if who else ""
+
+
+def summary_of_all(reports: Sequence[RunReport], epsilons: Sequence[str], folder: Path) -> dict[str, Any]:
+    """The object that `expril simulate --json` prints: of a run, or of several at different epsilons."""
+    if len(reports) == 1:
+        told = summary(reports[0], str(folder))
+    else:
+        runs = zip(epsilons, reports, strict=True)
+        every = [{"epsilon": one, **summary(report, str(folder / epsilon_folder(one)))} for one, report in runs]
+        told = {"run": str(folder), "epsilons": every}
+    wrong = nothing_learned(reports, epsilons)
+    return {**told, "error": wrong, "kind": NoCuratorError.kind} if wrong else told

@@ -26,6 +26,7 @@ from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.table import IN_PROCESS, Stage
 from simulations.records import Records, SiteRecords, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
+from simulations.study_numbers import FIT, NAMES, VALIDATION
 
 Progress = Callable[[str, int, int], None]
 
@@ -45,6 +46,12 @@ class Outcome:
     validation: Validation | None = None
     validation_study: Study | None = None
     validation_failure: str = ""
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Name of each of its studies that brought nothing -> why."""
+        told = {NAMES[FIT]: self.failure, NAMES[VALIDATION]: self.validation_failure}
+        return {what: why for what, why in told.items() if why}
 
     @property
     def studies(self) -> list[tuple[Study, Fraction]]:

@@ -10,8 +10,8 @@ from simulations.federation import Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
 from simulations.parts import parts_of
+from simulations.report.budget import CuratorReport
 from simulations.report.clinical_model import RecordCounts
-from simulations.report.model import CuratorReport
 from simulations.scenario import Scenario
 from simulations.scoring import ACCURACY, EXPLAINED, Answers, Measure, Tally, measure_of, tally_repeat
 from simulations.spending import spent_by_round

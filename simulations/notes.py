@@ -1,5 +1,7 @@
 """What a reader of a run must be told besides its numbers: one sentence each."""
 
+from collections.abc import Mapping
+
 from learner_node.fates import LEFT_OUT
 from learner_node.study import Study
 from protocol.queries import QUERY_KINDS
@@ -7,7 +9,8 @@ from simulations.federation import Outcome, Repeat
 from simulations.report.folding import some_of
 from simulations.report.model import LearnerReport
 from simulations.scenario import Scenario
-from simulations.scoring import MAJORITY
+from simulations.scoring import MAJORITY, Tally
+from simulations.study_numbers import FIT, NAMES
 
 
 def first_repeat_notes(repeat: Repeat) -> list[str]:
@@ -17,6 +20,18 @@ def first_repeat_notes(repeat: Repeat) -> list[str]:
         notes += [f"The steward of {name} is warned: {warning}." for warning in curator.warnings]
     for outcome in repeat.outcomes:
         notes += _learner_notes(outcome)
+    return notes
+
+
+def failure_notes(tallies: Mapping[str, Tally], repeats: int) -> list[str]:
+    """In how many of several repeats each learner's studies brought nothing; why, where the first repeat went well."""
+    notes = []
+    for learner, tally in tallies.items():
+        for what, failures in tally.failures.items() if repeats > 1 else ():
+            brought = f"{learner} learned nothing" if what == NAMES[FIT] else f"{learner}'s {what} brought nothing"
+            first = min(failures)
+            why = f"; repeat {first}: {failures[first]}" if first else ""
+            notes.append(f"{brought} in {len(failures)} of {repeats} repeats{why}.")
     return notes
 
 

@@ -19,13 +19,13 @@ from protocol.envelopes import SigningKey
 from protocol.transcript import Transcript
 from simulations.gathered import Gathered
 from simulations.harness import Evidence, Exchanged
+from simulations.report.budget import CuratorReport
 from simulations.report.clinical_model import RecordCounts
-from simulations.report.model import CuratorReport
 from simulations.run_index import PROGRESS, Role
 from simulations.scoring import Tally
 
 STATE = "state.msgpack"
-FORMAT = 2
+FORMAT = 3
 
 
 class KeptTranscript(msgspec.Struct, frozen=True):

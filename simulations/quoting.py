@@ -22,12 +22,13 @@ from learner_node.strategies import DEFAULT_STRATEGY
 from learner_node.strategies.base import assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
+from protocol.rationals import written
 from protocol.records import Records
 from simulations.records import Quoted
 
 Tick = Callable[[str, int, int], None]
-LONGEST_AMOUNT = 8
-"""Characters of an exact number in the table."""
+SUGGESTED = "*"
+"""Marks a suggested plan, in text that shows no bold letters, too."""
 SIMULATED = (
     "problems", "accuracy", "accuracy_low", "accuracy_high", "best", "accuracy_without_noise", "accuracy_lost",
     "accuracy_lost_low", "accuracy_lost_high", "majority", "beats_majority", "by_difficulty", "auc", "auc_low",
@@ -209,7 +210,7 @@ def _scores(told: Scores) -> tuple[float, ...]:
 
 
 def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
-    """One line per epsilon and plan; the suggested plan of each epsilon in bold."""
+    """One line per epsilon and plan; the suggested plan of each epsilon in bold, and marked."""
     declared = "declared" if request.declared else "assumed: who declares none counts as the source does"
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
     table = Table(
@@ -233,10 +234,10 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         cells = [
-            _short(row.epsilon),
+            f"{SUGGESTED} {written(row.epsilon)}" if row.suggested else written(row.epsilon),
             *([_split(row.split)] * split),
             str(row.precision.cells),
-            _short(row.precision.scale),
+            written(row.precision.scale),
             f"{row.precision.count_error:.1f}",
             "-" if row.precision.share_error is None else f"{row.precision.share_error:.2f}",
         ]
@@ -294,21 +295,15 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     ]
     if open_:
         lines.append(f"no source record tells {' or '.join(open_)};\nwho states it, from the literature, is told more")
-    lines.append("bold: suggested, the strategy's own plan unless another is clearly better")
+    lines.append(f"{SUGGESTED} suggested: the strategy's own plan unless another is clearly better")
     return "\n".join(lines)
 
 
 def _split(shares: Sequence[Fraction]) -> str:
-    """Shares of the questions: "1", "1/4 3/4", or "3 x 1/3" where they are equal."""
+    """Shares of the questions: "1", "0.25 0.75", or "3 x 1/3" where they are equal."""
     if len(shares) > 1 and len(set(shares)) == 1:
-        return f"{len(shares)} x {shares[0]}"
-    return " ".join(map(str, shares))
-
-
-def _short(value: Fraction) -> str:
-    """The exact number where it fits a column, else about it; `--json` has it exactly."""
-    text = str(value)
-    return text if len(text) <= LONGEST_AMOUNT else f"~{float(value):.4g}"
+        return f"{len(shares)} x {written(shares[0])}"
+    return " ".join(map(written, shares))
 
 
 def _request(

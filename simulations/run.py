@@ -16,12 +16,14 @@ from simulations.clinical import clinical_fields, standard_error
 from simulations.expectations import expected
 from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
-from simulations.notes import how_records_were_split, score_notes
+from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import Records, population_notes
+from simulations.report.budget import StudyReport
 from simulations.report.model import CurvePoint, LearnerReport, RunReport, Score, SiteAnswers, SiteScore
 from simulations.report.validated import joined
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.scoring import ACCURACY, Measure, Tally
+from simulations.spending import ALL
 
 
 @dataclass
@@ -101,7 +103,11 @@ def run_scenario(  # noqa: PLR0913 - a whole command's worth
         further=measure.further if any(learner.pooled.further is not None for learner in learners) else "",
         learners=learners,
         curators=found.curators,
-        notes=(*found.notes, *score_notes(scenario, learners, measure.constant)),
+        notes=(
+            *found.notes,
+            *failure_notes(found.tallies, found.done),
+            *score_notes(scenario, learners, measure.constant),
+        ),
         positive=found.positive,
         records=found.counts,
         carrier=carrier,
@@ -110,7 +116,7 @@ def run_scenario(  # noqa: PLR0913 - a whole command's worth
 
 
 def summary(report: RunReport, folder: str) -> dict[str, Any]:
-    """The object that `expril simulate --json` prints."""
+    """What `expril simulate --json` prints of a run."""
     learners = [
         {
             "learner": learner.learner,
@@ -118,6 +124,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
             "pooling": learner.pooling,
             "epsilon_claimed": learner.epsilon_claimed,
             "epsilon_spent": learner.epsilon_spent,
+            "studies": list(map(msgspec.to_builtins, learner.studies)),
             "pooled": msgspec.to_builtins(learner.pooled),
             "sites": list(map(msgspec.to_builtins, learner.sites)),
             "outcomes": {answers.curator: list(answers.outcomes) for answers in learner.rounds_answered},
@@ -146,8 +153,13 @@ def _learner_report(learner: LearnerScenario, tally: Tally, measure: Measure) ->
         learner=learner.name,
         strategy=learner.strategy,
         pooling=learner.pooling,
-        epsilon_claimed=str(tally.claimed),
-        epsilon_spent=str(tally.spent),
+        epsilon_claimed=str(tally.costs[ALL].claimed),
+        epsilon_spent=str(tally.costs[ALL].spent),
+        studies=tuple(
+            StudyReport(what, str(cost.claimed), str(cost.spent), len(tally.failures.get(what, ())))  # type: ignore[arg-type]
+            for what, cost in tally.costs.items()
+            if what != ALL
+        ),
         pooled=Score(**_score(tally, POOLED, measure)),
         sites=tuple(SiteScore(curator=key, **_score(tally, key, measure)) for key in sites),
         curve=tuple(

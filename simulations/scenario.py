@@ -22,7 +22,7 @@ from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.mistakes import twice
 from protocol.queries import QUERY_KINDS
-from protocol.rationals import parse_rational
+from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.scenario_data import ANY, Data, Name, check_one_of, fits, is_table
 
@@ -267,8 +267,8 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
     learners = tuple(msgspec.structs.replace(learner, epsilon=epsilon, **large) for learner in scenario.learners)
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
     note = (
-        f"For epsilon {epsilon} caps were raised to what the learners may need, {total} in all and {each} each, at "
-        f"{', '.join(raised)}: a real curator's cap does not follow."
+        f"For epsilon {epsilon} caps were raised to what the learners may need, {written_exactly(total)} in all and "
+        f"{written_exactly(each)} each, at {', '.join(raised)}: a real curator's cap does not follow."
     )
     return AtEpsilon(changed, (note,) if raised else ())
 

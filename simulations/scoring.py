@@ -7,7 +7,6 @@ A label of classes is scored by accuracy, a number by R^2, the share of its vari
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,6 @@ from learner_node.strategies.base import AnyModel, NumberModel, SourceEstimate, 
 from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
-from protocol.rationals import parse_rational
 from protocol.record_frames import encode_frame, encode_labels, encode_numbers
 from protocol.records import Records
 from simulations.federation import Outcome, Repeat
@@ -31,7 +29,7 @@ from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
 from simulations.report.parts import Part
 from simulations.report.validated import ValidationReport
-from simulations.spending import spent_on
+from simulations.spending import ALL, Cost, costs_of
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
@@ -88,7 +86,9 @@ class Measure:
 class Tally:
     """What all repeats of one learner gave; the key "" stands for all sites together.
 
-    `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat.
+    `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat;
+    `costs` the most of each study in any repeat, and of all;
+    `failures` the repeats in which a study brought nothing, and why.
     """
 
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -102,8 +102,8 @@ class Tally:
     thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
     ranked: dict[str, RankedTally] = field(default_factory=lambda: defaultdict(RankedTally))
     ranking: dict[str, list[tuple[AccuracyEstimate, float, float]]] = field(default_factory=lambda: defaultdict(list))
-    claimed: Fraction = Fraction(0)
-    spent: Fraction = Fraction(0)
+    costs: dict[str, Cost] = field(default_factory=dict)
+    failures: dict[str, dict[int, str]] = field(default_factory=dict)
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
@@ -234,9 +234,11 @@ def _tally(
 ) -> Mapping[str, Answers]:
     """Add one learner's repeat to its tally and to the rows; what its last model says of each site's test records."""
     learner = outcome.learner
-    claimed = outcome.learned.epsilon_claimed if outcome.learned else parse_rational(learner.epsilon)
-    spent = max(_spent(outcome, repeat), default=Fraction(0))
-    tally.claimed, tally.spent = max(tally.claimed, claimed), max(tally.spent, spent)
+    costs = costs_of(outcome, repeat)
+    for what, cost in costs.items():
+        tally.costs[what] = cost.at_most(tally.costs.get(what, Cost()))
+    for what, why in outcome.failures.items():
+        tally.failures.setdefault(what, {})[repeat.number] = why
     if outcome.study is not None and not tally.outcomes:
         tally.outcomes = {name: tuple(said) for name, said in outcome.study.outcomes.items()}
         tally.left_out = outcome.study.left_out
@@ -285,8 +287,8 @@ def _tally(
                     "auc": ranking and ranking.auc,
                     "average_precision": ranking and ranking.average_precision,
                     "brier": ranking and ranking.brier,
-                    "epsilon_claimed": str(claimed),
-                    "epsilon_spent": str(spent),
+                    "epsilon_claimed": str(costs[ALL].claimed),
+                    "epsilon_spent": str(costs[ALL].spent),
                 }
             )
     return final
@@ -311,14 +313,6 @@ def _tally_ranked(
         return
     if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
         tally.ranking[key].append((estimate.accuracy, found.auc, found.auc_error))
-
-
-def _spent(outcome: Outcome, repeat: Repeat) -> list[Fraction]:
-    """What each ledger charged to the fit."""
-    if outcome.study is None:
-        return []
-    sessions = outcome.study.sessions.items()
-    return [spent_on(repeat.ledgers[name].account, outcome.key, session.study) for name, session in sessions]
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:

@@ -8,10 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from learner_node.pooling import SECURE
+from protocol.rationals import written
 from simulations.report.folding import FEW, few_of
 from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
 from simulations.report.validated import Told
+from simulations.report.words import spent_parts
 from simulations.scenario import Scenario
 
 YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
@@ -33,7 +35,7 @@ def result_table(report: RunReport) -> Table:
     for name in (*columns, "epsilon\nclaimed", "epsilon\nspent"):
         table.add_column(name, justify="right", no_wrap=True)
     for learner, shown in zip(report.learners, led(report).learners, strict=True):
-        budget = (learner.epsilon_claimed, learner.epsilon_spent)
+        budget = (written(learner.epsilon_claimed), written(learner.epsilon_spent))
         title = f"{escape(learner.learner)} ({learner.strategy})"
         table.add_row(title, "all", *(show(learner.pooled) for show in columns.values()), *budget, style="bold")
         unused = {item.curator for item in learner.rounds_answered if any(what != "release" for what in item.outcomes)}
@@ -68,7 +70,7 @@ def validation_table(report: RunReport) -> Table | None:
         table.add_column(name, justify="right", no_wrap=True)
     for learner, told in validated:
         whole = (_told(told.area), _exact(told.area), told.held, _told(told.prevalence), _exact(told.prevalence))
-        table.add_row(escape(learner.learner), "all", *whole, told.epsilon_claimed, style="bold")
+        table.add_row(escape(learner.learner), "all", *whole, written(told.epsilon_claimed), style="bold")
         if len(told.sites) > 1:
             for site in told.sites[:FEW]:
                 own = (_told(site.area), _exact(site.area), "", _told(site.prevalence), _exact(site.prevalence))
@@ -205,6 +207,9 @@ def _captions(report: RunReport) -> list[str]:
     if report.expects:
         lines.append("expected: by the learner, from the noisy answers alone, with a 95 % interval")
     lines.append("epsilon spent: the most at any one curator")
+    lines += [
+        f"{escape(item.learner)} spent epsilon {spent_parts(item)}" for item in report.learners if len(item.studies) > 1
+    ]
     summed = [item.learner for item in report.learners if item.pooling == SECURE]
     if summed:
         names = escape(", ".join(summed))

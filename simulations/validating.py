@@ -1,8 +1,5 @@
 """A learner's validation beside the exact curve, which only the harness can compute: it owns the private records."""
 
-from collections.abc import Mapping
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
@@ -13,7 +10,8 @@ from protocol.record_frames import encode_frame, encode_labels
 from simulations.federation import Outcome, Repeat
 from simulations.records import SiteRecords
 from simulations.report.validated import Told, ValidatedBin, ValidatedPoint, ValidatedSite, ValidationReport
-from simulations.spending import spent_on
+from simulations.spending import costs_of
+from simulations.study_numbers import NAMES, VALIDATION
 
 Counts = NDArray[np.float64]
 
@@ -30,7 +28,7 @@ def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | No
     points = _points(found.pooled, counts)
     return ValidationReport(
         epsilon_claimed=str(found.epsilon_claimed),
-        epsilon_spent=str(_spent(found, outcome.key, repeat)),
+        epsilon_spent=str(costs_of(outcome, repeat)[NAMES[VALIDATION]].spent),
         records=found.pooled.records.value,
         prevalence=_told(found.prevalence, _share(counts[:, 1].sum(), counts[:, 0].sum())),
         points=points,
@@ -101,9 +99,3 @@ def _area(labels: NDArray[np.bool_], logits: NDArray[np.float64]) -> float | Non
 
 def _known(value: float) -> float | None:
     return None if np.isnan(value) else value
-
-
-def _spent(validation: Validation, learner: bytes, repeat: Repeat) -> Fraction:
-    """The most that any ledger charged to the validation."""
-    sessions: Mapping[str, bytes] = {name: session.study for name, session in validation.study.sessions.items()}
-    return max(spent_on(repeat.ledgers[name].account, learner, study) for name, study in sessions.items())

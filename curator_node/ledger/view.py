@@ -29,7 +29,7 @@ from protocol.errors import ConfigurationError, printable
 from protocol.ledger.entries import Entry, EntryKind
 from protocol.messages import NO_STUDY, NOBODY
 from protocol.queries import QUERY_KINDS
-from protocol.rationals import parse_rational, shorten
+from protocol.rationals import parse_rational, shorten, written, written_exactly
 
 LOWER_BOUND = (
     "this is a lower bound: what was charged after the newest position seen is not in it; ask every learner for its "
@@ -108,10 +108,11 @@ class LedgerView:
             newest = keys[-1]
             name, more = printable(self._name(newest) or "?"), f" +{len(keys) - 1}" if len(keys) > 1 else ""
             sums = (self.account.spent, self.account.reserved)
-            own = (_written(sum((each.get(key, _ZERO) for key in keys), _ZERO)) for each in sums)
-            learners.add_row(escape(name), newest.hex()[:16] + more, *own, cap or "?", left or "?")
-        total_cap = "?" if self.policy is None else str(self.policy.total_cap)
-        total = (_written(self.account.total_spent), _written(self.account.total_reserved))
+            own = (written(sum((each.get(key, _ZERO) for key in keys), _ZERO)) for each in sums)
+            allowed = (written(told) if told else "?" for told in (cap, left))
+            learners.add_row(escape(name), newest.hex()[:16] + more, *own, *allowed)
+        total_cap = "?" if self.policy is None else written(self.policy.total_cap)
+        total = (written(self.account.total_spent), written(self.account.total_reserved))
         learners.add_row("all", "", *total, total_cap, "", style="bold")
         how = "chain and signatures verified to" if not self.findings else "NOT IN ORDER; up to"
         entries = Table(title=f"entries, {how} {self.account.head.hex()[:16]}", box=box.SIMPLE_HEAD)
@@ -124,7 +125,7 @@ class LedgerView:
             question = str(entry.sequence) if entry.kind in (EntryKind.CHARGE, EntryKind.ANSWERED) else ""
             study = "" if entry.study == NO_STUDY else entry.study.hex()[:8]
             note = escape(printable(self._told(entry), 400))
-            row = (str(entry.index), when, entry.kind, escape(who), study, question, entry.amount, note)
+            row = (str(entry.index), when, entry.kind, escape(who), study, question, written(entry.amount), note)
             entries.add_row(*row)
         return [learners, entries]
 
@@ -237,11 +238,13 @@ def _restored(item: Restored) -> str:
     if suspect.position is None:
         return "a mark was missing: what was lost with it, if anything, is not known"
     how = "this curator's own mark" if suspect.learner == NOBODY else f"a receipt of {suspect.learner.hex()[:16]}"
-    text = f"entered as spent over all learners: {_written(item.total)}, by {how}"
+    text = f"entered as spent over all learners: {written_exactly(item.total)}, by {how}"
     own = {learner: spent for learner, spent in item.by_learner.items() if spent and learner != NOBODY}
     if item.running:
-        text += f"; {_written(item.running)} of it once more, for what was running where the ledger was put back"
-    return text + "".join(f"; of it by {learner.hex()[:16]}: {_written(spent)}" for learner, spent in own.items())
+        text += f"; {written_exactly(item.running)} of it once more, for what was running where the ledger was put back"
+    return text + "".join(
+        f"; of it by {learner.hex()[:16]}: {written_exactly(spent)}" for learner, spent in own.items()
+    )
 
 
 def _written(total: Fraction) -> str:

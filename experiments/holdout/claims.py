@@ -1,5 +1,6 @@
 """What the blog says of its one data set, and what many data sets say of that."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,14 +12,15 @@ from experiments.holdout.draws import BLOG, SETTINGS
 from experiments.holdout.runs import LARGE, NAIVE, THRESHOLDOUT, Run
 from experiments.sites.model import Mean
 
-Verdict = Literal["holds", "possible", "not seen"]
+Verdict = Literal["holds", "possible", "not seen", "open"]
 HOLDS: Verdict = "holds"
 POSSIBLE: Verdict = "possible"
 NOT_SEEN: Verdict = "not seen"
+OPEN: Verdict = "open"
 COVERAGE = 0.95
-"""Of the interval of a mean, and of the central part of data sets."""
-MOSTLY, HARDLY = 0.9, 0.05
-"""Shares of data sets from which on a statement holds, and below which it is not seen."""
+"""Of the interval of a mean and of a share, and of the central part of data sets."""
+MOST = 50.0
+"""Percentage of data sets above which a statement without a number holds."""
 EARLY = 10
 WITHIN_ERRORS = 2.0
 
@@ -54,8 +56,9 @@ class Claim(msgspec.Struct, frozen=True):
         procedure, says, made_exact, claimed: of the statement.
         mean: over data sets; of a statement without a number, the percentage of them in which it is so.
         low, high: ends of the central 95 % of data sets; of a statement without a number, of the interval of its share.
-        verdict: "holds" where the mean's interval meets the claimed number, or in at least 90 % of data sets;
-            "possible" where the claimed number is among the central 95 %, or in at least 5 %; else "not seen".
+        verdict: "holds" where the whole interval of the mean is what the blog states, or that of the share is above
+            one half; "open" where the interval has both sides, so that these data sets cannot tell; where it has the
+            other side only, "possible" if it happened (of a number: some data sets reach it), else "not seen".
     """
 
     procedure: str
@@ -203,19 +206,25 @@ def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
     if statement.claimed is None:
         mean = Mean.of(100 * value for value in values)
         low, high = wilson(sum(values), len(values))
-        share = mean.value / 100
-        verdict = HOLDS if share >= MOSTLY else POSSIBLE if share >= HARDLY else NOT_SEEN
+        verdict = _verdict(low, high, MOST, 100.0, happened=any(values))
     else:
         mean = Mean.of(values)
         low, high = (float(end) for end in np.quantile(values, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]))
         near = statement.rounding
-        if abs(mean.value - statement.claimed) <= mean.error + near:
-            verdict = HOLDS
-        elif low - near <= statement.claimed <= high + near:
-            verdict = POSSIBLE
-        else:
-            verdict = NOT_SEEN
+        error = mean.error if mean.runs > 1 else math.inf
+        least, most = statement.claimed - near, statement.claimed + near
+        reached = min(values) <= most and max(values) >= least
+        verdict = _verdict(mean.value - error, mean.value + error, least, most, happened=reached)
     return Claim(statement.procedure, statement.says, statement.made_exact, statement.claimed, mean, low, high, verdict)
+
+
+def _verdict(low: float, high: float, least: float, most: float, *, happened: bool) -> Verdict:
+    """Of an interval from low to high, where least to most is what holds."""
+    if least <= low and high <= most:
+        return HOLDS
+    if low <= most and least <= high:
+        return OPEN
+    return POSSIBLE if happened else NOT_SEEN
 
 
 def wilson(hits: float, trials: int) -> tuple[float, float]:

@@ -18,8 +18,9 @@ TITLES = {
 }
 VERDICTS: dict[Verdict, tuple[str, Tone]] = {
     "holds": ("holds", "within"),
-    "possible": ("happens, but is not typical", "apart"),
-    "not seen": ("hardly ever so", "below"),
+    "possible": ("happened, but is not typical", "apart"),
+    "not seen": ("never happened", "below"),
+    "open": ("cannot be told", ""),
 }
 
 

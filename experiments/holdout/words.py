@@ -1,6 +1,8 @@
 """What the study of holdouts says in sentences."""
 
-from experiments.holdout.claims import HOLDS, NOT_SEEN, POSSIBLE
+from collections import Counter
+
+from experiments.holdout.claims import HOLDS, NOT_SEEN, OPEN, POSSIBLE
 from experiments.holdout.model import Found, Shown
 from experiments.holdout.runs import EACH_STEP, LARGE, NAIVE, NO_EPSILON, SOURCE, THRESHOLDOUT
 from experiments.publish.numbers import decimal, signed
@@ -25,9 +27,10 @@ CURVES = (
     " accuracy. The dashed level is the best rule that there is."
 )
 CLAIMS = (
-    "A number holds where the 95 % interval of its mean meets the blog's, as exactly as the blog states it; it "
-    "happens but is not typical where 95 % of data sets reach it. A statement without a number holds where at least "
-    "90 % of data sets show it, and happens where at least 5 % do."
+    "A number holds where the whole 95 % interval of its mean is the blog's, as exactly as the blog states it; a "
+    "statement without a number, where the 95 % interval of its share lies above one half. Where an interval has both "
+    "sides, these data sets cannot tell. What does not hold happened, though it is not typical, where some data set "
+    "shows it."
 )
 KEPT = (
     "A user keeps the model that looks best: by test accuracy, or by what the answers let her believe of the steps "
@@ -81,12 +84,13 @@ def summary(found: Found) -> tuple[str, ...]:
 
 
 def _verdicts(found: Found) -> str:
-    counts = {each: sum(claim.verdict == each for claim in found.claims) for each in (HOLDS, POSSIBLE, NOT_SEEN)}
+    counts = Counter(claim.verdict for claim in found.claims)
     if not found.claims:
         return ""
     return (
         f"Of {len(found.claims)} statements about its one data set, {counts[HOLDS]} hold on average, "
-        f"{counts[POSSIBLE]} happen but are not typical, {counts[NOT_SEEN]} are hardly ever so."
+        f"{counts[POSSIBLE]} do not and happened all the same, {counts[NOT_SEEN]} never happened; of {counts[OPEN]} it "
+        f"cannot be told from {found.claims[0].mean.runs} data sets."
     )
 
 

@@ -8,8 +8,11 @@ from experiments.insite.model import Found, Point
 from experiments.insite.studies import CLASSES, LABELS, WAYS
 from experiments.learning.outcome import INFINITE
 from experiments.publish.numbers import decimal, signed, with_error
-from experiments.publish.table import Column, Group, Table, Text
+from experiments.publish.table import Column, Group, Table, Text, Tone
 from experiments.sites.model import Mean
+
+AHEAD, BEHIND, OPEN = "ahead", "behind", "open"
+_TONES: dict[str, Tone] = {AHEAD: "above", BEHIND: "below", OPEN: ""}
 
 
 def classified(found: Found) -> Table[tuple[str, str]]:
@@ -45,10 +48,17 @@ def _place(found: Found, epsilon: str, row: tuple[str, str]) -> Text:
     point = found.point(*row, epsilon)
     if point is None:
         return Text("–")
-    sure = point.gain is not None and point.gain.runs > 1 and abs(point.gain.value) > point.gain.error
-    above = point.gain is not None and point.gain.value > 0
-    under = "" if point.gain is None else f"{signed(point.gain.value)} to cells"
-    return Text(mean_text(point.score), tone="" if not sure else "above" if above else "below", under=under)
+    if point.gain is None:
+        return Text(mean_text(point.score))
+    under = f"{signed(point.gain.value)} to cells"
+    return Text(mean_text(point.score), tone=_TONES[side_of(point.gain)], under=under)
+
+
+def side_of(gain: Mean) -> str:
+    """Whether a difference's interval lies above 0 or below it; `OPEN` where it has both sides, or one run has none."""
+    if gain.runs < 2 or abs(gain.value) <= gain.error:
+        return OPEN
+    return AHEAD if gain.value > 0 else BEHIND
 
 
 def _charged(found: Found, row: tuple[str, str]) -> str:

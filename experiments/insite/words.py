@@ -2,7 +2,7 @@
 
 from experiments.insite.model import Found, Point
 from experiments.insite.studies import WAYS
-from experiments.insite.tables import charged_all, mean_text
+from experiments.insite.tables import AHEAD, BEHIND, OPEN, charged_all, mean_text, side_of
 from experiments.publish.numbers import decimal
 
 READING = (
@@ -36,15 +36,16 @@ def summary(found: Found) -> tuple[str, ...]:
     shown = _compared(found)
     if not shown:
         return ()
-    behind = [best.problem for cells, best in shown if best.score.value <= cells.score.value]
-    ahead = [
-        f"{best.problem} ({mean_text(best.gain)} points)"
-        for cells, best in shown
-        if best.gain and best.problem not in behind
-    ]
+    sides: dict[str, list[str]] = {}
+    for _, best in shown:
+        if best.gain is not None:
+            sides.setdefault(side_of(best.gain), []).append(f"{best.problem} ({mean_text(best.gain)} points)")
     sentences = [
-        f"The best in-site model is behind cells on {', '.join(behind)}." if behind else "",
-        f"It is ahead on {', '.join(ahead)}; the best of several is chosen after the fact." if ahead else "",
+        f"The best in-site model is behind cells on {', '.join(sides[BEHIND])}." if BEHIND in sides else "",
+        f"It is ahead on {', '.join(sides[AHEAD])}; the best of several is chosen after the fact."
+        if AHEAD in sides
+        else "",
+        f"Which of the two is ahead on {', '.join(sides[OPEN])} cannot be told." if OPEN in sides else "",
         "Every ledger was charged exactly epsilon." if all(map(charged_all, found.points)) else "",
     ]
     return tuple(sentence for sentence in sentences if sentence)

@@ -81,9 +81,9 @@ class Opened(msgspec.Struct, frozen=True):
     local: float
 
     @property
-    def holds(self) -> bool:
-        """Whether the bound is within the interval, or above it."""
-        return self.low <= self.bound
+    def broken(self) -> bool | None:
+        """Whether the variance is above its bound; None where the bound is within the interval, as it should be."""
+        return True if self.low > self.bound else None if self.high > self.bound else False
 
 
 class Traffic(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from functools import partial
 
 from experiments.publish.numbers import decimal, signed, with_error
-from experiments.publish.table import Column, Group, Table, Text, Tone
+from experiments.publish.table import Column, Group, Table, Text
 from experiments.sites.model import Fate, Found, Mean, Opened, Point, Traffic
 from protocol.secure_sum.aggregator import STEPS
 
@@ -75,15 +75,17 @@ def noises(found: Found) -> Table[Opened]:
             Column("bound n/h", lambda row: f"{row.bound:.3f}", number=True),
             Column("measured", lambda row: f"{row.measured:.3f}", number=True),
             Column("99.9 % interval", lambda row: f"{row.low:.3f} to {row.high:.3f}", number=True),
-            Column("bound", lambda row: Text("kept" if row.holds else "broken", tone=_kept(row)), number=True),
+            Column("bound", _kept, number=True),
             Column("noise at each site", lambda row: decimal(row.local) if row.local else "–", number=True),
         ],
         found.opened,
     )
 
 
-def _kept(row: Opened) -> Tone:
-    return "within" if row.holds else "below"
+def _kept(row: Opened) -> Text:
+    if row.broken is None:
+        return Text("in the interval")
+    return Text("broken", tone="below") if row.broken else Text("kept", tone="within")
 
 
 def traffic(found: Found) -> Table[Traffic]:

@@ -16,7 +16,8 @@ NOISE = (
     "With n sites, t of which may collude and u drop out, each adds a share of noise of shape 1/h, h = n - t - u. A "
     "number that is opened over all n then has n/h times the variance of one noise, and fewer survivors leave less. "
     "Measured is the mean square of opened numbers less the exact counts, which only this study looks at; its interval "
-    "holds in 999 of 1,000 cases, and the bound is kept unless all of it lies above. Where each site adds noise of its "
+    "holds in 999 of 1,000 cases. The bound is broken where all of it lies above, kept where none does; with nobody "
+    "silent the variance is the bound itself, and so the bound lies within. Where each site adds noise of its "
     "own, the variance is n times that of one."
 )
 TRAFFIC = (
@@ -55,12 +56,12 @@ def summary(found: Found) -> tuple[str, ...]:
     """The sentences under the headline."""
     sentences = [_gains(found, epsilon) for epsilon in found.epsilons]
     if found.opened:
-        broken = [row.sites for row in found.opened if not row.holds]
-        kept = "at every number of sites" if not broken else f"but at {_listed(map(str, broken))} sites"
+        broken = [row.sites for row in found.opened if row.broken]
+        where = "no number of sites" if not broken else f"{_listed(map(str, broken))} sites"
         most = max(row.measured for row in found.opened)
         sentences.append(
-            f"The variance of what is opened keeps the bound of n/h times that of one noise {kept}, within its 99.9 % "
-            f"interval; the largest that was measured is {most:.2f} times."
+            f"The 99.9 % interval of the variance of what is opened lies above its bound, n/h times that of one noise, "
+            f"at {where}; the largest that was measured is {most:.2f} times."
         )
     if found.traffic:
         last = found.traffic[-1]

@@ -6,12 +6,12 @@ words.
 """
 
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from simulations.report.budget import CuratorReport, StudyReport, exact
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.parts import Part
@@ -25,25 +25,7 @@ LEFT_OUT = "left out"
 RARE = 0.3
 """An outcome is rare where its smaller class has less than this share of the test records: then AUC leads."""
 
-_RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
-
-
-def exact(text: str) -> Fraction:
-    """Return the exact value of a budget written as a decimal or as "a/b".
-
-    Args:
-        text: a non-negative rational; no sign, no exponent.
-
-    Raises:
-        ValueError: the text is not such a number.
-    """
-    if not _RATIONAL.fullmatch(text):
-        raise ValueError(f"not a non-negative decimal or fraction: {text!r}")
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError(f"division by zero: {text!r}") from None
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,8 +185,9 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         strategy: how it chose its questions and learned from the answers.
         pooling: "sum" when answers of the curators were added up, "site" when they were kept apart, "secure" when only
             their sum was opened.
-        epsilon_claimed: exact; the privacy loss that its plan announced.
-        epsilon_spent: exact; the most that any one curator's ledger charged.
+        epsilon_claimed: exact; the privacy loss that the plans of all its studies announced.
+        epsilon_spent: exact; the most that any one curator's ledger charged for all of them.
+        studies: what each of them cost; empty in runs of earlier versions, where the two above are the model's alone.
         pooled: the score on the test records of all curators together.
         sites: the score by curator.
         curve: pooled accuracy by round; one point for a strategy that asks one question; empty when unknown.
@@ -221,6 +204,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     epsilon_claimed: str
     epsilon_spent: str
     pooled: Score
+    studies: tuple[StudyReport, ...] = ()
     sites: tuple[SiteScore, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     rounds_answered: tuple[SiteAnswers, ...] = ()
@@ -238,44 +222,10 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if rounds != sorted(set(rounds)):
             raise ValueError("the rounds of a curve must increase")
 
-
-class BudgetPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one learner has spent at a curator, from its first round up to and including this one (exact)."""
-
-    learner: str
-    round: int
-    spent: str
-
-    def __post_init__(self) -> None:
-        """Refuse a budget that is not a number."""
-        exact(self.spent)
-
-
-class CuratorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One curator's ledger.
-
-    Attributes:
-        name: its name, distinct within a run.
-        cap: exact; the most epsilon that it spends on all learners together.
-        private_unit: whose presence is hidden: "record", "exam", "patient" ...
-        spent_by_round: cumulative for each learner apart; in any order.
-    """
-
-    name: str
-    cap: str
-    private_unit: str
-    spent_by_round: tuple[BudgetPoint, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a cap that is not a number, and a spending that shrinks."""
-        exact(self.cap)
-        last: dict[str, tuple[int, Fraction]] = {}
-        for point in sorted(self.spent_by_round, key=lambda point: point.round):
-            spent = exact(point.spent)
-            before = last.get(point.learner)
-            if before is not None and (before[0] == point.round or spent < before[1]):
-                raise ValueError(f"spending of {point.learner!r} must be cumulative, one point a round")
-            last[point.learner] = (point.round, spent)
+    @property
+    def failed(self) -> int:
+        """Repeats in which it learned nothing."""
+        return self.studies[0].failed if self.studies else 0
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,16 +13,17 @@ from pathlib import Path
 from markupsafe import Markup
 
 from curator_node.new_files import replace_text
+from protocol.rationals import written
 from simulations.report import plots, rows
 from simulations.report.clinical_plots import calibration_figure, roc_figure
 from simulations.report.folding import FEW, fold_notes
 from simulations.report.lead import led
-from simulations.report.model import RunReport, exact
+from simulations.report.model import RunReport
 from simulations.report.parts import panels
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
 from simulations.report.validated import validation_figures
-from simulations.report.words import WORDS, answered, headline, number, plain, runs, summary, told, verdict
+from simulations.report.words import WORDS, answered, headline, plain, runs, summary, told, verdict
 
 PACKAGE = "simulations.report"
 
@@ -36,7 +37,7 @@ def _template() -> Template:
             "asides": rows.asides,
             "told": lambda expected: told(expected, short=True),
             "plain": plain,
-            "budget": lambda text: number(exact(text)),
+            "written": written,
             "runs": runs,
             "strip": plots.strip,
             "verdict": verdict,

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from simulations.report.model import CuratorReport, CurvePoint, LearnerReport, Score, SiteScore, exact
+from simulations.report.budget import CuratorReport, exact
+from simulations.report.model import CurvePoint, LearnerReport, Score, SiteScore
 from simulations.report.svg import Axis, Dot, Figure, Place, Rule, Stage, count_axis, make_axis
 from simulations.report.words import WORDS, Words, plain
 

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median, quantiles
 
+from protocol.rationals import written
 from simulations.report import plots
+from simulations.report.budget import CuratorReport, exact
 from simulations.report.clinical_model import RecordCounts
 from simulations.report.folding import FEW, some_of
 from simulations.report.lead import led
 from simulations.report.model import (
     LEFT_OUT,
     RELEASE,
-    CuratorReport,
     LearnerReport,
     RunReport,
     SiteAnswers,
     SiteScore,
-    exact,
 )
 from simulations.report.svg import Axis
-from simulations.report.words import WORDS, count, number
+from simulations.report.words import WORDS, count
 
 _EXTREMES = 3
 
@@ -28,14 +28,14 @@ _EXTREMES = 3
 def budget_alarms(report: RunReport) -> tuple[str, ...]:
     """Return a sentence for each learner and curator that spent more than it may."""
     alarms = [
-        f"{learner.learner} spent epsilon {number(exact(learner.epsilon_spent))}, "
-        f"more than the {number(exact(learner.epsilon_claimed))} that it claimed."
+        f"{learner.learner} spent epsilon {written(learner.epsilon_spent)}, "
+        f"more than the {written(learner.epsilon_claimed)} that it claimed."
         for learner in report.learners
         if exact(learner.epsilon_spent) > exact(learner.epsilon_claimed)
     ]
     alarms += [
-        f"{curator.name} spent epsilon {number(plots.total_spent(curator))}, "
-        f"more than its cap of {number(exact(curator.cap))}."
+        f"{curator.name} spent epsilon {written(plots.total_spent(curator))}, "
+        f"more than its cap of {written(curator.cap)}."
         for curator in report.curators
         if plots.total_spent(curator) > exact(curator.cap)
     ]
@@ -195,8 +195,8 @@ def budget_rows(report: RunReport, indices: dict[str, int], axis: Axis) -> Budge
                 name=first.name if len(group) == 1 else f"{len(group)} curators alike",
                 detail=f"per {first.private_unit}",
                 bar=bar,
-                spent=number(bar.spent),
-                cap=number(cap),
+                spent=written(bar.spent),
+                cap=written(cap),
                 fill=bar.spent / cap if cap else bar.spent,
             )
         )

@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from itertools import groupby
 
+from protocol.rationals import written
+from simulations.report.budget import exact, named_parts
 from simulations.report.lead import CHANCE, led
-from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score, exact
-
-
-def number(value: Fraction) -> str:
-    """Return a budget as a reader wants it: exact as a decimal or as 1/n, else rounded and marked with ≈."""
-    decimal = f"{float(value):.6g}"
-    if "e" not in decimal and Fraction(decimal) == value:
-        return decimal
-    if value.numerator == 1 and value.denominator < 1000:
-        return f"1/{value.denominator}"
-    return f"≈ {float(value):.4g}"
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score
 
 
 @dataclass(frozen=True)
@@ -86,9 +77,12 @@ def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
         return "learned nothing"
     if words.score == "AUC":
         return _ranking_verdict(score)
-    if score.accuracy <= score.majority:
-        nothing = f"no better than {words.constant_named}"
-        return f"ranks records (AUC {score.auc:.3f}), though it calls {nothing}" if ranks(score) else f"did {nothing}"
+    above = side(score.accuracy, score.accuracy_se, score.majority)
+    if above <= 0:
+        open_ = f"is not shown to be better than {words.constant_named} ({plain(score)} against {score.majority:.3f})"
+        if ranks(score):
+            return f"ranks records (AUC {score.auc:.3f}), though it {open_}"
+        return open_ if above == 0 else f"did no better than {words.constant_named}"
     share = share_learned(score)
     if share is None:
         return f"beat {words.constant_named}"
@@ -97,9 +91,15 @@ def verdict(score: Score, words: Words = WORDS["accuracy"]) -> str:
     return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
 
 
+def side(value: float, error: float | None, level: float) -> int:
+    """1 where a value lies above a level by more than two standard errors, -1 where below, 0 where neither is shown."""
+    wide = 2 * (error or 0.0)
+    return 1 if value - wide > level else -1 if value + wide <= level else 0
+
+
 def ranks(score: Score) -> bool:
     """Whether the AUC lies above chance by more than two standard errors."""
-    return score.auc is not None and score.auc - 2 * (score.auc_se or 0.0) > CHANCE
+    return score.auc is not None and side(score.auc, score.auc_se, CHANCE) > 0
 
 
 def _ranking_verdict(score: Score) -> str:
@@ -108,16 +108,20 @@ def _ranking_verdict(score: Score) -> str:
         return "cannot be judged: its test records hold one class only"
     auc = f"AUC {score.auc:.3f}"
     if not ranks(score):
-        return f"does not rank records better than chance ({auc})"
+        error = "" if score.auc_se is None else f" ± {score.auc_se:.3f}"
+        shown = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
+        return f"{shown} records better than chance ({auc}{error})"
     told = auc
     if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
         share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
         way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
         told = f"{auc}, {way} the ceiling of {score.auc_ceiling:.3f}"
-    if score.accuracy - 2 * (score.accuracy_se or 0.0) > score.majority:
-        calls = "calls them better than the majority class"
-        return f"ranks records ({told}) and {calls} (accuracy {score.accuracy:.3f} against {score.majority:.3f})"
-    return f"ranks records ({told}), though it calls no better than the majority class"
+    against = f"accuracy {score.accuracy:.3f} against {score.majority:.3f}"
+    above = side(score.accuracy, score.accuracy_se, score.majority)
+    if above > 0:
+        return f"ranks records ({told}) and calls them better than the majority class ({against})"
+    calls = "is not shown to call them" if above == 0 else "calls them no"
+    return f"ranks records ({told}), though it {calls} better than the majority class ({against})"
 
 
 def rarity(report: RunReport) -> str:
@@ -152,10 +156,17 @@ def told(expected: Expected, *, short: bool = False) -> str:
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:
-    claimed = sorted({exact(learner.epsilon_claimed) for learner in learners})
-    if len(claimed) == 1:
-        return number(claimed[0])
-    return f"{number(claimed[0])} to {number(claimed[-1])}"
+    """What was spent; where that is nothing, what was claimed."""
+    told = {spent_parts(one) if exact(one.epsilon_spent) else written(one.epsilon_claimed) for one in learners}
+    if len(told) == 1:
+        return told.pop()
+    costs = sorted(exact(one.epsilon_spent) or exact(one.epsilon_claimed) for one in learners)
+    return " to ".join(dict.fromkeys(map(written, (costs[0], costs[-1]))))
+
+
+def spent_parts(learner: LearnerReport) -> str:
+    """What a learner spent, and on which of its studies: "2 (model 1, validation 1)"."""
+    return written(learner.epsilon_spent) + named_parts((study.what, study.spent) for study in learner.studies)
 
 
 def headline(report: RunReport) -> str:
@@ -166,6 +177,8 @@ def headline(report: RunReport) -> str:
     scored = [learner.pooled for learner in learners if learner.pooled.accuracy is not None]
     if not scored and not any(map(released, learners)):
         return f"Nothing learned at epsilon {epsilon}: no curator released an answer"
+    if all(learner.failed == report.repeats for learner in learners):
+        return f"Nothing learned at epsilon {epsilon}: the notes say why"
     if not scored:
         return f"No {name} to report at epsilon {epsilon}"
     if len(learners) == 1:
@@ -207,6 +220,12 @@ def summary(report: RunReport) -> tuple[str, ...]:
         sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
         if first.pooled.expected is not None:
             sentences.append(f"From the answers alone it expected {told(first.pooled.expected)}.")
+    several = [learner for learner in report.learners if len(learner.studies) > 1]
+    if len(report.learners) == 1:
+        sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
+    elif several:
+        most = max(several, key=lambda learner: exact(learner.epsilon_spent))
+        sentences.append(f"What is spent counts validations, too: {most.learner} spent epsilon {spent_parts(most)}.")
     return tuple(sentences)
 
 

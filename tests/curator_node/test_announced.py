@@ -16,7 +16,7 @@ from protocol.announcements import LONGEST, Notice, announcing, read_notice, val
 from protocol.errors import ConfigurationError
 from protocol.messages import NO_STUDY, StudyAccepted
 from protocol.queries import QUERY_KINDS
-from protocol.rationals import MOST
+from protocol.rationals import MOST, written
 
 RULES = policy(approval="manual", cap=2, learner_cap=1, held_studies=9)
 STUDY = bytes(range(16))
@@ -105,7 +105,7 @@ class Ward:
 def test_the_first_page_says_what_both_cost_and_that_it_binds_nobody():
     ward = Ward()
     told, machine = ward.page_of(b"1", announcing("a score", Fraction(1, 4)))
-    assert "at most 1/4 of epsilon; both together at most 3/4." in told["then"]
+    assert "at most 0.25 of epsilon; both together at most 0.75." in told["then"]
     assert "binds nobody" in told["then"]
     assert "after" not in told
     assert machine["announces"] == {"epsilon": "1/4", "together": "3/4"}
@@ -123,7 +123,7 @@ def test_every_key_for_programs_is_told_and_no_other():
 def test_both_together_may_be_more_than_is_left():
     ward = Ward()
     told, _ = ward.page_of(b"1", announcing("", Fraction(3, 4)))
-    assert "both together at most 5/4, which is more than the 1 that is left" in told["then"]
+    assert "both together at most 1.25, which is more than the 1 that is left" in told["then"]
 
 
 def test_a_proposal_that_announces_nothing_has_no_such_line():
@@ -139,8 +139,8 @@ def test_the_second_page_holds_the_cost_against_what_was_announced(scale, more):
     first = ward.accept(ward.propose(b"1", announcing("a score", Fraction(1, 4)), 2))
     second = ward.propose(b"2", validating("Validation.", first.session.study), scale)
     told, machine = ward.page(second)
-    assert f"study {first.session.study.hex()[:8]}, which announced one of at most 1/4" in told["after"]
-    assert f"at most 1/{scale}: {'MORE' if more else 'no more'} than that" in told["after"]
+    assert f"study {first.session.study.hex()[:8]}, which announced one of at most 0.25" in told["after"]
+    assert f"at most {written(Fraction(1, scale))}: {'MORE' if more else 'no more'} than that" in told["after"]
     assert machine["validates"] == {
         "study": first.session.study.hex(),
         "known": True,
@@ -157,11 +157,11 @@ def test_several_validations_of_one_study_are_added_up_by_what_they_cost():
     words = validating("", first.session.study)
     second = ward.accept(ward.propose(b"2", words, 8, 8))
     third = ward.propose(b"3", words, 8)
-    assert "3/8 with other validations of it: MORE than that" in ward.page(third)[0]["after"]
+    assert "0.375 with other validations of it: MORE than that" in ward.page(third)[0]["after"]
     second.query()
     second.close()
     told, machine = ward.page(third)
-    assert "1/4 with other validations of it: no more than that" in told["after"]
+    assert "0.25 with other validations of it: no more than that" in told["after"]
     assert (machine["validates"]["before"], machine["validates"]["more"]) == ("1/8", False)
 
 
@@ -169,7 +169,7 @@ def test_a_study_that_announced_none_or_is_another_learner_s_is_said_to_be_so():
     ward = Ward()
     silent = ward.accept(ward.propose(b"1", "a score", 8))
     told, machine = ward.page(ward.propose(b"2", validating("", silent.session.study), 8))
-    assert "which announced no validation; it costs at most 1/8" in told["after"]
+    assert "which announced no validation; it costs at most 0.125" in told["after"]
     assert (machine["validates"]["announced"], machine["validates"]["more"]) == (None, True)
     for study, name in ((silent.session.study, "bob"), (STUDY, "ann")):
         told, machine = ward.page(ward.propose(b"3", validating("", study), 8, name=name))
@@ -182,7 +182,7 @@ def test_a_learner_s_next_key_may_validate_what_its_last_one_asked():
     ward = Ward(msgspec.structs.replace(RULES, learners=(), enrolled=(EnrolledLearner("ann", 1, entries),)))
     first = ward.accept(ward.propose(b"1", announcing("", Fraction(1, 4)), 2))
     told, _ = ward.page(ward.propose(b"2", validating("", first.session.study), 4, name="ann2"))
-    assert "which announced one of at most 1/4" in told["after"]
+    assert "which announced one of at most 0.25" in told["after"]
 
 
 def test_a_page_of_a_purpose_that_is_hostile_shows_no_more_than_it_says():

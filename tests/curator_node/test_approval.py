@@ -251,7 +251,7 @@ def test_another_price_than_the_approved_one_asks_again(store, most):
     (again,) = waiting(ledger, RULES, clock())
     told = dict(summary(again, ledger, RULES, after, QUERY_KINDS))["changed"]
     assert told.startswith("since it was approved, 2027-01-15 ")
-    assert f"it cost at most 1/5 by then, and costs {Fraction(most, 15)} now" in told
+    assert f"it cost at most 0.2 by then, and costs {Fraction(most, 15)} now" in told
     assert again.held.request == proposal.held.request
     decide(store, clock, b"ann".hex(), steward=after)
     assert isinstance(learner.ask(), StudyAccepted)
@@ -378,10 +378,10 @@ def test_the_summary_says_who_why_what_and_at_what_cost_in_numbers():
     )
     assert "age, dose, sex" in told["about"]
     assert "sick" in told["about"]
-    assert told["costs"].startswith("at most 1/2 of the budget")
+    assert told["costs"].startswith("at most 0.5 of the budget")
     assert " for 1 day once accepted" in told["costs"]
-    assert "budget of 2: 3/2 (0 spent before, 0 set aside" in told["leaves"]
-    assert "over all learners of 3: 5/2" in told["leaves"]
+    assert "budget of 2: 1.5 (0 spent before, 0 set aside" in told["leaves"]
+    assert "over all learners of 3: 2.5" in told["leaves"]
     assert "one patient, all its records together," in told["learns"]
 
 
@@ -393,7 +393,7 @@ def test_the_page_tells_the_factor_of_a_label_that_a_plan_attains():
     attained = 2 * 2 * (asked.law.log_pmf(100) - asked.law.log_pmf(101))
     assert attained == pytest.approx(1)
     assert told.get("its label", told["learns"]).count("2.72 (e^1) by this study") == 1
-    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^1/2) by this study; ")
+    assert told["is it there"].startswith("whether a patient is among the records: 1.65 (e^0.5) by this study; ")
     assert "its label sick" in told["its label"]
     assert "part of the rest" in told["its label"]
     assert "anything else about it: 2.72 (e^1) by this study" in told["the rest"]

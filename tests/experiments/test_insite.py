@@ -68,7 +68,9 @@ def test_points_are_means_beside_cells(found):
 def test_pages_say_what_was_found_and_load_nothing(found):
     page, text = build_page(found), build_markdown(found)
     assert headline(found).endswith("91.0 % by cells and 81.0 % by linear support vectors on wdbc")
-    assert "The best in-site model is behind cells on wdbc." in summary(found)
+    assert "The best in-site model is behind cells on wdbc (−10.0 ± 0.0 points)." in summary(found)
+    alone = found_of([fitted("cells", "1", 0, 90), fitted("site-svm", "1", 0, 80)])
+    assert "Which of the two is ahead on wdbc (−10.0 points) cannot be told." in summary(alone)
     assert "81.0 ± 2.5" in text
     assert "97.0" in " ".join(Outline(page).words)
     assert not {"script", "link", "img", "iframe"} & {name for name, _ in Outline(page).elements}

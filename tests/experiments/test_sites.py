@@ -193,9 +193,11 @@ def test_the_bound_is_n_over_h_and_is_broken_by_noise_that_is_clearly_above(foun
     assert row.bound == pytest.approx(10 / 8) == pytest.approx(row.measured)
     assert row.low < row.measured < row.high
     assert row.local == pytest.approx(10)
-    assert row.holds
+    assert row.broken is None
     (above,) = found_of([], [made_round(Ask("secure", 10, 1000), noise=one_noise() * 2)]).opened
-    assert not above.holds
+    assert above.broken
+    (below,) = found_of([], [made_round(Ask("secure", 10, 1000), noise=one_noise() / 2)]).opened
+    assert below.broken is False
 
 
 def test_traffic_adds_up_both_directions_of_all_turns(found):
@@ -226,7 +228,9 @@ def test_pages_say_what_was_found_and_load_nothing(found):
     assert headline(found) == "10 sites at epsilon 0.1, summed securely: 67.0 instead of 81.0 % on C"
     assert "At epsilon 0.1, 10 sites that sum securely gain in points: +5.0 ± 2.5 on C." in summary(found)
     assert any(
-        sentence.startswith("The variance of what is opened keeps the bound of n/h") for sentence in summary(found)
+        sentence.startswith("The 99.9 % interval of the variance of what is opened lies above its bound, n/h")
+        and "at no number of sites" in sentence
+        for sentence in summary(found)
     )
     assert "| 3 (30 %) | masked: after it dealt shares | failed at masked | 0 | 7 |" in text
     assert "1.250" in page

@@ -14,6 +14,11 @@ from curator_node.key_files import read_key
 from expril.built_in import BUILT_IN, TOLD
 from expril.command import app
 from expril.researcher import simulate
+from simulations.asked import nothing_learned
+from simulations.notes import failure_notes
+from simulations.report.budget import StudyReport
+from simulations.report.model import LearnerReport, RunReport, Score
+from simulations.scoring import Tally
 
 
 def run(*arguments, code=0):
@@ -139,6 +144,76 @@ def test_a_run_prints_who_was_left_out_and_its_audit_holds(tmp_path):
     assert all(note in printed for note in left_out(found))
     assert "or was left out; its answers are not in the model" in printed
     assert "not proven" not in run("audit", "run", found["run"]).output.lower()
+
+
+REFUSED = """
+title = "refused"
+repeats = 2
+[data]
+name = "wdbc"
+sites = { how = "random", fractions = { north = 0.5, south = 0.5 } }
+[[curators]]
+name = "*"
+cap = "1/10"
+[[learners]]
+name = "ada"
+"""
+UNHEARD = """
+title = "unheard"
+[data]
+name = "wdbc"
+sites = { how = "random", fractions = { north = 0.5, south = 0.5 } }
+[[learners]]
+name = "ada"
+pooling = "secure"
+[[faults]]
+curator = "north"
+kind = "vanish"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "why"), [(REFUSED, "at most 0.1 (scales times 10)"), (UNHEARD, "the secure sum failed")]
+)
+def test_where_nothing_was_learned_a_run_says_so_and_its_status_is_not_0(tmp_path, scenario, why):
+    (tmp_path / "nothing.toml").write_text(scenario)
+    done = run("simulate", tmp_path / "nothing.toml", "--out", tmp_path, "--json", code=2)
+    told = json.loads(done.stdout)
+    assert (told["kind"], told["error"]) == ("study", "nothing was learned by ada; the notes say why")
+    repeats = 2 if scenario is REFUSED else 1
+    assert told["learners"][0]["studies"][0]["failed"] == repeats
+    assert why in told["notes"][0]
+    assert ("ada learned nothing in 2 of 2 repeats." in told["notes"]) is (repeats == 2)
+    assert "Nothing learned at epsilon 1" in (Path(told["run"]) / "report.html").read_text()
+
+
+def test_several_repeats_say_how_many_brought_nothing_and_several_epsilons_at_which():
+    reason = "no curator accepted the plan"
+    tallies = {"ada": Tally(failures={"model": {3: reason, 5: "x"}, "validation": {0: "y"}}), "grace": Tally()}
+    assert failure_notes(tallies, 12) == [
+        f"ada learned nothing in 2 of 12 repeats; repeat 3: {reason}.",
+        "ada's validation brought nothing in 1 of 12 repeats.",
+    ]
+    assert failure_notes(tallies, 1) == []
+    reports = [learned_in(2), learned_in(2, failed=1), learned_in(2, failed=2)]
+    assert nothing_learned(reports, ("0.1", "0.3", "1")) == "nothing was learned by ada at epsilon 1; the notes say why"
+    assert nothing_learned(reports[:1], ()) == nothing_learned(reports[1:2], ()) == ""
+
+
+def learned_in(repeats, *, failed=0):
+    nothing = Score(accuracy=None, accuracy_se=None, majority=0.6, ceiling=0.9)
+    learner = LearnerReport(
+        learner="ada",
+        strategy="cells",
+        pooling="sum",
+        epsilon_claimed="1",
+        epsilon_spent="1",
+        pooled=nothing,
+        studies=(StudyReport("model", "1", "1", failed),),
+    )
+    words = dict.fromkeys(("title", "description", "created", "version", "command", "config_toml"), "")
+    return RunReport(**words, seeded_noise=False, repeats=repeats, learners=(learner,))
 
 
 def test_a_run_leaves_its_folder(finished, tmp_path):

@@ -23,6 +23,7 @@ from learner_node.model_files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
 from simulations.datasets import load_dataset
+from simulations.run_folder import name_newest, of_newest
 from simulations.unfinished import Unfinished, leftovers
 
 SCENARIO = """
@@ -357,6 +358,39 @@ def test_a_run_is_run_again_from_its_folder(whole, tmp_path):
     assert "--repeats" not in json.loads((third / "report.json").read_bytes())["command"]
     output = simulate(tmp_path, "--out", tmp_path, code=2).output
     assert "is a folder, and no run is in it" in output
+    assert (tmp_path / "latest" / "small").resolve() == third.resolve()
+    newest = Path(json.loads(simulate(tmp_path / "latest" / "small", "--out", tmp_path).stdout)["run"])
+    assert newest != third
+    assert json.loads((newest / "report.json").read_bytes())["command"] == f"expril simulate {third.name}"
+    run("audit", "run", tmp_path / "latest" / "small")
+
+
+def test_the_newest_run_of_a_title_has_a_name_of_its_own(tmp_path):
+    first, second = "own-20261123-160000", "own-20261123-160000-2"
+    for name in (first, second, "own-epsilons-20261123-160001", "other-20260101-000000"):
+        (tmp_path / name).mkdir()
+        name_newest(tmp_path / name)
+    links = {link.name: link.resolve().name for link in (tmp_path / "latest").iterdir()}
+    assert links == {
+        "own": second,
+        "own-epsilons": "own-epsilons-20261123-160001",
+        "other": "other-20260101-000000",
+    }
+    assert of_newest(str(tmp_path / "latest/own/")) == str(tmp_path / "own-20261123-160000-2")
+    assert of_newest(str(tmp_path / "latest/own/scenario.toml")) == str(
+        tmp_path / "own-20261123-160000-2/scenario.toml"
+    )
+    assert of_newest("docs/tour/own.toml") == "docs/tour/own.toml"
+
+
+def test_what_lies_in_the_place_of_a_name_is_left_alone(tmp_path):
+    (tmp_path / "own-20261123-160000").mkdir()
+    (tmp_path / "latest" / "own").mkdir(parents=True)
+    (tmp_path / "latest" / "own" / "file").touch()
+    name_newest(tmp_path / "own-20261123-160000")
+    assert [path.name for path in (tmp_path / "latest").iterdir()] == ["own"]
+    assert (tmp_path / "latest" / "own" / "file").is_file()
+    assert of_newest(str(tmp_path / "latest/own")) == str(tmp_path / "latest/own")
 
 
 OWN = """

@@ -111,6 +111,19 @@ def test_any_strategy_can_be_quoted():
     assert row.suggested
 
 
+def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(rows):
+    request = quoting.Request("t", records(), 2, 400, True, 1, "cells", {})
+    table = quoting.quote_table(request, rows)
+    first, scales = (list(table.columns[place].cells) for place in (0, 2))
+    assert first == [("* " if row.suggested else "") + str(row.epsilon) for row in rows]
+    assert {"* 1", "* 1/3", "1"} <= set(first)
+    assert scales == [str(row.precision.scale) for row in rows]
+    odd = replace(rows[0], precision=replace(rows[0].precision, scale=Fraction(102400, 9)))
+    assert list(quoting.quote_table(request, [odd]).columns[2].cells) == ["≈ 11,378"]
+    assert quoting.as_object(request, [odd])["rows"][0]["scale"] == "102400/9"
+    assert "* suggested" in table.caption
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -354,13 +367,6 @@ def test_a_file_speaks_of_the_records_that_count(tmp_path):
 )
 def test_mistakes_are_one_clear_line(arguments, text):
     assert text in run(*arguments, code=2).output
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [("1", "1"), ("10/3", "10/3"), ("1/100000", "1/100000"), ("123457/1000000", "~0.1235")]
-)
-def test_a_long_exact_number_does_not_widen_the_table(value, shown):
-    assert quoting._short(Fraction(value)) == shown
 
 
 def test_the_quote_asks_as_many_cells_as_the_strategy_would():

@@ -84,7 +84,7 @@ def test_a_plan_that_one_refuses_is_drafted_again_for_the_rest_in_other_sessions
     study = learn(federate(curators), SOURCE, **HOW).study
     assert study.survivors == ["site 00", "site 02"]
     assert study.left_out == {
-        "site 01": "the plan costs more than is left; ask for an epsilon of at most 1/2 (scales times 2)"
+        "site 01": "the plan costs more than is left; ask for an epsilon of at most 0.5 (scales times 2)"
     }
     assert study.kinds.queries(study.plan)[0].participants == tuple(
         sorted(curators[name].identity for name in study.survivors)

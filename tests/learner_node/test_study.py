@@ -423,8 +423,8 @@ def test_when_all_refuse_the_error_says_what_became_of_each_and_what_to_do():
         run(federate(curators, scripts))
     text = str(caught.value)
     assert "no curator accepted the plan" in text
-    assert "basel: the plan costs more than is left; ask for an epsilon of at most 1/5 (scales times 2)" in text
-    assert "ask for an epsilon of at most 1/5 (scales times 2)" in text
+    assert "basel: the plan costs more than is left; ask for an epsilon of at most 0.2 (scales times 2)" in text
+    assert "ask for an epsilon of at most 0.2 (scales times 2)" in text
     assert "bern: this curator has stopped until its steward acts" in text
     assert "chur: no reply; see that it runs and can be reached" in text
     assert "davos: its replies broke the protocol" in text

@@ -179,7 +179,7 @@ def test_who_refuses_or_vanishes_is_left_out_and_charged_nothing():
 def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
     curators = {"basel": open_curator("basel", cap="1/2", noise=NoNoise())}
     federation = federate(curators, allow_not_private=True)
-    with pytest.raises(NoCuratorError, match="ask for an epsilon of at most 1/2") as caught:
+    with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 0\.5") as caught:
         federation.validate(line(SOURCE), 1, source=SOURCE)
     assert isinstance(caught.value.study.refusals["basel"][0], Refusal)
     assert account(curators["basel"]).total_spent == 0

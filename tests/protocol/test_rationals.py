@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ConfigurationError
-from protocol.rationals import MOST, Rational, amount, parse_amount, parse_rational, shorten
+from protocol.rationals import (
+    MOST,
+    Rational,
+    amount,
+    parse_amount,
+    parse_rational,
+    shorten,
+    written,
+    written_exactly,
+)
 
 MOST_32 = 4_294_967_295
 
@@ -174,6 +183,40 @@ def test_a_long_total_is_shortened_against_the_asker(value, extra):
     assert low <= long <= high
     assert high - low <= Fraction(1, 2**64)
     assert shorten(value, math.floor) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("1", "1"),
+        ("0.10", "0.1"),
+        ("3/10", "0.3"),
+        ("1/3", "1/3"),
+        ("5/12", "5/12"),
+        ("1/128", "1/128"),
+        ("1/1000000", "0.000001"),
+        ("29/15", "≈ 1.933"),
+        ("1234567/7654321", "≈ 0.1613"),
+        ("102400/9", "≈ 11,378"),
+        ("12800", "12,800"),
+        ("0", "0"),
+        (Fraction(10**1500), "≈ 1.000e+1500"),
+        (Fraction(1, 3**900), "≈ 3.898e-430"),
+    ],
+)
+def test_a_number_is_shown_as_people_write_it_or_marked_as_rounded(value, shown):
+    assert written(value) == shown
+
+
+@given(st.fractions(0, 10**6, max_denominator=10**6))
+@settings(deadline=None, max_examples=200)
+def test_what_is_shown_is_exact_unless_marked_and_near_where_marked(value):
+    shown = written(value)
+    assert Fraction(written_exactly(value)) == value
+    if shown.startswith("≈ "):
+        assert float(shown[2:].replace(",", "")) == pytest.approx(float(value), rel=1e-3)
+    else:
+        assert Fraction(shown.replace(",", "")) == value
 
 
 def test_thirty_charges_of_a_thirtieth_are_exactly_one():

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -42,6 +43,8 @@ from simulations.audit.recompute import (
     recompute,
 )
 from simulations.audit.recompute.ledgers import read_ledger
+from simulations.audit.recompute.sums import UnitSum
+from simulations.audit.recompute.tables import sum_table
 from simulations.run_index import DOMAIN, INDEX, LEDGERS, SIGNATURES, TRANSCRIPTS
 from trees import ROOT
 
@@ -160,6 +163,32 @@ def test_json_for_machines(finished, forger):
     (forger.folder / LEDGERS / "north.ledger").write_bytes(b"x")
     told = json.loads(audit(forger.folder, "--json", code=1).stdout)
     assert told["runs"][0]["proven"] is False
+
+
+def test_sums_are_in_the_order_of_repeats_curators_and_learners_and_say_which(finished):
+    result = recompute(finished[0])
+    rows = [(one.curator, one.learner) for one in result.sums if not one.version]
+    second = [row for row in rows if row[0].endswith("repeat 1")]
+    assert rows[len(rows) - len(second) :] == second
+    order = ("north", "east", "south", "west")
+    assert list(dict.fromkeys(curator for curator, _ in second)) == [f"{name}, repeat 1" for name in order]
+    assert [who for curator, who in second if curator.startswith("north")] == ["ada", "grace", ""]
+    shown = sum_table(result)
+    lines = [line for line in shown.caption.splitlines() if " at one curator at most" in line]
+    assert lines
+    assert all(line.startswith(f"{finished[0]}, repeat ") for line in lines)
+
+
+def test_worlds_that_say_the_same_are_told_as_ranges():
+    alike = [
+        UnitSum("patient", f"runs/x, repeat {n}", ("a", "b"), Fraction(3, 10), Fraction(3, 5)) for n in (0, 1, 2, 5)
+    ]
+    other = UnitSum("patient", "runs/x, repeat 3", ("a", "b"), Fraction(1, 10), Fraction(1, 5))
+    caption = sum_table(SimpleNamespace(sums=[], units=[*alike, other])).caption
+    assert caption.splitlines() == [
+        "runs/x, repeat 0 to 2, 5: patient, all learners: 0.3 at one curator at most, 0.6 over all 2",
+        "runs/x, repeat 3: patient, all learners: 0.1 at one curator at most, 0.2 over all 2",
+    ]
 
 
 def test_the_sums_are_exact_by_curator_learner_and_unit(finished):

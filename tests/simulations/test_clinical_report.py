@@ -162,8 +162,9 @@ def test_auc_leads_where_the_smaller_class_is_rare():
             {},
             "ranks records (AUC {auc:.3f}, {way:.0f} % of the way from chance to the ceiling of 1.000) and calls them",
         ),
-        ({"accuracy": 0.8}, "though it calls no better than the majority class"),
-        ({"auc": 0.52, "auc_se": 0.02}, "does not rank records better than chance (AUC 0.520)"),
+        ({"accuracy": 0.7}, "though it calls them no better than the majority class"),
+        ({"auc": 0.52, "auc_se": 0.02}, "is not shown to rank records better than chance (AUC 0.520 ± 0.020)"),
+        ({"auc": 0.42, "auc_se": 0.02}, "does not rank records better than chance (AUC 0.420 ± 0.020)"),
         ({"auc": None}, "cannot be judged"),
         ({"accuracy": None}, "learned nothing"),
     ],
@@ -176,8 +177,13 @@ def test_the_verdict_on_a_rare_outcome_is_about_ranking(changes, said):
 
 def test_a_frequent_outcome_that_is_ranked_but_not_called_says_both():
     score = Score(accuracy=0.6, accuracy_se=0.01, majority=0.6, ceiling=0.7, auc=0.64, auc_se=0.01)
-    assert words.verdict(score) == "ranks records (AUC 0.640), though it calls no better than the majority class"
-    assert words.verdict(msgspec.structs.replace(score, auc=0.51)) == "did no better than the majority class"
+    shown = "is not shown to be better than the majority class (0.600 ± 0.010 against 0.600)"
+    assert words.verdict(score) == f"ranks records (AUC 0.640), though it {shown}"
+    assert words.verdict(msgspec.structs.replace(score, auc=0.51)) == shown
+    assert (
+        words.verdict(msgspec.structs.replace(score, auc=0.51, accuracy=0.57))
+        == "did no better than the majority class"
+    )
 
 
 def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected():

@@ -70,6 +70,16 @@ def test_what_is_not_known_is_not_shown():
     assert "Not private" not in page
 
 
+def test_what_it_cost_counts_the_validation_and_names_it():
+    found = told()
+    (one,) = found["cost"]["curators"].values()
+    one |= {"spent": "3/2", "validation": {"spent": "1/2", "at_most": "1/2", "state": "closed"}}
+    found["cost"]["claimed"]["validation"] = "1/2"
+    page = build_study_page(found)
+    assert "That cost epsilon 1.5 (model 1, validation 0.5) at the costliest." in page
+    assert "Planned: model 1, validation 0.5." in page
+
+
 @pytest.mark.parametrize(("beats", "words"), [(True, "better than always"), (False, "not shown to be better than")])
 def test_the_verdict_is_said_first(beats, words):
     page = build_study_page(told(expected=EXPECTED | {"beats_majority": beats, "ranks": True}))

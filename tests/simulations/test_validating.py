@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from simulations.report.validated import Told, joined
 from simulations.run import run_scenario, summary
 from simulations.scenario import Scenario, load_scenario
 from simulations.spending import spent_by_round
-from simulations.tables import validation_table
+from simulations.tables import result_table, validation_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -39,7 +40,12 @@ def test_what_is_told_stands_beside_what_is_so(finished):
     told = ada.validation
     assert grace.validation is None
     assert (told.epsilon_claimed, told.epsilon_spent) == ("1/4", "1/4")
-    assert (ada.epsilon_claimed, ada.epsilon_spent) == ("1/2", "1/2")
+    assert (ada.epsilon_claimed, ada.epsilon_spent) == ("3/4", "3/4")
+    assert [(one.what, one.claimed, one.spent) for one in ada.studies] == [
+        ("model", "1/2", "1/2"),
+        ("validation", "1/4", "1/4"),
+    ]
+    assert len(grace.studies) == 1
     assert 0.9 < told.area.exact <= 1
     assert told.prevalence.exact == pytest.approx(0.37, abs=0.08)
     assert told.rank_correlation > 0.9
@@ -62,6 +68,10 @@ def test_report_page_table_and_json_have_it(finished):
     told = summary(report, "runs/x")["learners"]
     assert told[0]["validation"]["areas"][0]["exact"] == report.learners[0].validation.area.exact
     assert told[1]["validation"] is None
+    assert (told[0]["epsilon_spent"], [one["spent"] for one in told[0]["studies"]]) == ("3/4", ["1/2", "1/4"])
+    assert set(run.metrics_frame().filter(pl.col("learner") == "ada")["epsilon_spent"]) == {"3/4"}
+    assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in page
+    assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in result_table(report).caption
     plain = msgspec.structs.replace(report, learners=report.learners[1:])
     assert "Validated by the curators" not in build_page(plain)
     assert validation_table(plain) is None
@@ -87,6 +97,42 @@ def test_another_cost_of_the_validation_is_noticed(finished, tmp_path):
         forger.report(lambda told, key=key, value=value: told["learners"][0]["validation"].update({key: value}))
         forger.relist(run.evidence.signers)
         assert "the validation of ada" in "\n".join(recompute(forger.folder).runs[0].wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"epsilon_spent": "1/2"}, "ada spent 1/2, transcripts and ledgers prove 3/4"),
+        ({"epsilon_claimed": "1"}, "ada claimed 1, its plans cost 3/4"),
+        (
+            {"studies": [{"what": "model", "claimed": "1/2", "spent": "1/2"}]},
+            "the validation of ada has transcripts, and no cost is told",
+        ),
+        (
+            {
+                "studies": [
+                    {"what": "model", "claimed": "1/2", "spent": "1/4"},
+                    {"what": "validation", "claimed": "1/4", "spent": "1/4"},
+                ]
+            },
+            "the model of ada spent 1/4, transcripts and ledgers prove 1/2",
+        ),
+    ],
+)
+def test_another_cost_of_all_studies_is_noticed(finished, tmp_path, change, said):
+    folder, run = finished
+    forger = Forger(folder, tmp_path / "copy")
+    forger.report(lambda told: told["learners"][0].update(change))
+    forger.relist(run.evidence.signers)
+    assert said in "\n".join(recompute(forger.folder).runs[0].wrong)
+
+
+def test_a_report_of_an_earlier_version_which_told_the_models_cost_alone_is_proven(finished, tmp_path):
+    folder, run = finished
+    forger = Forger(folder, tmp_path / "copy")
+    forger.report(lambda told: told["learners"][0].update(studies=[], epsilon_spent="1/2", epsilon_claimed="1/2"))
+    forger.relist(run.evidence.signers)
+    assert recompute(forger.folder).runs[0].wrong == []
 
 
 def test_a_validation_left_out_of_the_list_is_noticed(finished, tmp_path):

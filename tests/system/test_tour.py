@@ -51,23 +51,23 @@ SHOWN = {
         "grace (paper-c)",
         "report: runs/wdbc-faults-",
     ),
-    "expril ledger show runs/own-*/ledgers/surgery.ledger": (
-        "spent and left learner key spent set aside cap left ─ ada # #/# # # #/# grace # # # # #/# all #/# #",
+    "expril ledger show runs/latest/own/ledgers/surgery.ledger": (
+        "spent and left learner key spent set aside cap left ─ ada # # # # # grace # # # # # all # #",
         "entries, chain and signatures verified to #",
         "# when (UTC) what learner study question epsilon note ─ # #-#-# #:#:# open",
     ),
-    "expril audit run runs/own-*/": (
-        "repeat learner curator key verdict claimed spent releases study ledger ─ # ada internal # proven #/# #/# #",
+    "expril audit run runs/latest/own": (
+        "repeat learner curator key verdict claimed spent releases study ledger ─ # ada internal # proven # # #",
         "# grace surgery # refused # # # refused held",
         "transcripts: # proven",
     ),
-    "expril transcript show runs/own-*/ --learner ada --curator surgery --repeat 0": (
+    "expril transcript show runs/latest/own --learner ada --curator surgery --repeat 0": (
         "messages, head # # -> learner card_request # digest #",
         "<- curator study_accepted # digest #",
         "query #: counts of error_correct, cost c m S / scale = # * # * # / (#/#) = #/#",
     ),
-    "expril report runs/own-*/": ("runs/own-#-#/report.html",),
-    "expril simulate runs/own-*/": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
+    "expril report runs/latest/own": ("runs/latest/own/report.html",),
+    "expril simulate runs/latest/own": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
     "expril reproduce table2 --datasets C --runs 5": (
         "data set h* C I #DP-C #DP-I valid C valid I h#* epsilon ─ C (#) # ± # # ± #",
         "report: runs/reproduction/report.html",
@@ -93,7 +93,7 @@ def run_python(*arguments):
 def test_the_tours_two_sided_study_runs_and_its_second_fit_is_refused():
     out = run_python("docs/tour/study.py")
     assert "claimed 3/4" in out
-    assert "ask for an epsilon of at most 1/4 (scales times 3)" in out
+    assert "ask for an epsilon of at most 0.25 (scales times 3)" in out
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from protocol.rationals import written
 from simulations.audit.recompute import Recomputed
 from simulations.report.words import count
 
@@ -32,7 +33,7 @@ def rows_of(result: Recomputed) -> list[SpentRow]:
     for one in result.sums:
         if not one.learner and not one.version:
             name = one.curator.rpartition(", repeat ")[0] or one.curator
-            told = (name, one.unit, str(one.claimed), str(one.at_most))
+            told = (name, one.unit, written(one.claimed), written(one.at_most))
             alike[told] = alike.get(told, 0) + 1
     wrong = [*result.wrong, *result.unread]
     rows = [SpentRow(text.partition(": ")[0], "–", "–", "–", text, True) for text in wrong]

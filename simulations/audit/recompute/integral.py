@@ -36,7 +36,7 @@ def add(one: Fraction | None, other: Fraction | None) -> Fraction | None:
 
 
 def as_words(amount: Fraction | None) -> str:
-    """For people and machines: exact, or "infinite"."""
+    """For machines: exact, or "infinite"."""
     return INFINITE if amount is None else as_text(amount)
 
 

@@ -20,9 +20,10 @@ from simulations.audit.recompute.known import Charge, Study
 from simulations.audit.recompute.policies import AuditedPolicy, read_audited_policy
 from simulations.audit.recompute.replay import Replayed
 from simulations.audit.recompute.transcripts import Exchange
-from simulations.report.model import RELEASE, BudgetPoint, CuratorReport, LearnerReport, RunReport, decode_report, exact
+from simulations.report.budget import BudgetPoint, CuratorReport, exact
+from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 from simulations.run_index import AGAIN, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, Index, read_plain
-from simulations.study_numbers import FIT, GIVEN_UP, VALIDATION
+from simulations.study_numbers import FIT, GIVEN_UP, NAMES, VALIDATION
 
 ZERO = Fraction(0)
 Ledgers = Mapping[str, Replayed]
@@ -49,19 +50,22 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[Exchange], ledg
     wrong = [f"{what} is another than elsewhere in the run" for what, right in facts.items() if not right]
     epsilons = _epsilons(scenario, _changed_epsilon(folder))
     for learner in report.learners:
-        wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner))
+        wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner, {}))
     for curator in report.curators:
         wrong += _check_curator(curator, index, exchanges, ledgers.get(curator.name), policies.get(curator.name))
     return complaints + [f"{REPORT}: {text}" for text in wrong]
 
 
 def _check_learner(
-    told: LearnerReport, index: Index, exchanges: Sequence[Exchange], ledgers: Ledgers, epsilon: Fraction | None
+    told: LearnerReport,
+    index: Index,
+    exchanges: Sequence[Exchange],
+    ledgers: Ledgers,
+    epsilons: Mapping[int, Fraction],
 ) -> list[str]:
     every = [one for one in exchanges if one.verdict.entry.learner == told.learner]
     own = [one for one in every if one.verdict.entry.study == FIT]
-    wrong = _check_validation(told, [one for one in every if one.verdict.entry.study == VALIDATION], ledgers)
-    wrong += [
+    wrong = [
         f"{one.verdict.entry.file} is of a study that was given up for another, and may have been charged"
         for one in every
         if one.verdict.entry.study >= GIVEN_UP and one.verdict.proof is not None and one.verdict.proof.epsilon_at_most
@@ -83,39 +87,63 @@ def _check_learner(
                 f"{printable(told.learner)} got {sum(said)} answers of {printable(entry.curator)}, {entry.file} "
                 f"holds {proof.releases}"
             )
-    wrong += _check_spent(printable(told.learner), told.epsilon_spent, own, ledgers)
-    planned = max((_planned(exchange) for exchange in own), default=ZERO)
-    if exact(told.epsilon_claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
-        wrong.append(f"{printable(told.learner)} claimed {told.epsilon_claimed}, its plans cost {as_text(planned)}")
+    return wrong + _check_costs(told, every, ledgers, epsilons)
+
+
+def _check_costs(
+    told: LearnerReport, every: Sequence[Exchange], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
+) -> list[str]:
+    """What a learner's studies claimed and spent, each and together."""
+    who = printable(told.learner)
+    of = {number: [one for one in every if one.verdict.entry.study == number] for number in (FIT, VALIDATION)}
+    if not told.studies:  # of an earlier version, which told the model's cost alone
+        wrong = _check_cost(who, told.epsilon_claimed, told.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
+    else:
+        wrong = [] if told.studies[0].what == NAMES[FIT] else [f"{who} tells no cost of its model"]
+        for number, what in NAMES.items():
+            cost = next((one for one in told.studies if one.what == what), None)
+            if cost is not None:
+                own, asked = of[number], epsilons.get(number)
+                wrong += _check_cost(f"the {what} of {who}", cost.claimed, cost.spent, own, ledgers, asked)
+            elif any(map(_planned, of[number])):
+                wrong.append(f"the {what} of {who} has transcripts, and no cost is told")
+        wrong += _check_spent(who, told.epsilon_spent, [*of[FIT], *of[VALIDATION]], ledgers)
+        claimed, parts = exact(told.epsilon_claimed), [exact(one.claimed) for one in told.studies]
+        if not max(parts) <= claimed <= sum(parts):
+            wrong.append(f"{who} claimed {told.epsilon_claimed}, its plans cost {as_text(sum(parts, ZERO))}")
+    if told.validation is not None:
+        claim, spent = told.validation.epsilon_claimed, told.validation.epsilon_spent
+        wrong += _check_cost(f"the validation of {who}", claim, spent, of[VALIDATION], ledgers, None)
     return wrong
 
 
-def _check_validation(told: LearnerReport, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
-    """What a learner's validation claimed and spent."""
-    if told.validation is None:
-        return []
-    who = f"the validation of {printable(told.learner)}"
-    wrong = _check_spent(who, told.validation.epsilon_spent, own, ledgers)
-    planned = max((_planned(exchange) for exchange in own), default=ZERO)
-    if exact(told.validation.epsilon_claimed) != planned:
-        wrong.append(f"{who} claimed {told.validation.epsilon_claimed}, its plans cost {as_text(planned)}")
+def _check_cost(
+    who: str, claimed: str, spent: str, own: Sequence[Exchange], ledgers: Ledgers, asked: Fraction | None
+) -> list[str]:
+    """What one kind of study claimed, as its plans cost or as its learner was to ask, and spent."""
+    wrong = _check_spent(who, spent, own, ledgers)
+    planned = max(map(_planned, own), default=ZERO)
+    if exact(claimed) not in (planned, *([asked] if asked is not None and asked > planned else [])):
+        wrong.append(f"{who} claimed {claimed}, its plans cost {as_text(planned)}")
     return wrong
 
 
 def _check_spent(who: str, told: str, own: Sequence[Exchange], ledgers: Ledgers) -> list[str]:
-    """What studies spent, against their transcripts, and their ledgers where these were kept."""
-    least = most = ZERO
+    """The most that studies spent at one curator, against transcripts, and ledgers where these were kept."""
+    least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
     for exchange in own:
         proof, entry = exchange.verdict.proof, exchange.verdict.entry
         if proof is None:
             continue
         replayed = ledgers.get(entry.curator) if entry.repeat == 0 else None
         charged = None if replayed is None else _spent_on(replayed, exchange)
-        least = max(least, proof.epsilon_spent if charged is None else charged)
-        most = max(most, proof.epsilon_at_most if charged is None else charged)
-    if least <= exact(told) <= most:
+        where = (entry.repeat, entry.curator)
+        least[where] = least.get(where, ZERO) + (proof.epsilon_spent if charged is None else charged)
+        most[where] = most.get(where, ZERO) + (proof.epsilon_at_most if charged is None else charged)
+    low, high = (max(sums.values(), default=ZERO) for sums in (least, most))
+    if low <= exact(told) <= high:
         return []
-    proven = as_text(least) if least == most else f"{as_text(least)} to {as_text(most)}"
+    proven = as_text(low) if low == high else f"{as_text(low)} to {as_text(high)}"
     return [f"{who} spent {told}, transcripts and ledgers prove {proven}"]
 
 
@@ -164,12 +192,15 @@ def _changed_epsilon(folder: Path) -> str | None:
         return None
 
 
-def _epsilons(scenario: str, changed: str | None) -> dict[str, Fraction]:
-    """Learner -> epsilon that the scenario names, or the command instead."""
-    found = {}
+def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fraction]]:
+    """Learner -> number of its study -> epsilon that the scenario names, or the command instead."""
+    found: dict[str, dict[int, Fraction]] = {}
     try:
         for learner in tomllib.loads(scenario)["learners"]:
-            found[str(learner["name"])] = parse_rational(changed or learner.get("epsilon", 1))
+            own = found.setdefault(str(learner["name"]), {})
+            own[FIT] = parse_rational(changed or learner.get("epsilon", 1))
+            if "validate" in learner:
+                own[VALIDATION] = parse_rational(learner["validate"])
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError, ConfigurationError):
         return found
     return found

@@ -54,7 +54,8 @@ def _tells_more(other: AuditedLedger, one: AuditedLedger, ledgers: Sequence[Audi
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum]:
-    """By learner, then all learners, of curators whose ledgers are not given: what receipts prove."""
+    """By repeat, curator and learner, then all learners, where no ledger is given: what receipts prove."""
+    places: dict[bytes, tuple[int, int]] = {}
     made: dict[tuple[bytes, str], Sum] = {}
     bounds = Bounds(kinds)
     for exchange in run.exchanges:
@@ -63,6 +64,7 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
             continue
         unit = "each record" if proof.card.unit is None else f'column "{proof.card.unit}"'
         curator = run.curator_name(entry.curator, entry.repeat)
+        places.setdefault(exchange.curator, (entry.repeat, len(places)))
         for who in (entry.learner, ""):
             one = made.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
             one.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
@@ -76,7 +78,7 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: Kinds) -> list[Sum
                 study = _study_of(exchange, proof.epsilon_claimed, bounds)
                 private = entry.label == LABEL and not study.shape.not_private
                 one.accept(study, proof.card.most_records_per_unit if private else None)
-    return [one for _, one in sorted(made.items(), key=lambda item: (item[0][0], not item[0][1], item[0][1]))]
+    return [one for _, one in sorted(made.items(), key=lambda item: (places[item[0][0]], not item[0][1], item[0][1]))]
 
 
 def _on_conditions(exchange: Exchange, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:

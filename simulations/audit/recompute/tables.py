@@ -1,15 +1,15 @@
 """What an audit found, as tables for the terminal."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from protocol.errors import printable
-from simulations.audit.recompute.findings import as_text
-from simulations.audit.recompute.integral import as_words
+from protocol.rationals import written
+from simulations.audit.recompute.integral import INFINITE
 from simulations.audit.recompute.outcome import Recomputed
 from simulations.audit.recompute.sums import Sum
 from simulations.audit.recompute.verdicts import RunProof
@@ -44,10 +44,10 @@ def proof_tables(proof: RunProof) -> list[Table]:
     for item in proof.transcripts:
         told = ("", "", "", "")
         if item.proof is not None:
-            spent = as_text(item.proof.epsilon_spent)
+            spent = written(item.proof.epsilon_spent)
             if item.proof.epsilon_at_most != item.proof.epsilon_spent:
-                spent += f" to {as_text(item.proof.epsilon_at_most)}"
-            told = (as_text(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
+                spent += f" to {written(item.proof.epsilon_at_most)}"
+            told = (written(item.proof.epsilon_claimed), spent, str(item.proof.releases), str(item.proof.state))
         entry = item.entry
         key = keys.get(("curator", entry.curator, entry.repeat))
         names = (_plain(entry.learner), _plain(entry.curator), key.hex()[:8] if key else "?")
@@ -56,31 +56,60 @@ def proof_tables(proof: RunProof) -> list[Table]:
     for name in ("ledger", "key", "verdict", "entries", "spent over all learners"):
         ledgers.add_column(name, no_wrap=True)
     for kept in proof.ledgers:
-        spent = "?" if kept.spent is None else as_text(kept.spent)
+        spent = "?" if kept.spent is None else written(kept.spent)
         ledgers.add_row(_plain(kept.entry.file), kept.entry.key[:8], kept.verdict, str(kept.entry.entries), spent)
     return [transcripts, ledgers] if proof.ledgers else [transcripts]
 
 
 def sum_table(result: Recomputed) -> Table:
     """What was claimed and spent, by curator, learner, version of the records and privacy unit."""
-    told = [
-        f"{escape(one.unit or 'units')}, all learners: {as_text(one.apart)} at one curator at most, "
-        f"{as_text(one.shared)} over all {len(one.curators)}"
-        for one in result.units
-        if len(one.curators) > 1
-    ]
-    told += _conditions(result)
+    told = [*_unit_lines(result), *_conditions(result)]
     table = Table(title="epsilon, recomputed", box=box.SIMPLE_HEAD, caption="\n".join(told) or None)
     for name in ("curator", "privacy unit", "learner", "records", "claimed", "spent", "integral", "(epsilon, delta)"):
         table.add_column(name, no_wrap=True)
     for one in result.sums:
-        spent = as_text(one.spent) + (f" to {as_text(one.at_most)}" if one.at_most != one.spent else "")
+        spent = written(one.spent) + (f" to {written(one.at_most)}" if one.at_most != one.spent else "")
         who = _plain(one.learner) or "all learners"
         style = "" if one.learner or one.version else "bold"
         records = one.version[:8] if len(one.version) == 2 * NAME_BYTES else one.version
         names = (_plain(one.curator), _plain(one.unit), who, records or "all")
-        table.add_row(*names, as_text(one.claimed), spent, as_words(one.integral), _loss(one), style=style)
+        table.add_row(
+            *names,
+            written(one.claimed),
+            spent,
+            INFINITE if one.integral is None else written(one.integral),
+            _loss(one),
+            style=style,
+        )
     return table
+
+
+def _unit_lines(result: Recomputed) -> Iterator[str]:
+    """What one unit may have lost at several curators; where there are several runs or repeats, in which."""
+    found: dict[str, list[str]] = {}
+    for one in result.units:
+        if len(one.curators) > 1:
+            text = (
+                f"{one.unit or 'units'}, all learners: {written(one.apart)} at one curator at most, "
+                f"{written(one.shared)} over all {len(one.curators)}"
+            )
+            found.setdefault(text, []).append(one.world)
+    several = len({world for worlds in found.values() for world in worlds}) > 1
+    for text, worlds in found.items():
+        yield escape(f"{_listed(worlds)}: {text}" if several else text)
+
+
+def _listed(worlds: Sequence[str]) -> str:
+    """Runs and their repeats: "runs/own, repeat 0 to 11"."""
+    repeats: dict[str, list[str]] = {}
+    for world in worlds:
+        run, _, repeat = world.rpartition(", repeat ")
+        numbers = repeats.setdefault(run or "ledgers", [])
+        if numbers and numbers[-1].split(" to ")[-1] == str(int(repeat or 1) - 1):
+            numbers[-1] = f"{numbers[-1].split(' to ')[0]} to {repeat}"
+        else:
+            numbers.append(repeat)
+    return "; ".join(f"{run}, repeat {', '.join(numbers)}" if any(numbers) else run for run, numbers in repeats.items())
 
 
 def _conditions(result: Recomputed) -> Iterator[str]:
@@ -88,7 +117,7 @@ def _conditions(result: Recomputed) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for one in result.sums:
         for proviso, amount in () if one.learner or one.version else one.provisos.items():
-            found.setdefault(proviso, []).append(f"{as_text(amount)} of {as_text(one.spent)} at {_plain(one.curator)}")
+            found.setdefault(proviso, []).append(f"{written(amount)} of {written(one.spent)} at {_plain(one.curator)}")
     for proviso, where in found.items():
         yield f"on a condition: {', '.join(where)}: {escape(proviso)}"
 

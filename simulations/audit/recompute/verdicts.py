@@ -142,12 +142,16 @@ class RunProof:
         several = self.index is not None and self.index.repeats > 1
         return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
+    def _place(self, entry: TranscriptEntry) -> str:
+        """The file of a transcript, with its repeat where there are several."""
+        return self.curator_name(entry.file, entry.repeat)
+
     @property
     def wrong(self) -> list[str]:
         """Everything that is not proven, the run as a whole first."""
         return [
             *self.complaints,
-            *(f"{item.entry.file}: {why}" for item in self.transcripts for why in item.why),
+            *(f"{self._place(item.entry)}: {why}" for item in self.transcripts for why in item.why),
             *(f"{item.entry.file}: {why}" for item in self.ledgers for why in item.why),
         ]
 
@@ -155,7 +159,7 @@ class RunProof:
     def unproven(self) -> list[str]:
         """Everything that is left open although nothing is wrong."""
         return [
-            *(f"{item.entry.file}: {text}" for item in self.transcripts for text in item.unproven),
+            *(f"{self._place(item.entry)}: {text}" for item in self.transcripts for text in item.unproven),
             *(f"{item.entry.file}: {text}" for item in self.ledgers for text in item.unproven),
             *self.remarks,
         ]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from protocol.errors import ConfigurationError
+from protocol.rationals import written
 from simulations.audit.results import StudyAttack
 
 DISPLAYED = 0.95
@@ -114,7 +115,7 @@ def judged(
     bound = 1.0 if epsilon is None else bound_of(epsilon)
     low, high = guesses.limits(error_rate)
     holds, reaches = low <= bound, expected is None or high >= expected
-    allowed = "none" if epsilon is None else _written(epsilon)
+    allowed = "none" if epsilon is None else written(epsilon)
     gain, sure = f"{guesses.gain:.4f}", f"{1 - error_rate:.6g}"
     if not holds:
         verdict = (
@@ -145,8 +146,3 @@ def judged(
         reaches=reaches,
         verdict=f"{verdict}{f'; {remark}' if remark else ''}.",
     )
-
-
-def _written(epsilon: Fraction) -> str:
-    decimal = f"{float(epsilon):g}"
-    return decimal if Fraction(decimal) == epsilon else str(epsilon)

@@ -12,7 +12,7 @@ from simulations.report.model import RunReport, Score
 from simulations.report.plots import interval
 from simulations.report.svg import Axis, Figure, Key, Place, Rule, Stage, Tick, make_axis
 from simulations.report.templates import Template, page_template, style
-from simulations.report.words import WORDS, count, plain, ranks
+from simulations.report.words import WORDS, count, plain, ranks, spent_parts
 
 PACKAGE = "simulations.report.epsilons"
 _HEIGHT, _BELOW = 340, 18
@@ -22,7 +22,7 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 @cache
 def _template() -> Template:
-    return page_template(PACKAGE, {"plain": plain})
+    return page_template(PACKAGE, {"plain": plain, "spent_parts": spent_parts})
 
 
 def build_epsilon_page(runs: Sequence[EpsilonRun]) -> str:

@@ -8,20 +8,24 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from protocol.rationals import written
 from simulations.report import svg
+from simulations.report.budget import named_parts
 from simulations.report.templates import Template, page_template, style
-from simulations.report.words import number
+from simulations.study_numbers import FIT, NAMES, VALIDATION
 
 PACKAGE = "simulations.report.study"
 MODEL, CONSTANT = "c0", "c5"
 """Colours of the style sheet."""
+STUDIES = {"fit": NAMES[FIT], "validation": NAMES[VALIDATION]}
+"""A learner's studies as cost.json names them -> as a page does."""
 
 Object = Mapping[str, Any]
 
 
 @cache
 def _template() -> Template:
-    return page_template(PACKAGE, {"budget": lambda text: number(Fraction(text)), "percent": svg.percent})
+    return page_template(PACKAGE, {"written": written, "studies": STUDIES.get, "percent": svg.percent})
 
 
 def build_study_page(told: Object) -> str:
@@ -39,12 +43,11 @@ def build_study_page(told: Object) -> str:
 def _summary(told: Object) -> list[str]:
     asked = len(told["cost"]["curators"])
     answered = asked - len(told["left_out"])
-    spent = max((Fraction(one["spent"]) for one in told["cost"]["curators"].values()), default=Fraction(0))
     sentences = [
         f"{answered} of {asked} curators answered for about {told['private_records']:,} records.".replace(
             ",", "\u202f"
         ),
-        f"That cost epsilon {number(spent)} at the costliest.",
+        f"That cost epsilon {_spent(told['cost'])} at the costliest.",
     ]
     expected = told["expected"]
     if expected is not None:
@@ -54,6 +57,16 @@ def _summary(told: Object) -> list[str]:
             "answering the more frequent class."
         )
     return sentences
+
+
+def spent_by(curator: Object, cost: Object) -> str:
+    """What a curator charged, and for which study: "2 (model 1, validation 1)"; both are of `cost_object`."""
+    return written(curator["spent"]) + named_parts((STUDIES[what], curator[what]["spent"]) for what in cost["claimed"])
+
+
+def _spent(cost: Object) -> str:
+    """What the costliest curator charged, and for what."""
+    return spent_by(max(cost["curators"].values(), key=lambda one: Fraction(one["spent"])), cost)
 
 
 def _strips(told: Object) -> list[dict[str, Any]]:
