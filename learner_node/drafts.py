@@ -6,6 +6,7 @@ Everything here is computed from cards and the learner's own source, so what it 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -18,16 +19,19 @@ from learner_node.readers import READERS
 from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
 from learner_node.strategies import make_strategy
-from learner_node.strategies.base import Conversation, Problem, assumed_size
+from learner_node.strategies.base import Conversation, Problem, Willing, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Kinds
+from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
+from protocol.queries.statistic import STATISTIC
 from protocol.refusals import RefusalCode
+from protocol.statistics.methods import METHODS, Features
 
 
 @dataclass
@@ -152,7 +156,7 @@ def _drafted(
     if apart := setting.together.strangers(cards):
         return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
-    setting = replace(setting, problem=replace(setting.problem, most_records_per_unit=most))
+    setting = _told(setting, cards, most)
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
@@ -183,6 +187,34 @@ def _drafted(
     return Draft(groups, plan, names, {}, most), reasons, None
 
 
+def _told(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
+    """With what all curators of the study say together, which must not differ from group to group: the plan does not."""
+    problem = replace(setting.problem, most_records_per_unit=most_records_per_unit, willing=_willing(setting, cards))
+    return replace(setting, problem=problem)
+
+
+def _willing(setting: Setting, cards: Mapping[str, Card]) -> Willing:
+    """What the curators take on. Few that take on less than most do, and than a policy does by default, count for none:
+    they refuse what is too much for them, and leave the others' question as fine as it was."""
+    works = [card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) for card in cards.values()]
+    usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)
+    sizes = weights(cards, len(setting.problem.source))
+    return Willing(
+        work=max(min(works), usual),
+        selects=all(_selects(card, setting.kinds) for card in cards.values()),
+        records=sum(sizes.values()) / len(sizes),
+    )
+
+
+def _selects(card: Card, kinds: Kinds) -> bool:
+    """Whether a curator chooses attributes when asked."""
+    try:
+        limits = kinds.limits(card.limits, STATISTIC.name)
+    except RemoteProtocolError:
+        return False
+    return any(METHODS[name] is Features for name in limits.methods)
+
+
 def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card], key: str = POOLED) -> Group:
     """The plan and first question for some curators, within the limits of some."""
     problem = replace(
@@ -208,11 +240,11 @@ def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
     kept = decode(data, _Kept, limit=len(data))
     if not cards.keys() >= {name for each in kept.groups for name in each.names}:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
-    problem = replace(setting.problem, most_records_per_unit=kept.most_records_per_unit)
+    setting = _told(setting, {name: cards[name] for name in kept.names}, kept.most_records_per_unit)
     groups = []
     for each in kept.groups:
         members = {name: cards[name] for name in each.names}
-        group = _group(replace(setting, problem=problem), members, members, each.key)
+        group = _group(setting, members, members, each.key)
         group.conversation.body = decode(each.body, type(group.conversation.body), limit=len(each.body))
         groups.append(replace(group, plan=kept.plan))
     return Draft(groups, kept.plan, list(kept.names), kept.left_out, kept.most_records_per_unit)

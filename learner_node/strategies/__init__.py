@@ -38,6 +38,7 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
 """Name -> what makes one, as "module:name", or itself."""
 OPTIONS = {
     "cells": (
+        f"{HERE}.selected:stated",
         f"{HERE}.cells:CellsStrategy",
         f"{HERE}.cells_classes:CellsClassesStrategy",
         f"{HERE}.cells_number:CellsNumberStrategy",
