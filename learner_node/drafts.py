@@ -18,7 +18,7 @@ from learner_node.pooling import POOLED
 from learner_node.readers import READERS
 from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
-from learner_node.strategies import make_strategy
+from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
 from learner_node.strategies.base import Conversation, Problem, Willing, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
@@ -135,6 +135,13 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
     return setting.decided(found, _write, partial(_read, setting, cards))
 
 
+def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
+    """See `selected.why_not_chosen`; empty, too, where the user chose the strategy or how many are chosen."""
+    if setting.strategy != DEFAULT_STRATEGY or "chosen" in setting.options or not cards:
+        return ""
+    return selected.why_not_chosen(_told(setting, cards, setting.problem.most_records_per_unit).problem)
+
+
 def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
     asked, left_out = list(cards), dict(left_out)
     if not asked:
@@ -188,14 +195,17 @@ def _drafted(
 
 
 def _told(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
-    """With what all curators of the study say together, which must not differ from group to group: the plan does not."""
+    """With what all curators of the study say together: groups share a plan, so it must not differ between them."""
     problem = replace(setting.problem, most_records_per_unit=most_records_per_unit, willing=_willing(setting, cards))
     return replace(setting, problem=problem)
 
 
 def _willing(setting: Setting, cards: Mapping[str, Card]) -> Willing:
-    """What the curators take on. Few that take on less than most do, and than a policy does by default, count for none:
-    they refuse what is too much for them, and leave the others' question as fine as it was."""
+    """What the curators take on.
+
+    Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
+    they are left out where it is too much for them.
+    """
     works = [card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) for card in cards.values()]
     usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)
     sizes = weights(cards, len(setting.problem.source))

@@ -28,7 +28,7 @@ class CellsByLabel:
     """See the module.
 
     Args:
-        chosen: attributes that each curator chooses first; None goes by what is public (`choice_of`), 0 has none chosen.
+        chosen: attributes that each curator chooses first, 0 for none; None goes by what is public (`choice_of`).
         options: of any of the three; one that the card's label has no use for is an error when the plan is made.
     """
 

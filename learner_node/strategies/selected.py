@@ -39,14 +39,18 @@ QUARTILES = (0.25, 0.5, 0.75)
 """Edges of a numeric attribute, as quantiles of the source."""
 MANY = 50
 """Attributes that vary in the source, from which on `cells` has them chosen first."""
-MOST_CHOSEN = 8
+MOST_CHOSEN = 6
 """By each curator, where nobody says how many."""
-CHOICE_SHARE, CLASSES_SHARE = Fraction(2, 5), Fraction(1, 20)
+CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)
 """Of epsilon, for a choice, and for the classes' shares that weigh it."""
 RESOLVED = 0.06
 """A choice's noise reaches scale x log(attributes); of the records at a curator it is at most this share."""
 BALANCE = 100
 """Weight of the rarest class; the others' are whole numbers below."""
+
+
+class ManyAttributesWarning(UserWarning):
+    """A study over many attributes, of which none were chosen first: the text says what to change."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class ChosenFirst:
         self._inner, self._choice = inner, choice
 
     def plan(self, problem: Problem) -> Plan:
-        """The choice's one or two queries, then the strategy's; ConfigurationError where one needs more than 32 bits."""
+        """The choice's queries, then the strategy's; ConfigurationError where one needs more than 32 bits."""
         first = problem.counts_plan([_classes_question(problem)]).queries if self._choice.weights is None else ()
         chosen = msgspec.Raw(encode(PlannedStatistic(method=self._method(problem))))
         return Plan((*first, chosen, *self._inner.plan(self._rest(problem, problem.source)).queries))
@@ -161,12 +165,35 @@ def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | 
     Args:
         problem: of the study.
         chosen: by each curator, as the user says, 0 for no choice; None: none below `MANY` attributes, none where a
-            curator does not choose or would refuse so many, and else up to `MOST_CHOSEN`, as many as stand out of noise.
+            curator does not choose or would refuse so many, else up to `MOST_CHOSEN`, as many as stand out of noise.
     """
     if chosen is None:
         willing = problem.willing.selects and selection_work(problem.source) <= problem.willing.work
         chosen = chosen_by_rule(problem) if willing and is_wide(problem.source) else 0
     return AttributeChoice(chosen, 2 * chosen, CHOICE_SHARE) if chosen else None
+
+
+def why_not_chosen(problem: Problem) -> str:
+    """Where `cells` has none of many attributes chosen unless it is told to: what that costs, and what to change.
+
+    Empty where attributes are few, or are chosen; of public facts alone.
+    """
+    if not is_wide(problem.source) or choice_of(problem):
+        return ""
+    remedies = []
+    if not problem.willing.selects:
+        remedies.append(
+            'have the stewards allow it (limits.kinds: counts = {}, statistic = { methods = ["features"] })'
+        )
+    if selection_work(problem.source) > problem.willing.work:
+        remedies.append("have them declare round_size, without which a million records are assumed")
+    if not remedies:
+        remedies.append("at this epsilon the records are too few for it: keep the attributes that you know to matter")
+    count = len(standardising_map(problem.source).features)
+    return (
+        f"{count} attributes vary in the source, and the curators do not choose among them first: where few carry the "
+        f"signal, most of what is asked then tells nothing; {', and '.join(remedies)}"
+    )
 
 
 def is_wide(source: Records) -> bool:
