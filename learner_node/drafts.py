@@ -6,7 +6,6 @@ Everything here is computed from cards and the learner's own source, so what it 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -19,19 +18,16 @@ from learner_node.readers import READERS
 from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
 from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
-from learner_node.strategies.base import Conversation, Problem, Willing, assumed_size
+from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds import Kinds
-from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
-from protocol.queries.statistic import STATISTIC
 from protocol.refusals import RefusalCode
-from protocol.statistics.methods import METHODS, Features
 
 
 @dataclass
@@ -139,7 +135,8 @@ def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
     """See `selected.why_not_chosen`; empty, too, where the user chose the strategy or how many are chosen."""
     if setting.strategy != DEFAULT_STRATEGY or "chosen" in setting.options or not cards:
         return ""
-    return selected.why_not_chosen(_told(setting, cards, setting.problem.most_records_per_unit).problem)
+    most = max(card.most_records_per_unit for card in cards.values())
+    return selected.why_not_chosen(_told(setting, cards, most).problem)
 
 
 def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
@@ -196,33 +193,12 @@ def _drafted(
 
 def _told(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
     """With what all curators of the study say together: groups share a plan, so it must not differ between them."""
-    problem = replace(setting.problem, most_records_per_unit=most_records_per_unit, willing=_willing(setting, cards))
-    return replace(setting, problem=problem)
-
-
-def _willing(setting: Setting, cards: Mapping[str, Card]) -> Willing:
-    """What the curators take on.
-
-    Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
-    they are left out where it is too much for them.
-    """
-    works = [card.limits.multiply_adds / (card.round_size or ASSUMED_ROUND_SIZE) for card in cards.values()]
-    usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)
-    sizes = weights(cards, len(setting.problem.source))
-    return Willing(
-        work=max(min(works), usual),
-        selects=all(_selects(card, setting.kinds) for card in cards.values()),
-        records=sum(sizes.values()) / len(sizes),
+    sizes = weights(cards, len(setting.problem.source)).values()
+    willing = selected.willing(
+        [(card.limits, card.round_size) for card in cards.values()], sum(sizes) / len(sizes), setting.kinds
     )
-
-
-def _selects(card: Card, kinds: Kinds) -> bool:
-    """Whether a curator chooses attributes when asked."""
-    try:
-        limits = kinds.limits(card.limits, STATISTIC.name)
-    except RemoteProtocolError:
-        return False
-    return any(METHODS[name] is Features for name in limits.methods)
+    problem = replace(setting.problem, most_records_per_unit=most_records_per_unit, willing=willing)
+    return replace(setting, problem=problem)
 
 
 def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card], key: str = POOLED) -> Group:

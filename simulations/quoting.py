@@ -4,6 +4,7 @@ Nothing private is read: a scenario's source records are public, and of its cura
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -22,12 +23,13 @@ from curator_node.text_files import read_text_file
 from learner_node.label_model.prior import Belief
 from learner_node.pooling import SecurePool
 from learner_node.population import counted
-from learner_node.quote import QuoteRow, Scores, Simulated
+from learner_node.quote import QuoteRow, Scores, Simulated, many_attributes
 from learner_node.quote import quote as quote_plans
-from learner_node.strategies import DEFAULT_STRATEGY
-from learner_node.strategies.base import assumed_size
+from learner_node.strategies import DEFAULT_STRATEGY, selected
+from learner_node.strategies.base import Problem, Willing, assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.rationals import parse_rational
 from protocol.records import Records, encode_frame
 from protocol.strict_toml import suggest
@@ -60,6 +62,7 @@ class Request:
         strategy, options: of the learner.
         together: how answers are pooled.
         belief: what is known of the labels.
+        willing: what the sites do beyond counting.
     """
 
     title: str
@@ -72,6 +75,7 @@ class Request:
     options: dict[str, Any]
     together: Together = field(default_factory=lambda: Together("sum"))
     belief: Belief = field(default_factory=Belief)
+    willing: Willing = field(default_factory=Willing)
 
     @property
     def pool(self) -> SecurePool | None:
@@ -108,6 +112,8 @@ class Request:
         kept = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
+            # Who states sizes has them declared: what a site does for one record then follows from them.
+            willing=self.willing if target_size is None else replace(self.willing, work=math.inf),
             sites=sites or self.sites,
             target_size=target_size or scaled,
             declared=self.declared or target_size is not None,
@@ -152,6 +158,8 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
         stewards = stewards[:1]
     records = encode_frame(frame, stewards[0].schema)
     request = _request(f"{scenario.title}, {chosen.name}", records, stewards, chosen.strategy, dict(chosen.options))
+    limits = [(scenario.curator(name).limits, sites[name].steward.round_size) for name in asked]
+    request = replace(request, willing=selected.willing(limits, len(records)))
     return replace(request, together=Together(chosen.pooling, chosen.colluders, chosen.dropouts))
 
 
@@ -192,6 +200,7 @@ def run(
         target_size=request.target_size,
         most_records_per_unit=request.most_records_per_unit,
         pool=request.pool,
+        willing=replace(request.willing, records=request.target_size / request.sites),
         belief=request.belief,
         problems=problems,
         seed=seed,
@@ -216,6 +225,7 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
                 "epsilon": str(row.epsilon),
                 "cost": str(row.cost),
                 "options": dict(row.options),
+                "chosen": row.chosen,
                 "queries": row.queries,
                 "split": [str(share) for share in row.split],
                 "cells": row.precision.cells,
@@ -273,11 +283,14 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
         headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
     split = any(row.queries > 1 for row in rows)
     headers[1:1] = ["split"] * split
+    choice = any(row.chosen for row in rows)
+    headers[1:1] = ["attributes\nchosen"] * choice
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         cells = [
             _short(row.epsilon),
+            *([str(row.chosen or "none")] * choice),
             *([_split(row.split)] * split),
             str(row.precision.cells),
             _short(row.precision.scale),
@@ -311,8 +324,11 @@ def _ranged(mean: float, low: float, high: float) -> str:
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
     told = rows[0].simulated
+    at = replace(request.willing, records=request.target_size / request.sites)
+    problem = Problem(request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=at)
+    chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
     if told is None:
-        return "cost and precision alone;\naccuracy is quoted for labels of two classes"
+        return "cost and precision alone;\naccuracy is quoted for labels of two classes" + chosen
     belief = request.belief
     known = [
         f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
@@ -339,7 +355,7 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     if open_:
         lines.append(f"no source record tells {' or '.join(open_)};\nwho states it, from the literature, is told more")
     lines.append("bold: suggested, the strategy's own plan unless another is clearly better")
-    return "\n".join(lines)
+    return "\n".join(lines) + chosen
 
 
 def _split(shares: Sequence[Fraction]) -> str:
@@ -368,6 +384,7 @@ def _request(
         most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
         strategy=strategy,
         options=options,
+        willing=selected.willing([(Limits(), size) for size in sizes], len(source)),
     )
 
 

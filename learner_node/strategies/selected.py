@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -19,26 +20,30 @@ from numpy.typing import NDArray
 
 from learner_node.readers.statistic import StatisticAnswer
 from learner_node.source import standardising_map
-from learner_node.strategies.base import Asking, Problem, Strategy
+from learner_node.strategies.base import Asking, Problem, Strategy, Willing
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import Share, part_of_epsilon, whole
 from protocol.codec import encode
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
+from protocol.kinds import Kinds
+from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
+from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
-from protocol.queries.statistic import CELL_COST, PlannedStatistic, StatisticBody
+from protocol.queries.statistic import CELL_COST, STATISTIC, PlannedStatistic, StatisticBody
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.schema import NumericAttribute
 from protocol.statistics.asked import MOST_CANDIDATES, Selection
-from protocol.statistics.methods import Features
+from protocol.statistics.methods import METHODS, Features
 
 QUARTILES = (0.25, 0.5, 0.75)
 """Edges of a numeric attribute, as quantiles of the source."""
-MANY = 50
-"""Attributes that vary in the source, from which on `cells` has them chosen first."""
+MANY = 80
+"""Attributes that vary in the source, from which on `cells` has them chosen first: at 60 a choice loses more where all
+tell something than it wins where ten do, at 100 it wins more (docs/strategies.md)."""
 MOST_CHOSEN = 6
 """By each curator, where nobody says how many."""
 CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)
@@ -148,6 +153,31 @@ class SelectedCellsStrategy(ChosenFirst):
             raise ValueError("weights must be two whole numbers, one a class")
         own = tuple(whole("each of weights", weight, most=1000) for weight in weights)
         super().__init__(CellsStrategy(cells=cells, networks=networks), AttributeChoice(wanted, wanted, exact, own))
+
+
+def willing(stated: Sequence[tuple[Limits, int | None]], records: float, kinds: Kinds = QUERY_KINDS) -> Willing:
+    """What the curators of a study take on.
+
+    Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
+    they are left out where it is too much for them.
+
+    Args:
+        stated: of each, its limits and the number of records that it declares, if any; at least one.
+        records: at one of them, about.
+        kinds: of queries.
+    """
+    works = [limits.multiply_adds / (size or ASSUMED_ROUND_SIZE) for limits, size in stated]
+    usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)
+    return Willing(max(min(works), usual), all(_selects(limits, kinds) for limits, _ in stated), records)
+
+
+def _selects(limits: Limits, kinds: Kinds) -> bool:
+    """Whether a curator chooses attributes when asked."""
+    try:
+        allowed = kinds.limits(limits, STATISTIC.name).methods
+    except RemoteProtocolError:
+        return False
+    return any(METHODS[name] is Features for name in allowed)
 
 
 def stated(*, chosen: int | None = None) -> int | None:
