@@ -19,15 +19,13 @@ from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, 
 from learner_node.pooling import SecurePool
 from learner_node.readers import READERS
 from learner_node.reading import Precision, questions
-from learner_node.rehearsal import CellsForeseen, Rehearsal, rehearse
-from learner_node.source import coordinates, standardising_map
+from learner_node.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
-from learner_node.strategies.base import Conversation, Problem, Willing, assumed_size
+from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willing, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
 from protocol.errors import ConfigurationError
-from protocol.feature_map import FeatureMap
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody
@@ -39,8 +37,6 @@ Progress = Callable[[str, int, int], None]
 CELLS_STRATEGY = "cells"
 CHOSEN, NETWORKS = "chosen", "networks"
 """Options of it."""
-CARRIERS = 10
-"""Attributes that tell the class in a simulated problem of a source so wide that they are chosen first."""
 MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
 FORESEEN, REHEARSED = 300, 12
@@ -151,7 +147,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     target_size: int | None = None,
     most_records_per_unit: int = 1,
     pool: SecurePool | None = None,
-    willing: Willing | None = None,
+    willing: Willing = UNWILLING,
     belief: Belief | None = None,
     problems: int | None = None,
     seed: int = 0,
@@ -174,7 +170,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
             many as the source.
         most_records_per_unit: contribution bound c.
         pool: of these curators, where they sum securely; None: each adds noise of its own.
-        willing: what the curators do beyond counting; None: nothing, and count as much as is asked.
+        willing: what the curators do beyond counting.
         belief: what is known of the labels; None is nothing.
         problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
@@ -191,9 +187,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
     told = dict(options or {})
     at = {
-        epsilon: Problem(
-            source, epsilon, sites, size, most_records_per_unit, seed, pool=pool, willing=willing or Willing()
-        )
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool, willing=willing)
         for epsilon in (*epsilons, NO_NOISE)
     }
     if len(source.schema.classes) != 2:
@@ -208,7 +202,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     slow = len(asked) - sum(at_once)
     number = problems or (max(4, min(REHEARSED, _STUDIES // slow)) if slow else FORESEEN)
     progress(WHAT, 0, len(asked) * number)
-    drawn = draw_prior_problems(_carriers(kept, number, seed), number, seed, belief)
+    drawn = draw_prior_problems(carriers(kept, number, seed), number, seed, belief)
     foreseen = CellsForeseen(kept, drawn, seed=seed) if any(at_once) else None
     found: list[Rehearsal] = []
     for place, (problem, chosen, _) in enumerate(asked):
@@ -230,26 +224,13 @@ def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any])
         return []
     first = choice_of(problem, options.get(CHOSEN))
     told = f"each curator first chooses {first.chosen} attributes at {first.share} of epsilon" if first else ""
-    advice = "" if CHOSEN in options else why_not_chosen(problem)
-    simulated = f"simulated: {CARRIERS} of the source's many attributes carry the signal"
-    return [line for line in (simulated, told, advice) if line]
+    lines = f"simulated: {CARRIERS} of the source's many attributes carry the signal", told
+    return [line for line in (*lines, "" if CHOSEN in options else why_not_chosen(problem)) if line]
 
 
 def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> bool:
     """Whether the fits of all problems are foreseen together: of `cells`, unless attributes are chosen first."""
     return strategy == CELLS_STRATEGY and choice_of(problem, options.get(CHOSEN)) is None
-
-
-def _carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
-    """The coordinates that carry a problem's signal: all, or of a wide source `CARRIERS` attributes at random."""
-    features = standardising_map(source)
-    points = coordinates(features, source)
-    if not is_wide(source):
-        return points
-    widths = [FeatureMap((feature,)).width for feature in features.features]
-    parts = np.split(points, np.cumsum(widths)[:-1], axis=1)
-    rng = np.random.default_rng([seed, len(parts)])
-    return [np.concatenate([parts[at] for at in rng.permutation(len(parts))[:CARRIERS]], axis=1) for _ in range(number)]
 
 
 def _tick(progress: Progress, before: int, total: int, done: int) -> None:
@@ -306,8 +287,7 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
         return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
-    first = choice_of(problem, options.get(CHOSEN))
-    if first:
+    if choice_of(problem, options.get(CHOSEN)):
         return [(options, True)] if CHOSEN in options else [(options, True), ({**options, CHOSEN: 0}, False)]
     n_source = len(problem.source)
     known = names_of(CellsStrategy)

@@ -26,7 +26,7 @@ from learner_node.population import counted
 from learner_node.quote import QuoteRow, Scores, Simulated, many_attributes
 from learner_node.quote import quote as quote_plans
 from learner_node.strategies import DEFAULT_STRATEGY, selected
-from learner_node.strategies.base import Problem, Willing, assumed_size
+from learner_node.strategies.base import UNWILLING, Problem, Willing, assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -75,7 +75,7 @@ class Request:
     options: dict[str, Any]
     together: Together = field(default_factory=lambda: Together("sum"))
     belief: Belief = field(default_factory=Belief)
-    willing: Willing = field(default_factory=Willing)
+    willing: Willing = UNWILLING
 
     @property
     def pool(self) -> SecurePool | None:
@@ -112,8 +112,7 @@ class Request:
         kept = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
-            # Who states sizes has them declared: what a site does for one record then follows from them.
-            willing=self.willing if target_size is None else replace(self.willing, work=math.inf),
+            willing=replace(self.willing, work=math.inf) if target_size else self.willing,  # then they are declared
             sites=sites or self.sites,
             target_size=target_size or scaled,
             declared=self.declared or target_size is not None,
@@ -159,16 +158,13 @@ def read_request(source: str, *, schema: Path | None, learner: str) -> Request:
     records = encode_frame(frame, stewards[0].schema)
     request = _request(f"{scenario.title}, {chosen.name}", records, stewards, chosen.strategy, dict(chosen.options))
     limits = [(scenario.curator(name).limits, sites[name].steward.round_size) for name in asked]
-    request = replace(request, willing=selected.willing(limits, len(records)))
-    return replace(request, together=Together(chosen.pooling, chosen.colluders, chosen.dropouts))
+    return replace(
+        request, willing=selected.willing(limits), together=Together(chosen.pooling, chosen.colluders, chosen.dropouts)
+    )
 
 
 def parse_epsilons(text: str) -> list[Fraction]:
-    """Exact budgets from a comma-separated list.
-
-    Raises:
-        ConfigurationError: an item is no positive decimal or fraction.
-    """
+    """Exact budgets from a comma-separated list; ConfigurationError for an item that is no positive number."""
     return [parse_rational(item.strip()) for item in text.split(",")]
 
 
@@ -200,7 +196,7 @@ def run(
         target_size=request.target_size,
         most_records_per_unit=request.most_records_per_unit,
         pool=request.pool,
-        willing=replace(request.willing, records=request.target_size / request.sites),
+        willing=request.willing,
         belief=request.belief,
         problems=problems,
         seed=seed,
@@ -281,10 +277,8 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     simulated = rows[0].simulated is not None
     if simulated:
         headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
-    split = any(row.queries > 1 for row in rows)
-    headers[1:1] = ["split"] * split
-    choice = any(row.chosen for row in rows)
-    headers[1:1] = ["attributes\nchosen"] * choice
+    split, choice = any(row.queries > 1 for row in rows), any(row.chosen for row in rows)
+    headers[1:1] = ["attributes\nchosen"] * choice + ["split"] * split
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
@@ -324,8 +318,9 @@ def _ranged(mean: float, low: float, high: float) -> str:
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
     told = rows[0].simulated
-    at = replace(request.willing, records=request.target_size / request.sites)
-    problem = Problem(request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=at)
+    problem = Problem(
+        request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=request.willing
+    )
     chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
     if told is None:
         return "cost and precision alone;\naccuracy is quoted for labels of two classes" + chosen
@@ -384,7 +379,7 @@ def _request(
         most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
         strategy=strategy,
         options=options,
-        willing=selected.willing([(Limits(), size) for size in sizes], len(source)),
+        willing=selected.willing([(Limits(), size) for size in sizes]),
     )
 
 

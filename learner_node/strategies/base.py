@@ -54,6 +54,10 @@ class Willing:
     records: float | None = None
 
 
+UNWILLING = Willing()
+"""Whoever only counts, and as much as is asked."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What a strategy may know before it asks; nothing here comes from a private record.
@@ -80,7 +84,7 @@ class Problem:
     limits: CountsLimits = field(default_factory=CountsLimits)
     train: Trainer = train_alone
     pool: SecurePool | None = None
-    willing: Willing = field(default_factory=Willing)
+    willing: Willing = UNWILLING
 
     @property
     def noises(self) -> float:

@@ -155,7 +155,9 @@ class SelectedCellsStrategy(ChosenFirst):
         super().__init__(CellsStrategy(cells=cells, networks=networks), AttributeChoice(wanted, wanted, exact, own))
 
 
-def willing(stated: Sequence[tuple[Limits, int | None]], records: float, kinds: Kinds = QUERY_KINDS) -> Willing:
+def willing(
+    stated: Sequence[tuple[Limits, int | None]], records: float | None = None, kinds: Kinds = QUERY_KINDS
+) -> Willing:
     """What the curators of a study take on.
 
     Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
@@ -163,7 +165,7 @@ def willing(stated: Sequence[tuple[Limits, int | None]], records: float, kinds: 
 
     Args:
         stated: of each, its limits and the number of records that it declares, if any; at least one.
-        records: at one of them, about.
+        records: at one of them, about; None goes by the problem's own.
         kinds: of queries.
     """
     works = [limits.multiply_adds / (size or ASSUMED_ROUND_SIZE) for limits, size in stated]
