@@ -45,6 +45,7 @@ WAYS: dict[str, dict[str, object]] = {
     "cells": {},
     "cells, none chosen": {"chosen": 0},
     "cells, chosen": {"chosen": 6},
+    "cells, three chosen": {"chosen": 3},
     "without networks": {"networks": False},
     "without networks, none chosen": {"networks": False, "chosen": 0},
     "without networks, chosen": {"networks": False, "chosen": 6},

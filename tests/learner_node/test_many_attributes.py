@@ -180,6 +180,7 @@ def test_candidates_of_most_curators_come_first_and_of_equals_the_earlier_chosen
     assert ranked(StatisticAnswer(Features(3, 1, Rational(1, 1)), (), numbers)) == [7, 4, 9, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_rehearsed_choice_has_the_law_of_the_real_one():
     """Each index's share over 1,000 draws; false alarm 1e-9, a scale twice as large is told surely."""
     source = problem(4, rows=40).source
