@@ -18,7 +18,7 @@ from learner_node.label_model import MOST_CELLS
 from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
 from learner_node.pooling import SecurePool
 from learner_node.readers import READERS
-from learner_node.reading import Precision, questions
+from learner_node.reading import Precision, not_foreseen, questions
 from learner_node.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
 from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willing, assumed_size
@@ -28,7 +28,6 @@ from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide,
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
-from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
@@ -345,7 +344,7 @@ def _row(
     precisions = [
         READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
         for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)
-        if isinstance(body, CountsBody)
+        if READERS[turn.planned.kind].precision is not not_foreseen
     ]
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     return QuoteRow(

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from learner_node.readers.statistic import StatisticAnswer
 from learner_node.source import standardising_map
 from learner_node.strategies.base import Asking, Problem, Strategy, Willing
-from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import Share, part_of_epsilon, whole
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
@@ -145,6 +144,8 @@ class SelectedCellsStrategy(ChosenFirst):
         cells: int | None = None,
         networks: bool = True,
     ) -> None:
+        from learner_node.strategies.cells import CellsStrategy  # noqa: PLC0415 - loads torch, and few ask for this
+
         wanted = whole("features", features, most=100)
         exact = part_of_epsilon("share", share)
         if not exact:
