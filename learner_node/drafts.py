@@ -17,7 +17,7 @@ from learner_node.pooling import POOLED
 from learner_node.readers import READERS
 from learner_node.readers.counts import cells_of, tightest
 from learner_node.reading import Reader
-from learner_node.strategies import make_strategy
+from learner_node.strategies import DEFAULT_STRATEGY, make_strategy, selected
 from learner_node.strategies.base import Conversation, Problem, assumed_size
 from learner_node.study import Study
 from learner_node.together import Together
@@ -131,6 +131,14 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
     return setting.decided(found, _write, partial(_read, setting, cards))
 
 
+def why_not_chosen(setting: Setting, cards: Mapping[str, Card]) -> str:
+    """See `selected.why_not_chosen`; empty, too, where the user chose the strategy or how many are chosen."""
+    if setting.strategy != DEFAULT_STRATEGY or "chosen" in setting.options or not cards:
+        return ""
+    most = max(card.most_records_per_unit for card in cards.values())
+    return selected.why_not_chosen(_told(setting, cards, most).problem)
+
+
 def _settled(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
     asked, left_out = list(cards), dict(left_out)
     if not asked:
@@ -152,7 +160,7 @@ def _drafted(
     if apart := setting.together.strangers(cards):
         return None, apart, None
     most = max(card.most_records_per_unit for card in cards.values())
-    setting = replace(setting, problem=replace(setting.problem, most_records_per_unit=most))
+    setting = _told(setting, cards, most)
     reasons: dict[str, str] = {}
     groups: list[Group] = []
     failed: ConfigurationError | None = None
@@ -183,6 +191,16 @@ def _drafted(
     return Draft(groups, plan, names, {}, most), reasons, None
 
 
+def _told(setting: Setting, cards: Mapping[str, Card], most_records_per_unit: int) -> Setting:
+    """With what all curators of the study say together: groups share a plan, so it must not differ between them."""
+    sizes = weights(cards, len(setting.problem.source)).values()
+    willing = selected.willing(
+        [(card.limits, card.round_size) for card in cards.values()], sum(sizes) / len(sizes), setting.kinds
+    )
+    problem = replace(setting.problem, most_records_per_unit=most_records_per_unit, willing=willing)
+    return replace(setting, problem=problem)
+
+
 def _group(setting: Setting, members: Mapping[str, Card], limiting: Mapping[str, Card], key: str = POOLED) -> Group:
     """The plan and first question for some curators, within the limits of some."""
     problem = replace(
@@ -208,11 +226,11 @@ def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
     kept = decode(data, _Kept, limit=len(data))
     if not cards.keys() >= {name for each in kept.groups for name in each.names}:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "names", "curators that were admitted")
-    problem = replace(setting.problem, most_records_per_unit=kept.most_records_per_unit)
+    setting = _told(setting, {name: cards[name] for name in kept.names}, kept.most_records_per_unit)
     groups = []
     for each in kept.groups:
         members = {name: cards[name] for name in each.names}
-        group = _group(replace(setting, problem=problem), members, members, each.key)
+        group = _group(setting, members, members, each.key)
         group.conversation.body = decode(each.body, type(group.conversation.body), limit=len(each.body))
         groups.append(replace(group, plan=kept.plan))
     return Draft(groups, kept.plan, list(kept.names), kept.left_out, kept.most_records_per_unit)

@@ -23,6 +23,7 @@ from learner_node.pooling import POOLED, Pooling
 from learner_node.source_frame import as_frame, height_of
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
+from learner_node.strategies.selected import ManyAttributesWarning
 from learner_node.study import Federation, Study
 from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
@@ -181,6 +182,8 @@ class StudyEstimator(BaseEstimator):
             seed=seed,
             **told,
         )
+        if learned.advice:
+            warnings.warn(learned.advice, ManyAttributesWarning, stacklevel=3)
         self._keep(learned, frames[-1], named=hasattr(X, "columns"))
         return self
 

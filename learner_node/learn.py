@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from learner_node.agreeing import agree
-from learner_node.drafts import Setting, settle
+from learner_node.drafts import Setting, settle, why_not_chosen
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.pooling import POOLED, Pooling
 from learner_node.population import population
@@ -40,6 +40,7 @@ class Learned:
         estimates: weights and labels of the source records, under the same keys.
         study: the study, with its transcripts and outcomes.
         population: which records count, in words, by the cards; "" where each record is a unit.
+        advice: what to change where many attributes cost more than they had to; "" where nothing is.
     """
 
     schema: Schema
@@ -49,6 +50,7 @@ class Learned:
     estimates: dict[str, AnyEstimate]
     study: Study
     population: str = ""
+    advice: str = ""
 
     @property
     def not_private(self) -> list[str]:
@@ -149,6 +151,7 @@ def learn(  # noqa: PLR0913 - each is stated alone
         estimates={key: conversation.estimate for key, conversation in learnt.items()},
         study=study,
         population=population({name: cards[name] for name in draft.names}),
+        advice=why_not_chosen(setting, {name: cards[name] for name in draft.names}),
     )
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from protocol.codec import encode
 from protocol.errors import RemoteProtocolError, printable
-from protocol.kinds import Kinds, Turn
+from protocol.kinds import Kinds, QueryKind, Turn
+from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.messages import Card
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
@@ -29,8 +30,28 @@ def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) ->
         return in_words(error.code, error.field, error.limit)
     needed = kind.work(checked, turn, card.schema, card.round_size)
     if needed > card.limits.multiply_adds:
-        return f"the question takes {needed} multiply-adds, its limit is {card.limits.multiply_adds}"
+        per_record, once = _per_record(kind, checked, turn, card)
+        return _too_much_work(needed, per_record, once, card)
     return ""
+
+
+def _per_record(kind: QueryKind, body: Any, turn: Turn, card: Card) -> tuple[int, int]:
+    """Work of a question for one record, and for none: stated work grows evenly with the records."""
+    one, two = (kind.work(body, turn, card.schema, records) for records in (1, 2))
+    return two - one, 2 * one - two
+
+
+def _too_much_work(needed: int, per_record: int, once: int, card: Card) -> str:
+    """What is too much, and each way out of it."""
+    most = card.limits.multiply_adds
+    fits = (most - once) // per_record if per_record and once < most else 0
+    said = f"the question takes {needed:,} multiply-adds, its limit is {most:,}; ask about fewer cells or attributes"
+    if card.round_size is None and fits:
+        return (
+            f"{said}, or have its steward declare round_size, up to {fits:,}: it declares none, so "
+            f"{ASSUMED_ROUND_SIZE:,} records are assumed"
+        )
+    return f"{said}, or have its steward raise limits.multiply_adds in the policy"
 
 
 def complaint_about_plan(plan: Plan, card: Card, kinds: Kinds) -> str:

@@ -18,13 +18,13 @@ from learner_node.label_model import MOST_CELLS
 from learner_node.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
 from learner_node.pooling import SecurePool
 from learner_node.readers import READERS
-from learner_node.reading import Precision, questions
-from learner_node.rehearsal import CellsForeseen, Rehearsal, rehearse
-from learner_node.source import coordinates, standardising_map
+from learner_node.reading import Precision, not_foreseen, questions
+from learner_node.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
-from learner_node.strategies.base import Conversation, Problem, assumed_size
+from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willing, assumed_size
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
+from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.queries import QUERY_KINDS
@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
 CELLS_STRATEGY = "cells"
+CHOSEN, NETWORKS = "chosen", "networks"
+"""Options of it."""
 MOST_SITES = 1000
 MOST_TARGET_SIZE = 10_000_000
 FORESEEN, REHEARSED = 300, 12
@@ -114,6 +116,7 @@ class QuoteRow:
         usual: what the strategy does when it is not told otherwise.
         suggested: the usual one, unless another is better on these problems by more than two standard errors and half a
             point of accuracy.
+        chosen: attributes that each curator chooses first.
     """
 
     epsilon: Fraction
@@ -125,6 +128,7 @@ class QuoteRow:
     accuracies: tuple[float, ...]
     usual: bool
     suggested: bool = False
+    chosen: int = 0
 
     @property
     def queries(self) -> int:
@@ -142,6 +146,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     target_size: int | None = None,
     most_records_per_unit: int = 1,
     pool: SecurePool | None = None,
+    willing: Willing = UNWILLING,
     belief: Belief | None = None,
     problems: int | None = None,
     seed: int = 0,
@@ -164,6 +169,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
             many as the source.
         most_records_per_unit: contribution bound c.
         pool: of these curators, where they sum securely; None: each adds noise of its own.
+        willing: what the curators do beyond counting.
         belief: what is known of the labels; None is nothing.
         problems: simulated problems per row, at least 3; None takes 300 for `cells`, for other strategies 12 or, with
             many rows, as few as 4.
@@ -180,7 +186,7 @@ def quote(  # noqa: PLR0913 - each is stated alone
     _check(source, strategy, epsilons, sites, size, most_records_per_unit, problems)
     told = dict(options or {})
     at = {
-        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool)
+        epsilon: Problem(source, epsilon, sites, size, most_records_per_unit, seed, pool=pool, willing=willing)
         for epsilon in (*epsilons, NO_NOISE)
     }
     if len(source.schema.classes) != 2:
@@ -191,22 +197,39 @@ def quote(  # noqa: PLR0913 - each is stated alone
     asked += [(at[epsilon], *choice) for epsilon in epsilons for choice in choices[epsilon]]
     kept = _kept(source, max(each.get("cells") or 0 for _, each, _ in asked), seed)
     asked = [(replace(problem, source=kept), each, usual) for problem, each, usual in asked]
-    at_once = strategy == CELLS_STRATEGY
-    number = problems or (FORESEEN if at_once else max(4, min(REHEARSED, _STUDIES // len(asked))))
+    at_once = [_at_once(problem, strategy, chosen) for problem, chosen, _ in asked]
+    slow = len(asked) - sum(at_once)
+    number = problems or (max(4, min(REHEARSED, _STUDIES // slow)) if slow else FORESEEN)
     progress(WHAT, 0, len(asked) * number)
-    drawn = draw_prior_problems(coordinates(standardising_map(kept), kept), number, seed, belief)
-    foreseen = CellsForeseen(kept, drawn, seed=seed) if at_once else None
+    drawn = draw_prior_problems(carriers(kept, number, seed), number, seed, belief)
+    foreseen = CellsForeseen(kept, drawn, seed=seed) if any(at_once) else None
     found: list[Rehearsal] = []
     for place, (problem, chosen, _) in enumerate(asked):
-        if foreseen:
-            found.append(foreseen.rehearse(problem, chosen))
+        if foreseen and at_once[place]:
+            found.append(foreseen.rehearse(problem, {name: chosen[name] for name in chosen if name != CHOSEN}))
         else:
+            own = {NETWORKS: False, **chosen} if strategy == CELLS_STRATEGY else chosen
             tick = partial(_tick, progress, place * number, len(asked) * number)
-            found.append(rehearse(problem, strategy, chosen, drawn, seed=seed, tick=tick))
+            found.append(rehearse(problem, strategy, own, drawn, seed=seed, tick=tick))
         progress(WHAT, (place + 1) * number, len(asked) * number)
     rows = [_row(*each, strategy, drawn, here, found[0]) for each, here in zip(asked[1:], found[1:], strict=True)]
     chosen_rows = [_suggested([row for row in rows if row.epsilon == epsilon]) for epsilon in epsilons]
     return [replace(row, suggested=any(row is best for best in chosen_rows)) for row in rows]
+
+
+def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any]) -> list[str]:
+    """What a quote says of a source so wide that attributes are chosen first; nothing of another."""
+    if strategy != CELLS_STRATEGY or not is_wide(problem.source):
+        return []
+    first = choice_of(problem, options.get(CHOSEN))
+    told = f"each curator first chooses {first.chosen} attributes at {first.share} of epsilon" if first else ""
+    lines = f"simulated: {CARRIERS} of the source's many attributes carry the signal", told
+    return [line for line in (*lines, "" if CHOSEN in options else why_not_chosen(problem)) if line]
+
+
+def _at_once(problem: Problem, strategy: str, options: Mapping[str, Any]) -> bool:
+    """Whether the fits of all problems are foreseen together: of `cells`, unless attributes are chosen first."""
+    return strategy == CELLS_STRATEGY and choice_of(problem, options.get(CHOSEN)) is None
 
 
 def _tick(progress: Progress, before: int, total: int, done: int) -> None:
@@ -263,12 +286,17 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
         return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
+    if choice_of(problem, options.get(CHOSEN)):
+        return [(options, True)] if CHOSEN in options else [(options, True), ({**options, CHOSEN: 0}, False)]
     n_source = len(problem.source)
     known = names_of(CellsStrategy)
     rule = CellsStrategy(**{name: value for name, value in options.items() if name in known}).cell_count(problem)
     most = min(n_source, max(rule, MOST_CELLS))
     numbers = {max(2, min(most, round(rule * factor))) for factor in _FACTORS} | {rule}
-    return [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
+    rows = [({**options, "cells": number}, number == rule) for number in sorted(numbers)]
+    if CHOSEN not in options and is_wide(problem.source) and (could := chosen_by_rule(problem)):
+        rows.append(({**options, CHOSEN: could}, False))
+    return rows
 
 
 def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
@@ -279,10 +307,13 @@ def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
 
 def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
     """Cost, noise and precision of the first question; what comes after it hangs on answers."""
-    chosen = make_strategy(strategy, options)
-    plan = chosen.plan(problem)
-    turn, *_ = questions(QUERY_KINDS.turns(plan), READERS)
-    body = Conversation(chosen, problem).body
+    choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
+    plan = make_strategy(strategy, options).plan(problem)
+    # What is asked after a choice hangs on it; how precisely does not.
+    rest = replace(problem, epsilon=problem.epsilon * _split(plan, problem)[-1]) if choice else problem
+    last = make_strategy(strategy, {**options, CHOSEN: 0} if choice else options)
+    turn, *_ = questions(QUERY_KINDS.turns(last.plan(rest)), READERS)
+    body = Conversation(last, rest).body
     return QuoteRow(
         epsilon=problem.epsilon,
         cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
@@ -295,6 +326,7 @@ def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any])
         accuracies=(),
         usual=True,
         suggested=True,
+        chosen=choice.chosen if choice else 0,
     )
 
 
@@ -312,7 +344,9 @@ def _row(
     precisions = [
         READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
         for turn, body in zip(turns[-len(found.bodies) :], found.bodies, strict=True)
+        if READERS[turn.planned.kind].precision is not not_foreseen
     ]
+    choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     return QuoteRow(
         epsilon=problem.epsilon,
         cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
@@ -332,6 +366,7 @@ def _row(
         ),
         accuracies=tuple(map(float, found.accuracy)),
         usual=usual,
+        chosen=choice.chosen if choice else 0,
     )
 
 

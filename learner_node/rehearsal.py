@@ -21,7 +21,9 @@ from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, class_probabilities
 from learner_node.strategies.cells import CellsStrategy
+from learner_node.strategies.selected import is_wide
 from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import Partition
 from protocol.queries import QUERY_KINDS
@@ -30,6 +32,9 @@ from protocol.records import Records
 
 Floats = NDArray[np.float64]
 Tick = Callable[[int], None]
+
+CARRIERS = 10
+"""Attributes that tell the class in a problem on a source so wide that they are chosen first."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,18 @@ def rehearse(
         tick(number + 1)
     accuracy, auc = np.array(found).T
     return Rehearsal(accuracy, auc, tuple(asked))
+
+
+def carriers(source: Records, number: int, seed: int) -> Floats | list[Floats]:
+    """The coordinates that carry a problem's signal: all, or of a wide source `CARRIERS` attributes at random."""
+    features = standardising_map(source)
+    points = coordinates(features, source)
+    if not is_wide(source):
+        return points
+    widths = [FeatureMap((feature,)).width for feature in features.features]
+    parts = np.split(points, np.cumsum(widths)[:-1], axis=1)
+    rng = np.random.default_rng([seed, len(parts)])
+    return [np.concatenate([parts[at] for at in rng.permutation(len(parts))[:CARRIERS]], axis=1) for _ in range(number)]
 
 
 class CellsForeseen:

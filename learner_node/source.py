@@ -11,6 +11,7 @@ from sklearn.cluster import KMeans
 
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre
+from protocol.partitions.nearest_centre import MOST_TILE
 from protocol.records import MISSING_CODE, Records
 from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute
 
@@ -23,6 +24,8 @@ MOST_CLUSTERED, CLUSTERED_PER_CELL = 6_000, 10
 MANY_CELLS = 500
 """Of more cells than these k-means takes few iterations: where centres are many, its first ones are nearly as good."""
 ITERATIONS, FEW_ITERATIONS = 50, 10
+WORK_ROOM = 0.95
+"""Of the work that a curator does for a record; the rest is for counting, and for reading the question."""
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -139,6 +142,18 @@ def kmeans_cells(
     means = KMeans(min(cells, distinct), n_init=1, max_iter=iterations, random_state=seed % 2**32)
     centres = means.fit(points, sample_weight=weights).cluster_centers_
     return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
+
+
+def affordable_cells(features: FeatureMap, work: float) -> int:
+    """Most k-means cells that a curator finds a record's nearest of, within so much work for one record: 1 to 1024.
+
+    Args:
+        features: the coordinates in which distances are measured.
+        work: in the unit of `protocol.work`.
+    """
+    one, many = (NearestCentre(features, bytes(4 * features.width * cells)).multiply_adds() for cells in (1, MOST_TILE))
+    allowed = (WORK_ROOM * work - one) / ((many - one) / (MOST_TILE - 1))
+    return max(1, 1 + int(min(allowed, MOST_TILE - 1)))
 
 
 def _fallback(source: Records) -> Feature:

@@ -74,6 +74,8 @@ def _learner_notes(outcome: Outcome) -> list[str]:
     if outcome.failure:
         return [f"{start}: {outcome.failure}."]
     notes = [] if outcome.study is None else _study_notes(start, outcome.study)
+    if outcome.learned is not None and outcome.learned.advice:
+        notes.append(f"{start}: {outcome.learned.advice}.")
     if outcome.validation_failure:
         notes.append(f"{start}'s validation: {outcome.validation_failure}.")
     elif outcome.validation_study is not None:

@@ -4,6 +4,7 @@ Nothing private is read: a scenario's source records are public, and of its cura
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,12 +17,13 @@ from rich.table import Table
 from curator_node.steward import StewardFile
 from learner_node.label_model.prior import Belief
 from learner_node.pooling import SecurePool
-from learner_node.quote import QuoteRow, Scores, Simulated
+from learner_node.quote import QuoteRow, Scores, Simulated, many_attributes
 from learner_node.quote import quote as quote_plans
-from learner_node.strategies import DEFAULT_STRATEGY
-from learner_node.strategies.base import assumed_size
+from learner_node.strategies import DEFAULT_STRATEGY, selected
+from learner_node.strategies.base import UNWILLING, Problem, Willing, assumed_size
 from learner_node.together import Together
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.rationals import written
 from protocol.records import Records
 from simulations.records import Quoted
@@ -51,6 +53,7 @@ class Request:
         strategy, options: of the learner.
         together: how answers are pooled.
         belief: what is known of the labels.
+        willing: what the sites do beyond counting.
     """
 
     title: str
@@ -63,6 +66,7 @@ class Request:
     options: dict[str, Any]
     together: Together = field(default_factory=lambda: Together("sum"))
     belief: Belief = field(default_factory=Belief)
+    willing: Willing = UNWILLING
 
     @property
     def pool(self) -> SecurePool | None:
@@ -99,6 +103,7 @@ class Request:
         kept = self.options if strategy in ("", self.strategy) else {}
         return replace(
             self,
+            willing=replace(self.willing, work=math.inf) if target_size else self.willing,  # then they are declared
             sites=sites or self.sites,
             target_size=target_size or scaled,
             declared=self.declared or target_size is not None,
@@ -118,7 +123,8 @@ def request_of(quoted: Quoted) -> Request:
     if learner.pooling == "site":
         stewards = stewards[:1]
     request = _request(quoted.title, quoted.source, stewards, learner.strategy, dict(learner.options))
-    return replace(request, together=Together(learner.pooling, learner.colluders, learner.dropouts))
+    together = Together(learner.pooling, learner.colluders, learner.dropouts)
+    return replace(request, willing=selected.willing(quoted.limits), together=together)
 
 
 def parse_range(what: str, text: str) -> tuple[float, float] | None:
@@ -149,6 +155,7 @@ def run(
         target_size=request.target_size,
         most_records_per_unit=request.most_records_per_unit,
         pool=request.pool,
+        willing=request.willing,
         belief=request.belief,
         problems=problems,
         seed=seed,
@@ -173,6 +180,7 @@ def as_object(request: Request, rows: Sequence[QuoteRow]) -> dict[str, Any]:
                 "epsilon": str(row.epsilon),
                 "cost": str(row.cost),
                 "options": dict(row.options),
+                "chosen": row.chosen,
                 "queries": row.queries,
                 "split": [str(share) for share in row.split],
                 "cells": row.precision.cells,
@@ -228,13 +236,14 @@ def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     simulated = rows[0].simulated is not None
     if simulated:
         headers += ["accuracy", "AUC", "AUC lost\nto noise", "beats\nmajority"]
-    split = any(row.queries > 1 for row in rows)
-    headers[1:1] = ["split"] * split
+    split, choice = any(row.queries > 1 for row in rows), any(row.chosen for row in rows)
+    headers[1:1] = ["attributes\nchosen"] * choice + ["split"] * split
     for name in headers:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         cells = [
             f"{SUGGESTED} {written(row.epsilon)}" if row.suggested else written(row.epsilon),
+            *([str(row.chosen or "none")] * choice),
             *([_split(row.split)] * split),
             str(row.precision.cells),
             written(row.precision.scale),
@@ -268,8 +277,12 @@ def _ranged(mean: float, low: float, high: float) -> str:
 def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     """What the numbers are, and what they cannot know."""
     told = rows[0].simulated
+    problem = Problem(
+        request.source, rows[0].epsilon, request.sites, request.target_size, 1, 0, willing=request.willing
+    )
+    chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
     if told is None:
-        return "cost and precision alone;\naccuracy is quoted for labels of two classes"
+        return "cost and precision alone;\naccuracy is quoted for labels of two classes" + chosen
     belief = request.belief
     known = [
         f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
@@ -296,7 +309,7 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     if open_:
         lines.append(f"no source record tells {' or '.join(open_)};\nwho states it, from the literature, is told more")
     lines.append(f"{SUGGESTED} suggested: the strategy's own plan unless another is clearly better")
-    return "\n".join(lines)
+    return "\n".join(lines) + chosen
 
 
 def _split(shares: Sequence[Fraction]) -> str:
@@ -319,6 +332,7 @@ def _request(
         most_records_per_unit=max(steward.most_records_per_unit for steward in stewards),
         strategy=strategy,
         options=options,
+        willing=selected.willing([(Limits(), size) for size in sizes]),
     )
 
 

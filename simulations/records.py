@@ -15,6 +15,7 @@ from curator_node.steward import StewardFile, read_steward_file
 from learner_node.doubts import doubts_about
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
+from protocol.limits import Limits
 from protocol.mistakes import did_you_mean
 from protocol.record_frames import UnknownClassError, column_texts, describe_absent, encode_frame, encode_label_column
 from protocol.records import Records as EncodedRecords
@@ -324,12 +325,14 @@ class Quoted:
         source: the learner's encoded records.
         stewards: schema file of each curator that is asked.
         learner: of the scenario; None where records alone were named.
+        limits: of each of these curators, and the number of records that it declares, if any.
     """
 
     title: str
     source: EncodedRecords
     stewards: tuple[StewardFile, ...]
     learner: LearnerScenario | None = None
+    limits: tuple[tuple[Limits, int | None], ...] = ()
 
 
 def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
@@ -362,7 +365,8 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
     frame = pl.concat([sites[name].source for name in held])
     stewards = tuple(sites[name].steward for name in asked)
     records = encode_frame(frame, stewards[0].schema)
-    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen)
+    limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits)
 
 
 def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:

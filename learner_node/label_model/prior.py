@@ -4,6 +4,7 @@ No unlabelled record tells how common label 1 is, how much of the label the attr
 The prior is spread over all three, so that real problems lie within it; what is known of the first two may be stated.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +83,9 @@ class PriorProblems:
     best_auc: Floats
 
 
-def draw_prior_problems(features: Floats, count: int, seed: int, belief: Belief | None = None) -> PriorProblems:
+def draw_prior_problems(
+    features: Floats | Sequence[Floats], count: int, seed: int, belief: Belief | None = None
+) -> PriorProblems:
     """Draw problems that cover the prior evenly: a Halton sequence, its digits shuffled (Owen 2017).
 
     A record has label 1 where sqrt(r) g + sqrt(1 - r) e exceeds a threshold: g is a standardised signal, e standard
@@ -92,7 +95,8 @@ def draw_prior_problems(features: Floats, count: int, seed: int, belief: Belief 
     prefers the records' main axes from 4 to 0. The random features are not those of any fit.
 
     Args:
-        features: Source records, standardised, float64 (n_s, d), n_s >= 2.
+        features: Source records, standardised, float64 (n_s, d), n_s >= 2; or, for each problem, those of their
+            coordinates that carry its signal.
         count: Number of problems P, at least 1; of any three on end, each is of another difficulty.
         seed: Non-negative; equal arguments give equal problems, and fewer are the first of more.
         belief: What is known; None is nothing.
@@ -101,7 +105,11 @@ def draw_prior_problems(features: Floats, count: int, seed: int, belief: Belief 
     # Base 3 for u: its thirds come in turn.
     share, u, ones = qmc.Halton(3, scramble=True, rng=np.random.default_rng([_OWN_STREAM, seed])).random(count).T
     prevalence = _within(known.prevalence, ones) if known.prevalence else betaincinv(*_PREVALENCE_SHAPES, ones)
-    signal = _signals(bounded(features), u, seed)
+    if isinstance(features, np.ndarray):
+        signal = _signals(bounded(features), u, seed)
+    else:
+        each = (_signals(bounded(one), u[at : at + 1], seed + at) for at, one in enumerate(features))
+        signal = np.concatenate(list(each), axis=1)
     if known.best_auc:
         explained = _explained_of(signal, prevalence, _within(known.best_auc, share))
     else:

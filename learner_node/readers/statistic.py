@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.plausibility import FALSE_ALARM
-from learner_node.reading import Reader
+from learner_node.reading import Reader, not_foreseen
 from protocol.kinds import Turn
 from protocol.queries import statistic
 from protocol.queries.statistic import StatisticBody
+from protocol.records import Records
 from protocol.schema import Schema
 from protocol.statistics.asked import Estimate, Item, Quantile, Selection
-from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponential, Method
+from protocol.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Method
 
 CERTAINTY = 0.95
 """Of what is said about an error."""
@@ -138,4 +139,42 @@ def complaint_about(answer: StatisticAnswer, round_size: int | None) -> str:  # 
     return ""
 
 
-STATISTIC = Reader(kind=statistic.STATISTIC, read=read, pool=join, complaint=complaint_about)
+def rehearse(
+    body: StatisticBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
+) -> StatisticAnswer:
+    """What curators would choose, with the records spread evenly over them; the records are invented.
+
+    Raises:
+        ConfigurationError: a method other than `features`.
+    """
+    method = turn.planned.method
+    if not isinstance(method, Features):
+        return not_foreseen(body, turn)
+    chosen = []
+    for held in np.moveaxis(rng.multinomial(tally, np.full(sites, 1.0 / sites)), -1, 0):
+        scores = [_class_scores(item, records, held) for item in body.asked if isinstance(item, Selection)]
+        chosen.append([_noisy_best(one, method, rng) for one in scores])
+    return StatisticAnswer(method, body.asked, np.array(chosen, np.int64))
+
+
+def _class_scores(item: Selection, records: Records, held: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each candidate, the sum over its cells of the largest weighted count of a class."""
+    scores = []
+    for partition in item.candidates:
+        cells, count = partition.cells(records), partition.cell_count(records.schema)
+        counts = np.stack([np.bincount(cells, one, minlength=count) for one in held.T], axis=1)
+        scores.append(float((counts * (item.weights or 1)).max(axis=1).sum()))
+    return np.array(scores)
+
+
+def _noisy_best(scores: NDArray[np.float64], method: Features, rng: np.random.Generator) -> list[int]:
+    """As many candidates as are chosen, each from those that are left, with noise of its own."""
+    found: list[int] = []
+    for _ in range(method.chosen):
+        noisy = scores + rng.exponential(float(method.scale.fraction), len(scores))
+        noisy[found] = -np.inf
+        found.append(int(noisy.argmax()))
+    return found
+
+
+STATISTIC = Reader(kind=statistic.STATISTIC, read=read, pool=join, complaint=complaint_about, rehearse=rehearse)

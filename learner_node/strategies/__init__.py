@@ -43,7 +43,7 @@ _PAPER = (
 OPTIONS: dict[str, tuple[str, ...]] = {
     "adaptive-cells": ("cells", "rounds", "shares", "tree"),
     "additive": ("attributes", "bins", "choice_share", "chosen"),
-    "cells": ("cells", "error_share", "mass_share", "networks", "question", "same_population"),
+    "cells": ("cells", "chosen", "error_share", "mass_share", "networks", "question", "same_population"),
     "importance": ("batch_size", "bins", "epochs", "hidden", "learning_rate", "weight_decay"),
     "informative": ("bins", "pairs", "shares"),
     "new-features": ("cells", "hidden", "learned", "projections", "rounds", "score", "shares"),

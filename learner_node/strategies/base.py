@@ -1,5 +1,6 @@
 """What a strategy is: `answers = yield body, model`, from the first question to the last model."""
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,6 +17,7 @@ from learner_node.model_codec import pack, unpack
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
 from learner_node.pooling import SecurePool
 from learner_node.prevalence import Prevalence
+from learner_node.source import affordable_cells, standardising_map
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
@@ -39,6 +41,25 @@ def assumed_size(round_sizes: Sequence[int | None], source_size: int) -> int:
 
 
 @dataclass(frozen=True)
+class Willing:
+    """What the curators of a study take on, as their cards say.
+
+    Attributes:
+        work: for one record in one question, in the unit of `protocol.work`, at the least willing of them.
+        selects: whether all of them choose attributes (`features` of the query kind `statistic`).
+        records: at one of them, about: the mean of their declared sizes; None where nothing is known.
+    """
+
+    work: float = math.inf
+    selects: bool = False
+    records: float | None = None
+
+
+UNWILLING = Willing()
+"""Whoever only counts, and as much as is asked."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a strategy may know before it asks; nothing here comes from a private record.
 
@@ -52,6 +73,7 @@ class Problem:
         seed: of the learner's own random choices (k-means, networks).
         limits: the tightest of the curators' cards.
         train: trains the networks of strategies that have any.
+        willing: what the curators of the whole study do beyond counting, and how much; the same for all its groups.
     """
 
     source: Records
@@ -63,6 +85,7 @@ class Problem:
     limits: CountsLimits = field(default_factory=CountsLimits)
     train: Trainer = train_alone
     pool: SecurePool | None = None
+    willing: Willing = UNWILLING
 
     @property
     def noises(self) -> float:
@@ -118,7 +141,14 @@ class Problem:
         return float(share * self.epsilon / (self.most_records_per_unit * partitions))
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
-        """`cell_count_rule` for this problem's sizes; epsilon is that of one partition for one record."""
+        """`cell_count_rule` for this problem's sizes, and for the work that its curators take on.
+
+        Args:
+            epsilon: that of one partition for one record.
+            signed: whether counts are signed.
+            most: cells at most.
+        """
+        most = min(most, affordable_cells(standardising_map(self.source), self.willing.work))
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
 
 

@@ -1,4 +1,7 @@
-"""Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says."""
+"""Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says.
+
+Where a source has many attributes, the curators choose some of them first (`learner_node.strategies.selected`).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +11,7 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.options import names_of
+from learner_node.strategies.selected import ChosenFirst, choice_of, stated
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.schema import Schema
@@ -21,9 +25,15 @@ BY_LABEL: dict[str, Callable[..., Strategy]] = {
 
 
 class CellsByLabel:
-    """Args: options of any of the three; one that the card's label has no use for is an error when the plan is made."""
+    """See the module.
 
-    def __init__(self, **options: Any) -> None:
+    Args:
+        chosen: attributes that each curator chooses first, 0 for none; None goes by what is public (`choice_of`).
+        options: of any of the three; one that the card's label has no use for is an error when the plan is made.
+    """
+
+    def __init__(self, *, chosen: int | None = None, **options: Any) -> None:
+        self._chosen = stated(chosen=chosen)
         taken = {what: names_of(kind) for what, kind in BY_LABEL.items()}
         self._made = {
             what: kind(**{name: value for name, value in options.items() if name in taken[what]})
@@ -38,11 +48,17 @@ class CellsByLabel:
             raise ConfigurationError(
                 f"strategy 'cells' takes no option {self._useless[what][0]!r} where the label is {what}; leave it out"
             )
-        return self._made[what].plan(problem)
+        if self._chosen and what == "a number":
+            raise ConfigurationError("strategy 'cells' has attributes chosen by classes alone; leave 'chosen' out")
+        return self._strategy(problem).plan(problem)
 
     def run(self, problem: Problem) -> Asking:
         """See `Strategy`."""
-        return self._made[label_kind(problem.source.schema)].run(problem)
+        return self._strategy(problem).run(problem)
+
+    def _strategy(self, problem: Problem) -> Strategy:
+        made, choice = self._made[label_kind(problem.source.schema)], choice_of(problem, self._chosen)
+        return ChosenFirst(made, choice) if choice else made
 
 
 def label_kind(schema: Schema) -> str:

@@ -1,40 +1,133 @@
-"""Strategy `selected-cells`: ask which attributes tell most of the class, then `cells` on those alone.
+"""Attributes chosen first, then another strategy on those alone: where few of many carry the signal.
 
-A label model of few attributes needs fewer records, but knows nothing of the others. What it costs is the share of
-epsilon with which the attributes are chosen (`features` of the query kind `statistic`). Each curator chooses for
-itself; most votes count. docs/statistics.md compares it with `cells`.
+A choice by noisy scores costs what it costs for one attribute, however many there are, and errs by the logarithm of
+their number (`features` of the query kind `statistic`). Each curator chooses for itself. What the others choose among
+many hangs on no record, so the union of the choices is nearly all signal, and noise that agrees is rare.
+
+`selected-cells` does this with fixed shares; strategy `cells` does it where a source has many attributes and the
+curators choose when asked (`choice_of`). docs/strategies.md has what that brings.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import median
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from learner_node.strategies.base import Asking, Problem
-from learner_node.strategies.cells import CellsStrategy
+from learner_node.readers.statistic import StatisticAnswer
+from learner_node.source import standardising_map
+from learner_node.strategies.base import Asking, Problem, Strategy, Willing
 from learner_node.strategies.options import Share, part_of_epsilon, whole
 from protocol.codec import encode
-from protocol.errors import ConfigurationError
-from protocol.partitions import FeatureBins
+from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.hypotheses import Constant
+from protocol.kinds import Kinds
+from protocol.limits import ASSUMED_ROUND_SIZE, Limits
+from protocol.partitions import FeatureBins, NearestCentre
 from protocol.plans import Plan
-from protocol.queries.statistic import PlannedStatistic, StatisticBody
+from protocol.queries import QUERY_KINDS
+from protocol.queries.counts import CountsBody
+from protocol.queries.statistic import CELL_COST, STATISTIC, PlannedStatistic, StatisticBody
 from protocol.rationals import Rational
 from protocol.records import Records
 from protocol.schema import NumericAttribute
 from protocol.statistics.asked import MOST_CANDIDATES, Selection
-from protocol.statistics.methods import Features
+from protocol.statistics.methods import METHODS, Features
 
 QUARTILES = (0.25, 0.5, 0.75)
 """Edges of a numeric attribute, as quantiles of the source."""
+MANY = 80
+"""Attributes that vary in the source, from which on `cells` has them chosen first: at 60 a choice loses more where all
+tell something than it wins where ten do, at 100 it wins more (docs/strategies.md)."""
+MOST_CHOSEN = 6
+"""By each curator, where nobody says how many."""
+CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)
+"""Of epsilon, for a choice, and for the classes' shares that weigh it."""
+RESOLVED = 0.06
+"""A choice's noise reaches scale x log(attributes); of the records at a curator it is at most this share."""
+BALANCE = 100
+"""Weight of the rarest class; the others' are whole numbers below."""
 
 
-class SelectedCellsStrategy:
-    """See the module.
+class ManyAttributesWarning(UserWarning):
+    """A study over many attributes, of which none were chosen first: the text says what to change."""
+
+
+@dataclass(frozen=True)
+class AttributeChoice:
+    """Which attributes are chosen, and at what cost.
+
+    Attributes:
+        chosen: q, by each curator.
+        kept: of all that were chosen, at most so many.
+        share: of epsilon, for the choice, in (0, 1).
+        weights: of the classes in a score, whole numbers from 1 to 1000; None asks for the classes' shares first, at
+            `CLASSES_SHARE` of epsilon, so that a rare one counts as much as the others.
+    """
+
+    chosen: int
+    kept: int
+    share: Fraction
+    weights: tuple[int, ...] | None = None
+
+
+class ChosenFirst:
+    """A strategy on the attributes that were chosen.
 
     Args:
-        features: how many attributes are chosen; all, where there are no more.
+        inner: asks with the rest of epsilon, and learns; its plan must not hang on which attributes those are.
+        choice: see there.
+    """
+
+    def __init__(self, inner: Strategy, choice: AttributeChoice) -> None:
+        self._inner, self._choice = inner, choice
+
+    def plan(self, problem: Problem) -> Plan:
+        """The choice's queries, then the strategy's; ConfigurationError where one needs more than 32 bits."""
+        first = problem.counts_plan([_classes_question(problem)]).queries if self._choice.weights is None else ()
+        chosen = msgspec.Raw(encode(PlannedStatistic(method=self._method(problem))))
+        return Plan((*first, chosen, *self._inner.plan(self._rest(problem, problem.source)).queries))
+
+    def run(self, problem: Problem) -> Asking:
+        """The classes' counts, the attributes, then the strategy's questions, over the same source."""
+        candidates, weights, before = candidates_of(problem.source), self._choice.weights, 1
+        if weights is None:
+            answers = yield _classes_body(problem), None
+            weights, before = balanced(answers[0].values.sum(axis=0), float(answers[0].noise_variance)), 2
+        answers = yield StatisticBody((Selection(candidates, weights),)), None
+        names = {candidates[index].attribute for index in ranked(answers[before - 1])[: self._choice.kept]}
+        asking = self._inner.run(self._rest(problem, restricted(problem.source, names)))
+        body, model = next(asking)
+        while True:
+            answers = yield body, model
+            try:
+                body, model = asking.send(answers[before:])
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    def _method(self, problem: Problem) -> Features:
+        wanted = min(self._choice.chosen, len(candidates_of(problem.source)))
+        weight = max(self._choice.weights or (BALANCE,))
+        scale = Fraction(wanted * problem.most_records_per_unit * weight) / (self._choice.share * problem.epsilon)
+        try:
+            return Features(wanted, weight, Rational.of(scale))
+        except ValueError:
+            raise ConfigurationError(f"choosing at a scale of {scale} needs more than 32 bits; round epsilon") from None
+
+    def _rest(self, problem: Problem, source: Records) -> Problem:
+        spent = self._choice.share + (CLASSES_SHARE if self._choice.weights is None else 0)
+        return replace(problem, source=source, epsilon=(1 - spent) * problem.epsilon)
+
+
+class SelectedCellsStrategy(ChosenFirst):
+    """`selected-cells`: attributes, then `cells` on those alone, with shares that are stated.
+
+    Args:
+        features: how many attributes each curator chooses, and how many are kept; all, where there are no more.
         share: of epsilon, for the choice.
         weights: of the two classes: a record of a class counts so many times. Where one is rare, a larger weight lets
             attributes that tell it score.
@@ -51,47 +144,106 @@ class SelectedCellsStrategy:
         cells: int | None = None,
         networks: bool = True,
     ) -> None:
-        self._features = whole("features", features, most=100)
-        self._share = part_of_epsilon("share", share)
-        if not self._share:
+        from learner_node.strategies.cells import CellsStrategy  # noqa: PLC0415 - loads torch, and few ask for this
+
+        wanted = whole("features", features, most=100)
+        exact = part_of_epsilon("share", share)
+        if not exact:
             raise ValueError("share must be above 0: choosing attributes costs epsilon")
         if len(weights) != 2:
             raise ValueError("weights must be two whole numbers, one a class")
-        self._weights = tuple(whole("each of weights", weight, most=1000) for weight in weights)
-        self._cells = CellsStrategy(cells=cells, networks=networks)
+        own = tuple(whole("each of weights", weight, most=1000) for weight in weights)
+        super().__init__(CellsStrategy(cells=cells, networks=networks), AttributeChoice(wanted, wanted, exact, own))
 
-    def plan(self, problem: Problem) -> Plan:
-        """Two queries, exactly epsilon in all; ConfigurationError where the choice needs more than 32 bits."""
-        rest = self._cells.plan(self._rest(problem, problem.source))
-        chosen = PlannedStatistic(method=self._method(problem))
-        return Plan((msgspec.Raw(encode(chosen)), *rest.queries))
 
-    def run(self, problem: Problem) -> Asking:
-        """The attributes, then cells of those, over the same source."""
-        candidates = candidates_of(problem.source)
-        answers = yield StatisticBody((Selection(candidates, self._weights),)), None
-        (chosen,) = answers[0].chosen
-        names = {candidates[index].attribute for index in chosen}
-        asking = self._cells.run(self._rest(problem, restricted(problem.source, names)))
-        body, model = next(asking)
-        while True:
-            answers = yield body, model
-            try:
-                body, model = asking.send(answers[1:])
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+def willing(
+    stated: Sequence[tuple[Limits, int | None]], records: float | None = None, kinds: Kinds = QUERY_KINDS
+) -> Willing:
+    """What the curators of a study take on.
 
-    def _method(self, problem: Problem) -> Features:
-        wanted = min(self._features, len(candidates_of(problem.source)))
-        weight = max(self._weights)
-        scale = Fraction(wanted * problem.most_records_per_unit * weight) / (self._share * problem.epsilon)
-        try:
-            return Features(wanted, weight, Rational.of(scale))
-        except ValueError:
-            raise ConfigurationError(f"choosing at a scale of {scale} needs more than 32 bits; round epsilon") from None
+    Few that take on less than most do, and than a policy does by default, do not make the others' question coarser:
+    they are left out where it is too much for them.
 
-    def _rest(self, problem: Problem, source: Records) -> Problem:
-        return replace(problem, source=source, epsilon=(1 - self._share) * problem.epsilon)
+    Args:
+        stated: of each, its limits and the number of records that it declares, if any; at least one.
+        records: at one of them, about; None goes by the problem's own.
+        kinds: of queries.
+    """
+    works = [limits.multiply_adds / (size or ASSUMED_ROUND_SIZE) for limits, size in stated]
+    usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)
+    return Willing(max(min(works), usual), all(_selects(limits, kinds) for limits, _ in stated), records)
+
+
+def _selects(limits: Limits, kinds: Kinds) -> bool:
+    """Whether a curator chooses attributes when asked."""
+    try:
+        allowed = kinds.limits(limits, STATISTIC.name).methods
+    except RemoteProtocolError:
+        return False
+    return any(METHODS[name] is Features for name in allowed)
+
+
+def stated(*, chosen: int | None = None) -> int | None:
+    """What a user of `cells` says of the choice, checked: attributes that each curator chooses first, 0 for none.
+
+    Raises:
+        ValueError: not a whole number from 0 to 100.
+    """
+    return None if chosen is None else whole("chosen", chosen, least=0, most=100)
+
+
+def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | None:
+    """The choice that `cells` makes first, of public facts alone; None where it makes none.
+
+    Args:
+        problem: of the study.
+        chosen: by each curator, as the user says, 0 for no choice; None: none below `MANY` attributes, none where a
+            curator does not choose or would refuse so many, else up to `MOST_CHOSEN`, as many as stand out of noise.
+    """
+    if chosen is None:
+        willing = problem.willing.selects and selection_work(problem.source) <= problem.willing.work
+        chosen = chosen_by_rule(problem) if willing and is_wide(problem.source) else 0
+    return AttributeChoice(chosen, 2 * chosen, CHOICE_SHARE) if chosen else None
+
+
+def why_not_chosen(problem: Problem) -> str:
+    """Where `cells` has none of many attributes chosen unless it is told to: what that costs, and what to change.
+
+    Empty where attributes are few, or are chosen; of public facts alone.
+    """
+    if not is_wide(problem.source) or choice_of(problem):
+        return ""
+    remedies = []
+    if not problem.willing.selects:
+        remedies.append(
+            'have the stewards allow it (limits.kinds: counts = {}, statistic = { methods = ["features"] })'
+        )
+    if selection_work(problem.source) > problem.willing.work:
+        remedies.append("have them declare round_size, without which a million records are assumed")
+    if not remedies:
+        remedies.append("at this epsilon the records are too few for it: keep the attributes that you know to matter")
+    count = len(standardising_map(problem.source).features)
+    return (
+        f"{count} attributes vary in the source, and the curators do not choose among them first: where few carry the "
+        f"signal, most of what is asked then tells nothing; {', and '.join(remedies)}"
+    )
+
+
+def is_wide(source: Records) -> bool:
+    """Whether so many attributes vary that they are chosen first; of a label of classes."""
+    return bool(source.schema.classes) and len(standardising_map(source).features) >= MANY
+
+
+def chosen_by_rule(problem: Problem) -> int:
+    """How many attributes each curator can choose out of the noise; 0 where not even one."""
+    records = problem.willing.records or problem.target_size / max(problem.sites, 1)
+    reach = math.log(max(len(problem.source.schema.attributes), 2)) / problem.epsilon_per_record(CHOICE_SHARE)
+    return min(MOST_CHOSEN, int(RESOLVED * records / reach))
+
+
+def selection_work(source: Records) -> int:
+    """What a curator does for one record to score every attribute, in the unit of `protocol.work`."""
+    return sum(CELL_COST + partition.multiply_adds() for partition in candidates_of(source))
 
 
 def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
@@ -108,6 +260,25 @@ def candidates_of(source: Records) -> tuple[FeatureBins, ...]:
     return tuple(found)
 
 
+def ranked(answer: StatisticAnswer) -> list[int]:
+    """Candidates of the one selection that was asked: those of most curators first, of equals the earlier chosen."""
+    chosen = answer.numbers[:, 0]
+    places = np.arange(chosen.shape[1], 0, -1)
+    found = np.unique(chosen).tolist()
+    return sorted(found, key=lambda each: (-int((chosen == each).sum()), -int(((chosen == each) * places).sum())))
+
+
+def balanced(counts: NDArray[np.float64], variance: float) -> tuple[int, ...]:
+    """Weights that let every class count alike: 100 for the rarest, at least 1 for the others.
+
+    Args:
+        counts: noisy, of each class, (C,).
+        variance: of the noise in one; a count below its deviation is taken as that.
+    """
+    known = np.maximum(counts, max(math.sqrt(variance), 1.0))
+    return tuple(np.maximum(np.rint(BALANCE * known.min() / known), 1).astype(int).tolist())
+
+
 def restricted(records: Records, names: set[str]) -> Records:
     """The records with these attributes alone, in the schema's order; hypotheses on them fit the whole schema, too."""
     kept = tuple(each for each in records.schema.attributes if each.name in names)
@@ -117,3 +288,16 @@ def restricted(records: Records, names: set[str]) -> Records:
         records.numeric[:, [at for is_number, at in places if is_number]],
         records.categorical[:, [at for is_number, at in places if not is_number]],
     )
+
+
+def _classes_question(problem: Problem) -> tuple[str, int, Fraction]:
+    two = len(problem.source.schema.classes) == 2
+    return "error_correct" if two else "class_counts", 1, CLASSES_SHARE
+
+
+def _classes_body(problem: Problem) -> CountsBody:
+    """One cell that holds every record."""
+    features = standardising_map(problem.source)
+    everywhere = NearestCentre.of(features, np.zeros((1, features.width)))
+    two = len(problem.source.schema.classes) == 2
+    return CountsBody(partitions=(everywhere,), hypothesis=Constant(predicted=1) if two else None)

@@ -136,7 +136,7 @@ def test_what_is_no_threshold_is_refused(threshold):
 
 
 def test_a_threshold_twice_is_refused_and_the_default_is_lawful():
-    with pytest.raises(ConfigurationError, match="twice"):
+    with pytest.raises(ConfigurationError, match="are the same"):
         read_thresholds(["10%", "10.0 %"])
     assert [rule.name for rule in read_thresholds(DEFAULT_THRESHOLDS)] == [
         "above 0.5",

@@ -330,8 +330,8 @@ def test_a_number_is_learnt():
 
 def test_an_estimator_predicts_and_gives_synthetic_data(tmp_path):
     asked, _, _ = federation(parts=1)
-    with pytest.warns(UserWarning, match="epsilon"):
-        fitted = ExPriLClassifier(asked, strategy="site-naive-bayes", epsilon=100, random_state=1).fit(SOURCE)
+    study = ExPriLClassifier(asked, strategy="site-naive-bayes", epsilon=100, large_epsilon=True, random_state=1)
+    fitted = study.fit(SOURCE)
     assert learnt(fitted.predict_proba(TEST)[:, 1])
     table = fitted.synthetic_data()
     assert table.columns[:3] == ["x", "z", "colour"]

@@ -321,7 +321,7 @@ def test_the_object_has_all_keys_and_says_what_was_stated():
     (row,) = found["rows"]
     before = {"epsilon", "cost", "options", "queries", "split", "cells", "scale", "count_error", "records_per_cell"}
     before |= {"share_error", "problems", "accuracy", "accuracy_low", "accuracy_high", "majority", "best"}
-    before |= {"beats_majority", "by_difficulty", "usual", "suggested"}
+    before |= {"beats_majority", "by_difficulty", "usual", "suggested", "chosen"}
     assert row.keys() == before | set(quoting.SIMULATED)
     assert row["accuracy"] == pytest.approx(np.mean(list(row["by_difficulty"].values())))
     assert row["accuracy_without_noise"] - row["accuracy"] == pytest.approx(row["accuracy_lost"])

@@ -349,6 +349,7 @@ READ = [
     ("new-features", {"score": True, "hidden": [4], "cells": 5}, {}),
     ("adaptive-cells", {"tree": True, "cells": 5}, {}),
     ("selected-cells", {"features": 1, "cells": 5, "networks": False}, {}),
+    ("cells", {"chosen": 1, "cells": 5, "networks": False}, {}),
     ("site-naive-bayes", {"bins": 4}, {}),
     ("site-logistic", {}, {}),
 ]

@@ -21,6 +21,7 @@ from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.importance import ImportanceStrategy
 from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
+from learner_node.strategies.selected import stated
 from learner_node.study_file import Link, StudyFile, read_study
 from protocol.limits import Limits
 from protocol.models import METHODS as MODEL_METHODS
@@ -80,6 +81,7 @@ STRUCTS = [
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
+    (SCENARIOS, "`cells` of many attributes", stated),
     (SCENARIOS, "`cells` with a numeric label", CellsNumberStrategy),
     (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
     (ASKED, "`additive`", AdditiveStrategy),
