@@ -138,18 +138,31 @@ class ClassesModel(Protocol):
 
 @dataclass(frozen=True)
 class ErrorEstimate:
-    """What the curators said about a model's error, in squared units of the label.
+    """What the curators said about a model's error, with 95 % intervals.
 
     Attributes:
-        value: estimated mean squared error over the private records, squared errors above `most` counting as `most`.
-        low, high: ends of its 95 % interval.
+        value: estimated mean squared error over the private records, in squared units of the label; squared errors
+            above `most` count as `most`.
+        low, high: ends of its interval.
         most: the largest squared error that was counted.
+        absolute: estimated mean absolute error, in units of the label, counted as far as the root of `most`. This and
+            its interval are None where the curators allow no question about it.
+        absolute_low, absolute_high: ends of its interval.
+        r2: estimated share of the labels' variance that the model explains, at most 1. This and its interval are None
+            in files of earlier versions.
+        r2_low, r2_high: ends of its interval; -1 stands for whatever is less.
     """
 
     value: float
     low: float
     high: float
     most: float
+    absolute: float | None = None
+    absolute_low: float | None = None
+    absolute_high: float | None = None
+    r2: float | None = None
+    r2_low: float | None = None
+    r2_high: float | None = None
 
 
 @runtime_checkable
