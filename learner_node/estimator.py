@@ -19,10 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from learner_node.clinical import ClinicalScores, clinical_scores
 from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
 from learner_node.learn import Learned, learn
+from learner_node.performance import Interval
 from learner_node.pooling import POOLED, Pooling
 from learner_node.source_frame import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
-from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
+from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
 from learner_node.study import Federation, Study
 from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
@@ -246,6 +247,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
     Attributes:
         classes_: (C,) class names of the curators' card; of two, the second is the positive one.
+        recalls_: of a pooled model of more than two classes, class name -> the share of its records that the model may
+            be expected to call so, with a 95 % interval, from the same answers; empty where they cannot tell.
 
     And those of `StudyEstimator`. A label that is a number needs `ExPriLRegressor`.
     """
@@ -367,6 +370,9 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)
         self.classes_: NDArray[np.generic] = np.array(learned.schema.classes)
+        pooled = learned.estimates.get(POOLED)
+        told = pooled.recalls if isinstance(pooled, ClassesEstimate) else None
+        self.recalls_: dict[str, Interval] = dict(zip(learned.schema.classes, told or (), strict=told is not None))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 
 from learner_node.deployed import Finding
+from learner_node.learn import Learned
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.pooling import POOLED
 from learner_node.private_files import PRIVATE_FOLDER, write_private
 from learner_node.session import Session
-from learner_node.strategies.base import SourceEstimate
+from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
 from learner_node.study import Study
 from learner_node.study_file import StudyFile
 from learner_node.synthetic import held_columns, pooled_estimate, synthetic_frame
@@ -167,6 +168,8 @@ def result_object(kept: Kept, finding: Finding) -> Object:
         "source_records": len(learned.source),
         "private_records": round(sum(float(each.weights.sum()) for each in learned.estimates.values())),
         "expected": None if accuracy is None else _expected(accuracy),
+        "expected_errors": _expected_errors(learned),
+        "expected_recalls": _expected_recalls(learned),
         "validation": None if found is None else _validated(found.pooled, found.epsilon_claimed),
         "validation_text": "" if found is None else found.to_text(),
         "validation_failure": finding.validation_failure,
@@ -210,6 +213,33 @@ def cost_object(kept: Kept, finding: Finding) -> Object:
 def _expected(told: AccuracyEstimate) -> Object:
     values = {name: getattr(told, name) for name in EXPECTED}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+
+
+def _expected_errors(learned: Learned) -> Object | None:
+    """R^2, and mean errors in units of the label: value and ends of the 95 % interval; None where nobody was asked."""
+    models = learned.models.get(POOLED, [])
+    error = models[-1].error if models and isinstance(models[-1], NumberModel) else None
+    if error is None:
+        return None
+    return {
+        "r2": _triple(error.r2, error.r2_low, error.r2_high),
+        "mean_absolute_error": _triple(error.absolute, error.absolute_low, error.absolute_high),
+        "mean_squared_error": _triple(error.value, error.low, error.high),
+    }
+
+
+def _triple(*values: float | None) -> list[float] | None:
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
+
+
+def _expected_recalls(learned: Learned) -> Object | None:
+    """Of more than two classes, each one's: value and ends of the 95 % interval; None where the answers cannot tell."""
+    estimate = learned.estimates.get(POOLED)
+    if not isinstance(estimate, ClassesEstimate) or estimate.recalls is None:
+        return None
+    both = zip(learned.schema.classes, estimate.recalls, strict=True)
+    return {name: [own.value, own.low, own.high] for name, own in both}
 
 
 def _validated(found: Any, claimed: Any) -> Object:

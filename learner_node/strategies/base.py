@@ -14,6 +14,7 @@ from learner_node.decided import Decide, as_found, decided
 from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.model_codec import pack, unpack
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.performance import Interval
 from learner_node.pooling import SecurePool
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
@@ -224,10 +225,13 @@ class ClassesEstimate:
     Attributes:
         weights: (n,) as there.
         probabilities: (n, C), rows adding up to 1.
+        recalls: the share of each class's records that the model calls so, (C,), on records like the private ones; None
+            where the strategy's answers cannot tell.
     """
 
     weights: NDArray[np.float64]
     probabilities: NDArray[np.float64]
+    recalls: tuple[Interval, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Strategy `cells`, whatever the label is: two classes, more, or a number. Which one, the curators' card says."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from learner_node.strategies.base import Asking, Problem, Strategy
+from learner_node.class_recall import class_recalls
+from learner_node.source import coordinates, standardising_map
+from learner_node.strategies.base import Asking, ClassesEstimate, Problem, Strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
@@ -42,7 +45,30 @@ class CellsByLabel:
 
     def run(self, problem: Problem) -> Asking:
         """See `Strategy`."""
-        return self._made[label_kind(problem.source.schema)].run(problem)
+        asking = self._made[label_kind(problem.source.schema)].run(problem)
+        return asking if len(problem.source.schema.classes) <= 2 else _with_recalls(asking, problem)
+
+
+def _with_recalls(asking: Asking, problem: Problem) -> Asking:
+    """The same, and what its one answer says of each class's recall."""
+    answers = yield next(asking)
+    try:
+        asking.send(answers)
+    except StopIteration as end:
+        model, estimate = end.value
+    else:
+        raise TypeError("more than one question was asked about several classes")
+    if not isinstance(estimate, ClassesEstimate):
+        raise TypeError("the label has two classes, or is a number")
+    source = problem.source
+    recalls = class_recalls(
+        answers[0],
+        coordinates(standardising_map(source), source),
+        answers[0].body.partitions[0].cells(source),
+        estimate.probabilities,
+        seed=problem.seed,
+    )
+    return model, replace(estimate, recalls=recalls)
 
 
 def label_kind(schema: Schema) -> str:

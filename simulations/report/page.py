@@ -34,7 +34,7 @@ def _template() -> Template:
         {
             "answered": answered,
             "asides": rows.asides,
-            "told": lambda expected: told(expected, short=True),
+            "told": lambda expected, score: told(expected, score, short=True),
             "plain": plain,
             "budget": lambda text: number(exact(text)),
             "runs": runs,

@@ -27,7 +27,8 @@ from protocol.records import LABEL_STEPS, encode_frame
 from protocol.release_kinds import MOST_SQUARED_ERROR
 from seeded import nothing_unseeded
 from simulations.local import SimulatedExPriLClassifier
-from simulations.scoring import Answers, further_score, score
+from simulations.references import Answers
+from simulations.scoring import further_score, score
 
 ROUNDING = 2.0**-40
 """Of sums of some hundred terms of the size of 100, each rounded to 2^-53 of itself, with room for exp and log."""

@@ -13,11 +13,11 @@ import pytest
 
 from page_outline import Outline
 from simulations.report import plots, words
+from simulations.report.expected import Expected
 from simulations.report.model import (
     BudgetPoint,
     CuratorReport,
     CurvePoint,
-    Expected,
     LearnerReport,
     RunReport,
     Score,
