@@ -5,6 +5,7 @@ What a study does is in `learn`; turning tables into records and records into cl
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from learner_node.large_epsilon import LargeEpsilonWarning, is_large, large_text
 from learner_node.learn import Learned, learn
 from learner_node.performance import Interval
 from learner_node.pooling import POOLED, Pooling
+from learner_node.recalibration import Recalibration
 from learner_node.source_frame import as_frame
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
 from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
@@ -250,8 +252,13 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         recalls_: of a pooled model of more than two classes, class name -> the share of its records that the model may
             be expected to call so, with a 95 % interval, from the same answers; empty where they cannot tell.
 
+        recalibrated_: after `validate(..., recalibrate=True)`, this classifier with risks that fit the answers, in the
+            same order, or as they are where the answers do not speak against them; these are no validation of it.
+
     And those of `StudyEstimator`. A label that is a number needs `ExPriLRegressor`.
     """
+
+    recalibration_: Recalibration | None = None
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
         """The likeliest class of each record, (n,), the first of equals; arguments as `predict_proba`."""
@@ -278,6 +285,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         if len(self.schema_.classes) > 2:
             return mixed(self._masses(names), rows)
         positive = mixed(self._masses(names), [row[:, 1] for row in rows])
+        if self.recalibration_ is not None:
+            positive = self.recalibration_.probability(positive)
         return np.column_stack([1.0 - positive, positive])
 
     def clinical_scores(
@@ -323,6 +332,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         thresholds: Sequence[Threshold] | None = None,
         bins: int | None = None,
         purpose: str = "",
+        recalibrate: bool = False,
     ) -> Validation:
         """Ask the curators how good the model is; a study of its own, which spends `epsilon`.
 
@@ -332,6 +342,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             thresholds: as in `learner_node.validation.validate`.
             bins: as there.
             purpose: as there.
+            recalibrate: whether the answers recalibrate the model, too, at no further cost, see `recalibrated_`.
 
         Raises:
             NotFittedError: before `fit`.
@@ -342,7 +353,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         if self.federation is None:
             raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
         model, source = self.to_validate(curator)
-        return self.federation.validate(
+        found = self.federation.validate(
             model,
             epsilon,
             source=source,
@@ -353,7 +364,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             dropouts=self.dropouts,
             purpose=purpose,
             after=getattr(self, "study_", None),
+            recalibrated=recalibrate,
         )
+        if found.recalibration is not None:
+            self.recalibrated_ = copy(self)
+            self.recalibrated_.recalibration_ = found.recalibration
+        return found
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
         """The model as one function of records, and the source; what `Federation.validate` asks about.
@@ -369,6 +385,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)
+        for name in ("recalibration_", "recalibrated_"):
+            self.__dict__.pop(name, None)
         self.classes_: NDArray[np.generic] = np.array(learned.schema.classes)
         pooled = learned.estimates.get(POOLED)
         told = pooled.recalls if isinstance(pooled, ClassesEstimate) else None

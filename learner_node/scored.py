@@ -181,6 +181,17 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collecti
     return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *asked})))
 
 
+def bin_means(bins: ScoreBins, records: Records) -> Floats:
+    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
+    edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
+    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
+    cells = bins.cells(records)
+    counted = np.bincount(cells, minlength=len(found))
+    sums = np.bincount(cells, weights=probability, minlength=len(found))
+    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
+    return found
+
+
 def edge_of(threshold: float) -> float:
     """The least logit on the grid whose probability is at least the threshold; above 0 for 1/2."""
     steps = np.ceil(float(logit(threshold)) * PRODUCT_STEPS - 1e-6)

@@ -25,6 +25,7 @@ from learner_node.study import Study
 from learner_node.study_file import StudyFile
 from learner_node.synthetic import held_columns, pooled_estimate, synthetic_frame
 from learner_node.uncertainty import AccuracyEstimate
+from learner_node.validation import Validation
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError
 from simulations.report.study.page import build_study_page
@@ -170,7 +171,7 @@ def result_object(kept: Kept, finding: Finding) -> Object:
         "expected": None if accuracy is None else _expected(accuracy),
         "expected_errors": _expected_errors(learned),
         "expected_recalls": _expected_recalls(learned),
-        "validation": None if found is None else _validated(found.pooled, found.epsilon_claimed),
+        "validation": None if found is None else _validated(found),
         "validation_text": "" if found is None else found.to_text(),
         "validation_failure": finding.validation_failure,
         "left_out": dict(learned.study.left_out),
@@ -242,12 +243,13 @@ def _expected_recalls(learned: Learned) -> Object | None:
     return {name: [own.value, own.low, own.high] for name, own in both}
 
 
-def _validated(found: Any, claimed: Any) -> Object:
+def _validated(validation: Validation) -> Object:
     def interval(one: Any) -> list[float]:
         return [float(one.value), float(one.low), float(one.high)]
 
+    found, fitted = validation.pooled, validation.recalibration
     return {
-        "epsilon": str(claimed),
+        "epsilon": str(validation.epsilon_claimed),
         "records": interval(found.records),
         "prevalence": interval(found.prevalence),
         "auc": interval(found.area),
@@ -261,11 +263,19 @@ def _validated(found: Any, claimed: Any) -> Object:
             {"predicted": float(one.predicted), "observed": interval(one.observed), "records": interval(one.records)}
             for one in found.calibration
         ],
+        "recalibration": fitted
+        and {
+            "on": fitted.on,
+            "intercept": interval(fitted.intercept),
+            "slope": interval(fitted.slope),
+            "bayes_factor": fitted.factor,
+        },
     }
 
 
 def _save_models(kept: Kept, finding: Finding, folder: Path) -> None:
-    model = StudyModel.of(finding.learned)
+    told = finding.validation
+    model = StudyModel.of(finding.learned, recalibration=told.recalibration if told else None)
     if not all(map(kept_in_files, model.models.values())):
         return
     about = {"learner": kept.study.learner, "strategy": kept.study.strategy, "study": kept.study.title}

@@ -58,10 +58,12 @@ def validation_table(report: RunReport) -> Table | None:
         return None
     table = Table(
         title="validated by the curators: their answers, with 95 % intervals, and the exact figures",
-        caption="exact: of the private records of the first repeat, by the harness, which owns all records\n"
-        "held: repeats whose interval of the AUC holds the exact one",
         box=box.SIMPLE_HEAD,
     )
+    lines = [
+        "exact: of the private records of the first repeat, by the harness, which owns all records",
+        "held: repeats whose interval of the AUC holds the exact one",
+    ]
     table.add_column("learner", no_wrap=True)
     table.add_column("site", no_wrap=True)
     for name in ("AUC", "exact", "held", f"share of\n“{escape(report.positive)}”", "exact", "epsilon"):
@@ -75,7 +77,17 @@ def validation_table(report: RunReport) -> Table | None:
                 table.add_row("", escape(site.curator), *own, "")
             if len(told.sites) > FEW:
                 table.add_row("", f"and {len(told.sites) - FEW} more, see the report", *[""] * 6)
+        if told.recalibrated is not None:
+            fitted = told.recalibrated
+            said = ", ".join(
+                f"{name} {value:.2f} ({low:.2f} to {high:.2f})"
+                for name, (value, low, high) in (("intercept", fitted.intercept), ("slope", fitted.slope))
+            )
+            lines.append(
+                f"{escape(learner.learner)} recalibrated, fitted to the same answers: {said}{'' if fitted.on else '; off'}"
+            )
         table.add_section()
+    table.caption = "\n".join(lines)
     return table
 
 
