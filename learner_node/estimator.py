@@ -279,14 +279,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             ConfigurationError: no model of that curator, or records that do not fit the card.
         """
         check_is_fitted(self, "models_")
-        records = self._records(X)
-        names = self._names(curator)
+        records, names = self._records(X), self._names(curator)
         rows = [class_probabilities(self.models_[name], records) for name in names]
         if len(self.schema_.classes) > 2:
             return mixed(self._masses(names), rows)
         positive = mixed(self._masses(names), [row[:, 1] for row in rows])
-        if self.recalibration_ is not None:
-            positive = self.recalibration_.probability(positive)
+        positive = self.recalibration_.probability(positive) if self.recalibration_ else positive
         return np.column_stack([1.0 - positive, positive])
 
     def clinical_scores(
@@ -294,7 +292,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     ) -> ClinicalScores:
         """AUC, calibration, sensitivity and the like on records whose labels the user owns.
 
-        Nothing is asked and nothing is spent: the scores are computed here, from `y`. They are as private as `y` is.
+        Nothing is asked or spent: the scores are computed here, from `y`, and are as private as `y` is.
 
         Args:
             X: records, in either form that `fit` takes.
@@ -389,8 +387,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             self.__dict__.pop(name, None)
         self.classes_: NDArray[np.generic] = np.array(learned.schema.classes)
         pooled = learned.estimates.get(POOLED)
-        told = pooled.recalls if isinstance(pooled, ClassesEstimate) else None
-        self.recalls_: dict[str, Interval] = dict(zip(learned.schema.classes, told or (), strict=told is not None))
+        recalls = (pooled.recalls if isinstance(pooled, ClassesEstimate) else None) or ()
+        self.recalls_: dict[str, Interval] = dict(zip(learned.schema.classes, recalls, strict=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -58,6 +58,15 @@ class Agreement:
     rank_correlation: float
     same_class: float
 
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            "The model was distilled into a network that curators evaluate; these figures are that network's "
+            "(validation.hypothesis). On the source its score has a rank correlation of "
+            f"{self.rank_correlation:.3f} with the model's, and it predicts the same class for "
+            f"{self.same_class:.1%} of the records."
+        )
+
 
 def probability_of(hypothesis: Mlp, records: Records) -> Floats:
     """P(class 1) that a network's exact logit stands for: logistic, (n,) in [0, 1]."""

@@ -88,8 +88,7 @@ class Validation:
         left_out: curators whose answers are not used -> why.
         population: which records count, in words; "" where each record is a privacy unit.
         study: with its transcripts.
-        recalibration: of the model that was given, by the same answers; None where it was not asked for. A model that
-            is so recalibrated is fitted to them, and they are no validation of it.
+        recalibration: of the model that was given, fitted to the same answers; None where it was not asked for.
     """
 
     pooled: Performance
@@ -128,7 +127,7 @@ class Validation:
 
     @property
     def calibration(self) -> tuple[CalibrationBin, ...]:
-        """What was foretold and what is so, bin by bin."""
+        """See `Performance`."""
         return self.pooled.calibration
 
     def at(self, threshold: Threshold) -> OperatingPoint:
@@ -147,8 +146,8 @@ class Validation:
 
     def to_text(self) -> str:
         """For people: areas, operating points and calibration, and what was validated at what cost."""
-        many = len(self.curators)
-        who = f"{many} curator{'s' if many > 1 else ''}, about {self.pooled.records.value:.0f} records"
+        plural = "s" if len(self.curators) > 1 else ""
+        who = f"{len(self.curators)} curator{plural}, about {self.pooled.records.value:.0f} records"
         lines = [
             f"Validation at epsilon {self.epsilon_claimed} by {who}; 95 % intervals",
             f"  AUC {self.pooled.area}",
@@ -165,12 +164,7 @@ class Validation:
                 for name, found in self.by_site.items()
             ]
         if self.agreement is not None:
-            lines.append(
-                "The model was distilled into a network that curators evaluate; these figures are that network's "
-                f"(validation.hypothesis). On the source its score has a rank correlation of "
-                f"{self.agreement.rank_correlation:.3f} with the model's, and it predicts the same class for "
-                f"{self.agreement.same_class:.1%} of the records."
-            )
+            lines.append(str(self.agreement))
         if self.recalibration is not None:
             lines.append(f"Recalibrated, fitted to these answers (no validation): {self.recalibration}.")
         if self.population:
@@ -206,8 +200,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
 
     Args:
         federation: whom to ask, and how.
-        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol; see
-            `scored.as_hypothesis`.
+        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (`scored.as_hypothesis`).
         epsilon: to spend at the costliest curator.
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
@@ -314,11 +307,10 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records: Records) -> Recalibration:
     """The model's own risks are mended, also where a network was validated that stands for it."""
-    bins, design = question.bins, float(question.most_records_per_unit)
-    distilled = question.agreement is not None
-    own = class_probabilities(model, records)[:, 1] if distilled else probability_of(bins.hypothesis, records)
-    scale, cells = float(answer.scale), bins.cells(records)
-    return recalibrate(answer.values, own, cells, scale=scale, noises=answer.noises, design=design)
+    bins = question.bins
+    own = class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
+    law = {"scale": float(answer.scale), "noises": answer.noises, "design": float(question.most_records_per_unit)}
+    return recalibrate(answer.values, own, bins.cells(records), **law)
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,8 @@ def validation_table(report: RunReport) -> Table | None:
                 f"{name} {value:.2f} ({low:.2f} to {high:.2f})"
                 for name, (value, low, high) in (("intercept", fitted.intercept), ("slope", fitted.slope))
             )
-            lines.append(
-                f"{escape(learner.learner)} recalibrated, fitted to the same answers: {said}{'' if fitted.on else '; off'}"
-            )
+            off = "" if fitted.on else "; off, since they do not speak against the risks as they are"
+            lines.append(f"{escape(learner.learner)}, recalibration fitted to the same answers: {said}{off}")
         table.add_section()
     table.caption = "\n".join(lines)
     return table

@@ -71,9 +71,8 @@ def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recali
         return None
     cells, said = found.bins.cells(learned.source), fitted.probability(_risks(learned.whole, learned.source))
     at = [said[cells == number] for number in range(len(found.calibration))]
-    tests = [
-        labelled(repeat.sites[name].test, repeat.sites[name]) for name in sites_of(outcome.learner, repeat.sites)[0]
-    ]
+    asked, _ = sites_of(outcome.learner, repeat.sites)
+    tests = [labelled(repeat.sites[name].test, repeat.sites[name]) for name in asked]
     truth = np.concatenate([test.labels for test in tests])
     raw = np.concatenate([_risks(learned.whole, test.records) for test in tests])
     brier, brier_raw = (
