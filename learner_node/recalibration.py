@@ -27,7 +27,7 @@ LEAST_FACTOR = 1.0
 """Bayes factor at which the map is on."""
 _SIZE_DEVIATION = 0.7
 """Prior deviation of the logarithm of a bin's records about the source's share of them."""
-_SIZES, _MEANS, _PLACES, _SIDE = 41, 240, 100, 31
+_SIZES, _MEANS, _PLACES, _SIDE = 31, 240, 40, 25
 _REACH = 5.0
 _SUREST = 1e-9
 _LEAST = 1e-3
@@ -85,7 +85,7 @@ def recalibrate(
         The map; a pure function of the arguments.
     """
     likelihood = _Likelihood.of(counts, probability, bins, scale, noises, design)
-    best = minimize(lambda at: -likelihood.log_posterior(at[None])[0], np.zeros(2), method="Nelder-Mead").x
+    best = minimize(lambda at: -likelihood.log_posterior(at[None])[0], np.zeros(2), method="Nelder-Mead", tol=1e-3).x
     corners = _grid(likelihood, best)
     logs = likelihood.log_posterior(corners)
     weights = np.exp(logs - logs.max())
@@ -103,8 +103,8 @@ class _Likelihood:
 
     Attributes:
         centre: m.
-        places: logits less m that stand for the source's records in each bin, float64 (k, 100).
-        sizes: records that a bin may hold, float64 (k, 41), and `size_weights` their log prior weights.
+        places: logits less m that stand for the source's records in each bin, float64 (k, 40).
+        sizes: records that a bin may hold, float64 (k, 31), and `size_weights` their log prior weights.
         roots: of the means at which the answers' log probabilities are known: the first, and the step, (2k,) each.
         known: these, float64 (2k, 240).
     """
@@ -188,7 +188,7 @@ def _answers(answers: Floats, variance: float, scale: float, noises: float, desi
 
 
 def _grid(likelihood: _Likelihood, best: Floats) -> Floats:
-    """31 by 31 pairs about the best one, along the axes of the curvature there, float64 (961, 2)."""
+    """25 by 25 pairs about the best one, along the axes of the curvature there, float64 (625, 2)."""
     step = 0.02
     ends = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1], [1, 0], [-1, 0], [0, 1], [0, -1], [0, 0]]) * step
     pp, pm, mp, mm, right, left, up, down, here = likelihood.log_posterior(best + ends)
