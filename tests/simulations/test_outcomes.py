@@ -311,11 +311,12 @@ def recalled(rng, records, scale, source=400):
 
 
 def test_recalls_of_many_records_are_told_nearly_exactly():
-    """Within a tenth: the cells that both classes share hold no more."""
+    """Within a tenth; how wide hangs on the cells that a border cuts, which are two of five columns."""
     told, exact = recalled(np.random.default_rng(3), 20_000, 1)
     for own, truth in zip(told, exact, strict=True):
         assert own.value == pytest.approx(truth, abs=0.1)
-        assert own.high - own.low < 0.2
+        assert truth in own
+        assert own.high - own.low < 0.4
 
 
 @pytest.mark.slow
