@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 POPULATION, SOURCE, SITES = 20_000, 1_000, 3
 STRENGTH = 1.0
 """Deviation of the true logits: an AUC of about .76."""
-SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)), (10_000, Fraction(1)))
+SIZES = ((400, Fraction(1, 4)), (1_000, Fraction(1)))
 """Private records at all sites together, and epsilon of the validation."""
 PREVALENCES = (0.05, 0.3)
 WRONG = ((0.0, 1.0), (-0.4, 1.0), (-0.8, 1.0), (0.0, 0.6), (0.3, 1.5))

@@ -14,6 +14,7 @@ VALIDATION = {
     "records": [206.0, 190.0, 220.0],
     "prevalence": [0.3, 0.2, 0.4],
     "auc": [0.97, 0.9, 1.0],
+    "recalibration": None,
     "points": [{"rule": HOSTILE, "threshold": 0.5}],
     "calibration": [{"predicted": 0.1, "observed": [0.1, 0.0, 0.2], "records": [0.5, 0.4, 0.6]}],
 }
@@ -76,7 +77,7 @@ def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
     assert "1.300" in page
     off = build_study_page(told(validation=VALIDATION | {"recalibration": fitted | {"on": False}}))
     assert "so they stay" in off
-    assert "Recalibrated" not in build_study_page(told(validation=VALIDATION | {"recalibration": None}))
+    assert "Recalibrated" not in build_study_page(told())
 
 
 def test_what_secure_sums_cost_is_said_to_hold_on_conditions():
