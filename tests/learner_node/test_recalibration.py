@@ -151,7 +151,9 @@ def test_a_validation_recalibrates_at_no_further_cost(model):
 
 def test_a_recalibrated_model_is_kept_in_its_file(model, tmp_path):
     test = ring(50, seed=5).drop("sick")
-    kept = StudyModel.of(model.learned_, recalibration=Recalibration(Interval(0.3, 0, 1), Interval(1.5, 1, 2), 9.0))
+    kept = StudyModel.of(
+        model.learned_, recalibration=Recalibration(Interval(0.3, 0.0, 1.0), Interval(1.5, 1.0, 2.0), 9.0)
+    )
     path = tmp_path / "model.safetensors"
     path.write_bytes(encode_model(kept))
     found = load_model(path)
@@ -173,7 +175,7 @@ def test_a_file_without_one_says_how_to_ask_for_it(model, tmp_path):
 @pytest.mark.parametrize("slope", [-1.0, 0.0, float("nan")])
 def test_a_file_with_a_map_that_turns_the_order_is_damaged(model, tmp_path, slope):
     path = tmp_path / "model.safetensors"
-    wrong = Recalibration(Interval(0.3, 0, 1), Interval(slope, slope, slope), 9.0)
+    wrong = Recalibration(Interval(0.3, 0.0, 1.0), Interval(slope, slope, slope), 9.0)
     path.write_bytes(encode_model(StudyModel.of(model.learned_, recalibration=wrong)))
     with pytest.raises(ConfigurationError, match="damaged"):
         load_model(path)

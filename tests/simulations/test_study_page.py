@@ -62,7 +62,8 @@ def test_nothing_that_a_curator_wrote_is_markup():
 def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
     page = build_study_page(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
-    assert "40% (-20% to 70%) of the label" in page
+    assert "explain 40% of the label" in page
+    assert "(-20% to 70%)" in page
     assert "3.250" in page
     assert "0.750" in page
     assert HOSTILE not in page
