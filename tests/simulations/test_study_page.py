@@ -68,7 +68,7 @@ def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_a
     assert "0.750" in page
     assert HOSTILE not in page
     # The bar of an end below 0 starts at 0.
-    assert "left: -" not in page
+    assert 'style="left: -' not in page
 
 
 def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
