@@ -22,7 +22,7 @@ _DRAWS = 600
 _SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
 _WITHIN_MEAN, _WITHIN_DEVIATION = 0.2, 0.7
 """Of log a, where labels within cells follow Phi(a probit(p) + shift)."""
-_STEEPER_MEAN, _STEEPER_DEVIATION = 0.3, 0.35
+_STEEPER_MEAN, _STEEPER_DEVIATION = 0.15, 0.25
 """Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
 _NEWTON_STEPS = 6
 _SHIFTS = np.linspace(-7.0, 7.0, 113)
