@@ -117,7 +117,8 @@ def _cases(rng: np.random.Generator) -> Iterator[Case]:
         )
     yield "label_total, 2 cells", FeatureBins("n3", ()), "label_total", None, None
     yield "label_total, 49,000 cells", FeatureBins("n3", _edges(48_998)), "label_total", None, None
-    yield "squared_error, 3 cells", edge, "squared_error", _network(rng, _numbers(20), (50,)), None
+    for release in ("squared_error", "error_sums"):
+        yield f"{release}, 3 cells", edge, release, _network(rng, _numbers(20), (50,)), None
 
 
 class _Site:
@@ -201,9 +202,9 @@ def _refusals(columns: dict[str, np.ndarray], rng: np.random.Generator) -> list[
 
 
 def _sort(release: str) -> str:
-    return {"class_counts": "256 classes", "label_total": "a number", "squared_error": "a number"}.get(
-        release, "two classes"
-    )
+    if release == "class_counts":
+        return "256 classes"
+    return "a number" if RELEASE_KINDS[release].of_steps else "two classes"
 
 
 def _columns(rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -159,9 +159,8 @@ class PrivateDataset:
             return workload.count_classes(self._labels, len(self.steward.classes))
         predictions = None if body.hypothesis is None else body.hypothesis.predict_number(self._records)
         most = body.most_squared_error or MOST_SQUARED_ERROR
-        steps = kind.of_steps(self._labels.astype(np.int64), predictions, planned.steps, most)
-        # Both at once: a workload that is not kept is encoded anew by each call.
-        return workload.totals(np.column_stack([steps, planned.steps - steps]))
+        # All columns at once: a workload that is not kept is encoded anew by each call.
+        return workload.totals(kind.of_steps(self._labels.astype(np.int64), predictions, planned.steps, most))
 
     def count(
         self, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None

@@ -52,7 +52,7 @@ def typical_questions(steward: StewardFile, policy: Policy, kinds: Kinds = QUERY
 
 def _releases(schema: Schema) -> tuple[str, ...]:
     if schema.label_bounds is not None:
-        return ("label_total", "squared_error")
+        return ("label_total", "squared_error", "error_sums")
     return ("error_correct",) if len(schema.classes) == 2 else ("class_counts",)
 
 

@@ -268,6 +268,11 @@ def _show(told: dict[str, Any], target: Path) -> None:
             f"{score}; {verdict} the majority class, {expected['majority']:.3f}",
             f"AUC       {expected['auc']:.3f} ({expected['auc_low']:.3f} to {expected['auc_high']:.3f})",
         ]
+    errors = told["expected_errors"] or {}
+    names = {"r2": "R²", "mean_absolute_error": "MAE"}
+    shown = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
+    shown |= {f"recall of {name}": recall for name, recall in (told["expected_recalls"] or {}).items()}
+    lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in shown.items()]
     if validation is not None:
         value, low, high = validation["auc"]
         lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")

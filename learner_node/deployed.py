@@ -119,6 +119,7 @@ def run_study(
             dropouts=study.dropouts,
             purpose=validation_purpose(study.purpose),
             after=learned.study,
+            recalibrated=study.recalibrate,
             seed=study.seed,
         )
     except NoCuratorError as error:

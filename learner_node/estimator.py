@@ -5,6 +5,7 @@ What a study does is in `learn`; turning tables into records and records into cl
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 from learner_node.clinical import ClinicalScores, clinical_scores
 from learner_node.doubts import StudyWarning, doubts_about, require_confirmed
 from learner_node.learn import Learned, learn
+from learner_node.performance import Interval
 from learner_node.pooling import POOLED, Pooling
+from learner_node.recalibration import Recalibration
 from learner_node.source_frame import as_frame, height_of
 from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
-from learner_node.strategies.base import AnyEstimate, AnyModel, SourceEstimate, class_probabilities
+from learner_node.strategies.base import AnyEstimate, AnyModel, ClassesEstimate, SourceEstimate, class_probabilities
 from learner_node.strategies.selected import ManyAttributesWarning
 from learner_node.study import Federation, Study
 from learner_node.synthetic import MixedModel, held_columns, mixed, pooled_estimate, synthetic_frame, write_frame
@@ -262,9 +265,16 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
     Attributes:
         classes_: (C,) class names of the curators' card; of two, the second is the positive one.
+        recalls_: of a pooled model of more than two classes, class name -> the share of its records that the model may
+            be expected to call so, with a 95 % interval, from the same answers; empty where they cannot tell.
+
+        recalibrated_: after `validate(..., recalibrate=True)`, this classifier with risks that fit the answers, in the
+            same order, or as they are where the answers do not speak against them; these are no validation of it.
 
     And those of `StudyEstimator`. A label that is a number needs `ExPriLRegressor`.
     """
+
+    recalibration_: Recalibration | None = None
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[np.generic]:
         """The likeliest class of each record, (n,), the first of equals; arguments as `predict_proba`."""
@@ -285,12 +295,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             ConfigurationError: no model of that curator, or records that do not fit the card.
         """
         check_is_fitted(self, "models_")
-        records = self._records(X)
-        names = self._names(curator)
+        records, names = self._records(X), self._names(curator)
         rows = [class_probabilities(self.models_[name], records) for name in names]
         if len(self.schema_.classes) > 2:
             return mixed(self._masses(names), rows)
         positive = mixed(self._masses(names), [row[:, 1] for row in rows])
+        positive = self.recalibration_.probability(positive) if self.recalibration_ else positive
         return np.column_stack([1.0 - positive, positive])
 
     def clinical_scores(
@@ -298,7 +308,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     ) -> ClinicalScores:
         """AUC, calibration, sensitivity and the like on records whose labels the user owns.
 
-        Nothing is asked and nothing is spent: the scores are computed here, from `y`. They are as private as `y` is.
+        Nothing is asked or spent: the scores are computed here, from `y`, and are as private as `y` is.
 
         Args:
             X: records, in either form that `fit` takes.
@@ -336,6 +346,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         thresholds: Sequence[Threshold] | None = None,
         bins: int | None = None,
         purpose: str = "",
+        recalibrate: bool = False,
     ) -> Validation:
         """Ask the curators how good the model is; a study of its own, which spends `epsilon`.
 
@@ -345,6 +356,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             thresholds: as in `learner_node.validation.validate`.
             bins: as there.
             purpose: as there.
+            recalibrate: whether the answers recalibrate the model, too, at no further cost, see `recalibrated_`.
 
         Raises:
             NotFittedError: before `fit`.
@@ -356,7 +368,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             raise ConfigurationError("no federation: set the attribute federation, whom to ask and how")
         self._confirm(parse_rational(epsilon))
         model, source = self.to_validate(curator)
-        return self.federation.validate(
+        found = self.federation.validate(
             model,
             epsilon,
             source=source,
@@ -367,7 +379,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             dropouts=self.dropouts,
             purpose=purpose,
             after=getattr(self, "study_", None),
+            recalibrated=recalibrate,
         )
+        if found.recalibration is not None:
+            self.recalibrated_ = copy(self)
+            self.recalibrated_.recalibration_ = found.recalibration
+        return found
 
     def to_validate(self, curator: str | None = None) -> tuple[AnyModel, pl.DataFrame]:
         """The model as one function of records, and the source; what `Federation.validate` asks about.
@@ -383,7 +400,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
     def _keep(self, learned: Learned, source: pl.DataFrame, *, named: bool) -> None:
         super()._keep(learned, source, named=named)
+        for name in ("recalibration_", "recalibrated_"):
+            self.__dict__.pop(name, None)
         self.classes_: NDArray[np.generic] = np.array(learned.schema.classes)
+        pooled = learned.estimates.get(POOLED)
+        recalls = (pooled.recalls if isinstance(pooled, ClassesEstimate) else None) or ()
+        self.recalls_: dict[str, Interval] = dict(zip(learned.schema.classes, recalls, strict=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,7 +6,7 @@ array (`model_codec`). The kind of each model is a key of `KINDS`; a class that 
 
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from learner_node.learn import Learned
 from learner_node.model_codec import Arrays, put_together, take_apart
 from learner_node.pooling import POOLED
+from learner_node.recalibration import Recalibration
 from learner_node.source_frame import as_frame
 from learner_node.strategies.base import AnyModel, NumberModel, class_probabilities
 from learner_node.synthetic import mixed, mixed_numbers
@@ -64,6 +65,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: Schema
     models: dict[str, _Stored]
     about: dict[str, str] = {}
+    recalibration: Recalibration | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)
@@ -75,22 +77,42 @@ class StudyModel:
         models: under "" the pooled model, or under each curator's name its own.
         masses: under the same keys, estimated number of private records behind each.
         about: what the writer says of it (strategy, learner ...); text for people.
+        recalibration: by a validation's answers, which `recalibrated_` applies; None where none was asked for.
+        recalibrates: whether `predict_proba` applies it.
     """
 
     schema: Schema
     models: dict[str, AnyModel]
     masses: dict[str, float]
     about: dict[str, str] = field(default_factory=dict)
+    recalibration: Recalibration | None = None
+    recalibrates: bool = False
 
     @classmethod
-    def of(cls, learned: Learned, about: Mapping[str, str] | None = None) -> "StudyModel":
+    def of(
+        cls, learned: Learned, about: Mapping[str, str] | None = None, recalibration: Recalibration | None = None
+    ) -> "StudyModel":
         """Of a study that was run: `StudyModel.of(estimator.learned_)`, for one."""
         return cls(
             schema=learned.schema,
             models={name: learned.model(name) for name in learned.estimates},
             masses={name: float(estimate.weights.sum()) for name, estimate in learned.estimates.items()},
             about=dict(about or {}),
+            recalibration=recalibration,
         )
+
+    @property
+    def recalibrated_(self) -> "StudyModel":
+        """The same with risks that fit the validation's answers, or as they are where these do not speak against them.
+
+        Raises:
+            ConfigurationError: the study asked for no recalibration.
+        """
+        if self.recalibration is None:
+            raise ConfigurationError(
+                "this model was not recalibrated: write validate and recalibrate = true in STUDY.toml or the scenario"
+            )
+        return replace(self, recalibrates=True)
 
     @cached_property
     def classes_(self) -> NDArray[np.str_]:
@@ -112,7 +134,11 @@ class StudyModel:
             raise ConfigurationError(f"the label {self.schema.label!r} is a number: it has no class probabilities")
         names, records = self._names(curator), self._records(X)
         rows = [class_probabilities(self.models[name], records) for name in names]
-        return rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
+        found = rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
+        if self.recalibration is None or not self.recalibrates:
+            return found
+        positive = self.recalibration.probability(found[:, 1])
+        return np.column_stack([1.0 - positive, positive])
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[Any]:
         """The likeliest class of each record, the first of equals, or the expected label where it is a number, (n,).
@@ -158,7 +184,7 @@ def encode_model(model: StudyModel) -> bytes:
             raise TypeError(f"{type(one).__name__} is no kind of model that is kept in a file: it is not in KINDS")
         state = take_apart(one, type(one), arrays)
         stored[name] = _Stored(kinds[type(one)], model.masses[name], state)
-    header = _Header(FORMAT, model.schema, stored, model.about)
+    header = _Header(FORMAT, model.schema, stored, model.about, model.recalibration or msgspec.UNSET)
     return safetensors.numpy.save(arrays, metadata={METADATA: msgspec.json.encode(header).decode()})
 
 
@@ -184,7 +210,8 @@ def load_model(path: str | Path) -> StudyModel:
         models = {
             name: put_together(stored.state, _class_of(stored.kind), arrays) for name, stored in header.models.items()
         }
-        found = StudyModel(header.schema, models, {name: one.mass for name, one in header.models.items()}, header.about)
+        masses = {name: one.mass for name, one in header.models.items()}
+        found = StudyModel(header.schema, models, masses, header.about, header.recalibration or None)
         _check(found)
     except Exception as error:  # noqa: BLE001 - a damaged array may fail in whatever computes with it
         said = printable(str(error)) if isinstance(error, ExprilError) else type(error).__name__
@@ -234,6 +261,8 @@ def _check(model: StudyModel) -> None:
     """One record of which nothing is known must get a prediction: arrays that do not fit each other raise."""
     if not model.models:
         raise ConfigurationError("there is none")
+    if model.recalibration is not None:
+        _check_recalibration(model.recalibration, model.schema)
     numbers = sum(isinstance(attribute, NumericAttribute) for attribute in model.schema.attributes)
     record = Records(
         model.schema,
@@ -255,3 +284,10 @@ def _check(model: StudyModel) -> None:
 def _class_of(kind: str) -> type[Any]:
     found: type[Any] = pkgutil.resolve_name(KINDS[kind])
     return found
+
+
+def _check_recalibration(found: Recalibration, schema: Schema) -> None:
+    """Raise ConfigurationError for a map that does not keep the order of risks, or a label that has not two classes."""
+    numbers = (found.intercept.value, found.slope.value, found.factor)
+    if len(schema.classes) != 2 or not np.isfinite(numbers).all() or found.slope.value <= 0.0:
+        raise ConfigurationError("its recalibration is none of two classes")

@@ -98,12 +98,7 @@ class _Table:
 
     @classmethod
     def of(cls, answers: Floats, scale: float, noises: float) -> "_Table":
-        reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, noises)) + 2.0
-        low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach
-        true = np.array([_nodes(*ends) for ends in zip(low, high, strict=True)])
-        gaps = np.diff(true, axis=1, prepend=true[:, :1] - 1.0, append=true[:, -1:] + 1.0)
-        stands: Floats = 0.5 * (gaps[:, 1:] + gaps[:, :-1])
-        noise = noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, noises)
+        true, stands, noise = possible_counts(answers, scale, noises)
         base = noise - gammaln(true + 1.0) + np.log(stands)
         means = np.linspace(np.log(_LEAST_MEAN), np.log(2.0 * true.max()), _MEANS)
         at = np.exp(means)
@@ -146,6 +141,24 @@ class _Table:
         beside = (self.stands[cell][drawn] - 1.0) * rng.uniform(-0.5, 0.5, len(means))
         found: Floats = np.maximum(true[drawn] + beside, 0.0)
         return found
+
+
+def possible_counts(answers: Floats, scale: float, noises: float) -> tuple[Floats, Floats, Floats]:
+    """Counts that noisy answers may stand for, rising, how many whole numbers each stands for, and log probabilities.
+
+    The probability is that of the noise that each needs. All are (m, 65).
+
+    Args:
+        answers: whole numbers, (m,).
+        scale: of one site's discrete Laplace noise; 0 is none.
+        noises: their number in each answer.
+    """
+    reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, noises)) + 2.0
+    low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach
+    true = np.array([_nodes(*ends) for ends in zip(low, high, strict=True)])
+    gaps = np.diff(true, axis=1, prepend=true[:, :1] - 1.0, append=true[:, -1:] + 1.0)
+    stands: Floats = 0.5 * (gaps[:, 1:] + gaps[:, :-1])
+    return true, stands, noise_log_pmf(np.rint(answers[:, None] - true).astype(np.int64), scale, noises)
 
 
 def _nodes(low: float, high: float) -> Floats:

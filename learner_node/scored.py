@@ -58,6 +58,15 @@ class Agreement:
     rank_correlation: float
     same_class: float
 
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            "The model was distilled into a network that curators evaluate; these figures are that network's "
+            "(validation.hypothesis). On the source its score has a rank correlation of "
+            f"{self.rank_correlation:.3f} with the model's, and it predicts the same class for "
+            f"{self.same_class:.1%} of the records."
+        )
+
 
 def probability_of(hypothesis: Mlp, records: Records) -> Floats:
     """P(class 1) that a network's exact logit stands for: logistic, (n,) in [0, 1]."""
@@ -179,6 +188,17 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, asked: Collecti
         if edges:
             edges.remove(min(edges, key=lambda other: abs(other - edge)))
     return ScoreBins(hypothesis=hypothesis, edges=tuple(sorted({*edges, *asked})))
+
+
+def bin_means(bins: ScoreBins, records: Records) -> Floats:
+    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
+    edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
+    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
+    cells = bins.cells(records)
+    counted = np.bincount(cells, minlength=len(found))
+    sums = np.bincount(cells, weights=probability, minlength=len(found))
+    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
+    return found
 
 
 def edge_of(threshold: float) -> float:

@@ -33,6 +33,7 @@ epsilon = 1                  # to spend at each curator, once
 # pooling = "secure"         # only the sum over all curators is opened, with about the noise of one
 # all_or_none = true         # where one curator refuses, none is asked and nothing is spent
 # validate = "1/4"           # ask once more, at this epsilon: how good is the model?
+# recalibrate = true         # and let those answers mend its risks, at no further cost
 
 [curators]                   # your name of it = its public key, or the file of its identity card
 # north = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
@@ -88,6 +89,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)] = 0
     large_epsilon: bool = False
     validate: Written | None = None
+    recalibrate: bool = False
     attempts: Annotated[int, msgspec.Meta(ge=1, le=20)] = 2
     lifetime_seconds: Lifetime = LIFETIME
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 60.0
@@ -116,6 +118,10 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
     study = read_toml(decode_text(content, where=where), StudyFile, where=where)
     if not study.curators:
         raise ConfigurationError(f"{where}: [curators] names nobody to ask; write name = its public key, or card file")
+    if study.recalibrate and study.validate is None:
+        raise ConfigurationError(
+            f'{where}: recalibrate needs the answers of a validation; add validate = "1/4", or leave recalibrate out'
+        )
     try:
         check_option_names(study.strategy, study.options)
         check_pooling(study.pooling, study.colluders, study.dropouts)

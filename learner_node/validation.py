@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
 from scipy.special import expit
 
@@ -36,17 +35,19 @@ from learner_node.pooling import Pooling
 from learner_node.population import population
 from learner_node.purposes import following
 from learner_node.readers.counts import CountsAnswer, tightest
+from learner_node.recalibration import Recalibration, recalibrate
 from learner_node.score_posterior import draw_counts
 from learner_node.score_trend import Bins
 from learner_node.scored import (
     Agreement,
     as_hypothesis,
     bin_count,
+    bin_means,
     probability_of,
     settled_thresholds,
     validation_bins,
 )
-from learner_node.strategies.base import Problem, assumed_size
+from learner_node.strategies.base import Problem, assumed_size, class_probabilities
 from learner_node.study import Federation, Study
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
 from learner_node.together import Together
@@ -87,6 +88,7 @@ class Validation:
         left_out: curators whose answers are not used -> why.
         population: which records count, in words; "" where each record is a privacy unit.
         study: with its transcripts.
+        recalibration: of the model that was given, fitted to the same answers; None where it was not asked for.
     """
 
     pooled: Performance
@@ -101,6 +103,7 @@ class Validation:
     left_out: Mapping[str, str]
     population: str
     study: Study
+    recalibration: Recalibration | None = None
 
     @property
     def auc(self) -> float:
@@ -124,7 +127,7 @@ class Validation:
 
     @property
     def calibration(self) -> tuple[CalibrationBin, ...]:
-        """What was foretold and what is so, bin by bin."""
+        """See `Performance`."""
         return self.pooled.calibration
 
     def at(self, threshold: Threshold) -> OperatingPoint:
@@ -143,8 +146,8 @@ class Validation:
 
     def to_text(self) -> str:
         """For people: areas, operating points and calibration, and what was validated at what cost."""
-        many = len(self.curators)
-        who = f"{many} curator{'s' if many > 1 else ''}, about {self.pooled.records.value:.0f} records"
+        plural = "s" if len(self.curators) > 1 else ""
+        who = f"{len(self.curators)} curator{plural}, about {self.pooled.records.value:.0f} records"
         lines = [
             f"Validation at epsilon {written(self.epsilon_claimed)} by {who}; 95 % intervals",
             f"  AUC {self.pooled.area}",
@@ -161,12 +164,9 @@ class Validation:
                 for name, found in self.by_site.items()
             ]
         if self.agreement is not None:
-            lines.append(
-                "The model was distilled into a network that curators evaluate; these figures are that network's "
-                f"(validation.hypothesis). On the source its score has a rank correlation of "
-                f"{self.agreement.rank_correlation:.3f} with the model's, and it predicts the same class for "
-                f"{self.agreement.same_class:.1%} of the records."
-            )
+            lines.append(str(self.agreement))
+        if self.recalibration is not None:
+            lines.append(f"Recalibrated, fitted to these answers (no validation): {self.recalibration}.")
         if self.population:
             lines.append(f"Here {self.population}.")
         lines += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
@@ -193,14 +193,14 @@ def validate(  # noqa: PLR0913 - each is stated alone
     dropouts: int | None = None,
     purpose: str = "",
     after: Study | None = None,
+    recalibrated: bool = False,
     seed: int = 0,
 ) -> Validation:
     """Ask curators for the class counts in bins of a model's score: one question, sensitivity c, cost `epsilon`.
 
     Args:
         federation: whom to ask, and how.
-        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol; see
-            `scored.as_hypothesis`.
+        model: a fitted `ExPriLClassifier`, a model of a study, or a network of the protocol (`scored.as_hypothesis`).
         epsilon: to spend at the costliest curator.
         source: unlabelled records, or a function that encodes them for a schema: bins are drawn on them. None takes the
             source of a fitted `ExPriLClassifier`.
@@ -214,6 +214,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         dropouts: likewise.
         purpose: for the stewards to read.
         after: the study that the model is of; the stewards read whether the validation costs more than it announced.
+        recalibrated: whether the answers are to recalibrate the model, too; it costs nothing more.
         seed: of the learner's own random choices.
 
     Raises:
@@ -250,9 +251,10 @@ def validate(  # noqa: PLR0913 - each is stated alone
     hypothesis = question.bins.hypothesis
     place = Bins.of(hypothesis.logits(records), question.bins.cells(records), len(question.bins.edges) + 1)
     answers = {} if together.secure else {name: study.pooled([name])[0] for name in study.survivors}
-    told = _Telling(question, place, _means(question.bins, records), seed)
+    told = _Telling(question, place, bin_means(question.bins, records), seed)
+    pooled: CountsAnswer = study.pooled(study.survivors)[0]
     return Validation(
-        pooled=told.of(study.pooled(study.survivors)[0]),
+        pooled=told.of(pooled),
         by_site={name: told.of(answer) for name, answer in answers.items()},
         curators=study.rounds[0].took_part or tuple(study.survivors),
         hypothesis=hypothesis,
@@ -264,6 +266,7 @@ def validate(  # noqa: PLR0913 - each is stated alone
         left_out=study.left_out,
         population=population({name: cards[name] for name in question.names}),
         study=study,
+        recalibration=_recalibrated(model, pooled, question, records) if recalibrated else None,
     )
 
 
@@ -300,6 +303,14 @@ class _Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not isinstance(bins, ScoreBins):
             raise TypeError("a validation asks bins of a score")
         return bins
+
+
+def _recalibrated(model: Any, answer: CountsAnswer, question: _Question, records: Records) -> Recalibration:
+    """The model's own risks are mended, also where a network was validated that stands for it."""
+    bins = question.bins
+    own = class_probabilities(model, records)[:, 1] if question.agreement else probability_of(bins.hypothesis, records)
+    law = {"scale": float(answer.scale), "noises": answer.noises, "design": float(question.most_records_per_unit)}
+    return recalibrate(answer.values, own, bins.cells(records), **law)
 
 
 @dataclass(frozen=True)
@@ -387,14 +398,3 @@ def _question(wish: _Wish, cards: Mapping[str, Card]) -> _Question:
     bins = validation_bins(wish.hypothesis, wish.source, count, asked)
     body = CountsBody(partitions=(bins,), hypothesis=Constant(predicted=1))
     return _Question(asked, body, plan, list(cards), most, wish.agreement)
-
-
-def _means(bins: ScoreBins, records: Records) -> Floats:
-    """Mean probability of the source's records in each bin; the middle of a bin that has none."""
-    edges, probability = expit(np.array(bins.edges)), probability_of(bins.hypothesis, records)
-    found: Floats = (np.concatenate([[0.0], edges]) + np.concatenate([edges, [1.0]])) / 2
-    cells = bins.cells(records)
-    counted = np.bincount(cells, minlength=len(found))
-    sums = np.bincount(cells, weights=probability, minlength=len(found))
-    found[counted > 0] = sums[counted > 0] / counted[counted > 0]
-    return found

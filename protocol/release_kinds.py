@@ -1,6 +1,6 @@
 """Release kinds: what is counted in a cell. In each, one record moves the numbers of its cell by exactly `steps` (L1).
 
-`steps` is 1 but for the last two kinds, where a plan states it.
+`steps` is 1 but for the last three kinds, where a plan states it.
 
 | kind | numbers per cell | replaces in the paper |
 |---|---|---|
@@ -11,14 +11,17 @@
 | class_counts | n of class 0, ..., n of class C - 1 | for more than two classes |
 | label_total | T, S n - T: T the sum of the labels in steps of 1/S of their range | a numeric label |
 | squared_error | T, S n - T: T the sum of squared errors in steps of 1/S of their range | section 5: regression |
+| error_sums | T, A - T, S n - A: T of squared, A of absolute errors, each in steps of 1/S of its range | |
 
-In the last two a record adds a whole number s of its own to one column and S - s to the other: S in all, so its
-mass comes free, as in error_correct. A record's s depends on that record and the query alone, and is computed in
-whole numbers.
+In the last three a record adds whole numbers of its own to the columns, S in all, so its mass comes free, as in
+error_correct. They depend on that record and the query alone, and are computed in whole numbers. An error's share u of
+its range is at least u^2, so squared and absolute errors cost no more than either alone: u^2, u - u^2 and 1 - u add up
+to 1.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +50,27 @@ def _error_correct(errors: Counts, correct: Counts) -> Counts:
 
 
 def _label_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:  # noqa: ARG001
-    return _rounded(labels * steps, LABEL_STEPS)
+    return _and_rest(steps, _rounded(labels * steps, LABEL_STEPS))
 
 
 def _squared_error_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:
     if predictions is None:
         raise TypeError("a squared error needs a hypothesis")
-    return _rounded(np.minimum((labels - predictions) ** 2, most) * steps, most)
+    return _and_rest(steps, _rounded(np.minimum((labels - predictions) ** 2, most) * steps, most))
+
+
+def _error_sums_steps(labels: Counts, predictions: Counts | None, steps: int, most: int) -> Counts:
+    if predictions is None:
+        raise TypeError("an error needs a hypothesis")
+    reach = isqrt(most)
+    errors = np.minimum(np.abs(labels - predictions), reach)
+    absolute = _rounded(errors * steps, reach)
+    squared = _rounded(errors**2 * steps, reach**2)
+    return np.column_stack([squared, absolute - squared, steps - absolute])
+
+
+def _and_rest(steps: int, own: Counts) -> Counts:
+    return np.column_stack([own, steps - own])
 
 
 def _rounded(numerator: Counts, denominator: int) -> Counts:
@@ -68,6 +85,10 @@ def _one(schema: Schema) -> int:  # noqa: ARG001
 
 def _two(schema: Schema) -> int:  # noqa: ARG001
     return 2
+
+
+def _three(schema: Schema) -> int:  # noqa: ARG001
+    return 3
 
 
 def _any(schema: Schema) -> bool:  # noqa: ARG001
@@ -98,7 +119,9 @@ class ReleaseKind:
         of_errors: (errors (k,), correct (k,)) -> (k, columns) int64.
         by_class: one count a class.
         of_steps: (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest
-            squared error, in squared grid steps) -> (n,) int64 in 0 .. S. A cell gets the sum T, and S n - T.
+            squared error, in squared grid steps) -> what each adds to its cell, (n, columns) int64, not negative, S in
+            all. Of absolute errors the largest is the root of the largest squared one, rounded down.
+        ranged: whether a body may state the largest squared error.
         told: what is counted, in words for a steward.
         reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
         private: whether the stated cost is the true one; others are refused outside simulations.
@@ -112,6 +135,7 @@ class ReleaseKind:
     of_errors: Callable[[Counts, Counts], Counts] | None = None
     by_class: bool = False
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
+    ranged: bool = False
     reads_label: bool = True
     private: bool = True
 
@@ -181,5 +205,15 @@ RELEASE_KINDS: dict[str, ReleaseKind] = {
         label=_NUMERIC,
         told="the sum of a model's squared errors, and the number of records,",
         of_steps=_squared_error_steps,
+        ranged=True,
+    ),
+    "error_sums": ReleaseKind(
+        _three,
+        wants_hypothesis=True,
+        fits=_number,
+        label=_NUMERIC,
+        told="the sums of a model's squared and absolute errors, and the number of records,",
+        of_steps=_error_sums_steps,
+        ranged=True,
     ),
 }

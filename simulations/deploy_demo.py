@@ -34,9 +34,10 @@ from simulations.carriers.processes import Processes, environment
 from simulations.carriers.sites import as_toml
 from simulations.guarded import guarded
 from simulations.records import SiteRecords, load_records, split_records
+from simulations.references import Answers, labelled, references
 from simulations.run_folder import claim_folder, stamped
 from simulations.scenario import load_scenario
-from simulations.scoring import Answers, labelled, references, score
+from simulations.scoring import score
 from simulations.superlink import SuperLink
 
 SCENARIO, HOSPITALS, NEWCOMER = "wdbc-faults", ("north", "east", "south"), "west"

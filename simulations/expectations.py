@@ -1,12 +1,18 @@
 """How the learners' own accuracy estimates fare against the accuracy that only the harness can see."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 
+from learner_node.performance import Interval
+from learner_node.strategies.base import ErrorEstimate
 from learner_node.uncertainty import LEVEL, AccuracyEstimate
-from simulations.report.model import Expected
+from simulations.report.expected import ClassRecall, Expected
+
+Floats = NDArray[np.float64]
 
 
 def holds(estimate: AccuracyEstimate, accuracy: float, tested: int) -> bool:
@@ -66,4 +72,100 @@ def expected(
         auc_high=mean("auc_high"),
         ranks=mean("ranks"),
         auc_coverage=float(np.mean(held)) if held else None,
+    )
+
+
+@dataclass(frozen=True)
+class NumberScores:
+    """Scores of predicted numbers on test records, each with its standard error."""
+
+    r2: float
+    r2_error: float
+    absolute: float
+    absolute_error: float
+
+    @classmethod
+    def of(cls, labels: Floats, predicted: Floats) -> "NumberScores | None":
+        """Of n records; None where their labels are all equal.
+
+        The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
+        """
+        off, about_mean = labels - predicted, labels - labels.mean()
+        variance = float(np.mean(about_mean**2))
+        if variance == 0.0:
+            return None
+        unexplained = float(np.mean(off**2)) / variance
+        parts = ((off**2 - unexplained * about_mean**2) / variance, np.abs(off))
+        r2_error, absolute_error = (float(np.std(part)) / np.sqrt(len(labels)) for part in parts)
+        return cls(1.0 - unexplained, r2_error, float(np.mean(np.abs(off))), absolute_error)
+
+
+def expected_of_numbers(found: Sequence[tuple[ErrorEstimate, NumberScores]]) -> Expected | None:
+    """Sum up what learners of a number expected over repeats; None where no estimate tells R^2."""
+    known = [
+        (told.r2, told.r2_low, told.r2_high, told, scores)
+        for told, scores in found
+        if told.r2 is not None and told.r2_low is not None and told.r2_high is not None
+    ]
+    if not known:
+        return None
+    value, low, high = (float(np.mean([one[place] for one in known])) for place in range(3))
+    # Below -1 an interval says no more.
+    held = [within(*one[:3], max(one[4].r2, -1.0), one[4].r2_error) for one in known]
+    absolute = [
+        (told.absolute, told.absolute_low, told.absolute_high, scores)
+        for *_, told, scores in known
+        if told.absolute is not None and told.absolute_low is not None and told.absolute_high is not None
+    ]
+    errors = [float(np.mean([one[place] for one in absolute])) if absolute else None for place in range(3)]
+    right = [within(*one[:3], one[3].absolute, one[3].absolute_error) for one in absolute]
+    return Expected(
+        accuracy=value,
+        low=low,
+        high=high,
+        beats_majority=float(np.mean([one[1] > 0.0 for one in known])),
+        coverage=float(np.mean(held)),
+        absolute=errors[0],
+        absolute_low=errors[1],
+        absolute_high=errors[2],
+        absolute_coverage=float(np.mean(right)) if right else None,
+    )
+
+
+@dataclass(frozen=True)
+class RecallScores:
+    """Of one repeat, each class's recall on the test records (NaN where they have none), and what was expected."""
+
+    recall: tuple[float, ...]
+    tested: tuple[int, ...]
+    ceiling: tuple[float, ...]
+    told: tuple[Interval, ...] | None
+
+
+def class_recalls(names: Sequence[str], found: Sequence[RecallScores]) -> tuple[ClassRecall, ...]:
+    """Sum up recalls over repeats; empty where there is none."""
+    if not found:
+        return ()
+    return tuple(_class_recall(name, place, found) for place, name in enumerate(names))
+
+
+def _class_recall(name: str, place: int, found: Sequence[RecallScores]) -> ClassRecall:
+    def mean(values: Sequence[float]) -> float | None:
+        known = [value for value in values if not np.isnan(value)]
+        return float(np.mean(known)) if known else None
+
+    told = [(one.told[place], one) for one in found if one.told is not None]
+    held = [
+        agrees(own.value, own.low, own.high, one.recall[place], one.tested[place])
+        for own, one in told
+        if one.tested[place]
+    ]
+    return ClassRecall(
+        name=name,
+        recall=mean([one.recall[place] for one in found]),
+        ceiling=mean([one.ceiling[place] for one in found]),
+        expected=mean([own.value for own, _ in told]),
+        low=mean([own.low for own, _ in told]),
+        high=mean([own.high for own, _ in told]),
+        coverage=mean(list(map(float, held))),
     )

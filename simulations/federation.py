@@ -185,6 +185,7 @@ def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, sc
             thresholds=None if scenario.thresholds == DEFAULT_THRESHOLDS else scenario.thresholds,
             purpose=validation_purpose(learner.purpose),
             after=learned.study,
+            recalibrated=learner.recalibrate,
             seed=scenario.seed,
         )
         outcome.validation_study = outcome.validation.study

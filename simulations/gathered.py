@@ -10,10 +10,11 @@ from simulations.federation import Repeat
 from simulations.harness import Evidence
 from simulations.notes import first_repeat_notes
 from simulations.parts import parts_of
+from simulations.references import Answers
 from simulations.report.budget import CuratorReport
 from simulations.report.clinical_model import RecordCounts
 from simulations.scenario import Scenario
-from simulations.scoring import ACCURACY, EXPLAINED, Answers, Measure, Tally, measure_of, tally_repeat
+from simulations.scoring import ACCURACY, EXPLAINED, Measure, Tally, measure_of, tally_repeat
 from simulations.spending import spent_by_round
 from simulations.validating import validation_report
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from simulations.federation import Repeat
 from simulations.records import sites_of
-from simulations.scoring import Answers
+from simulations.references import Answers
 
 COLUMNS = {
     "repeat": pl.UInt32,

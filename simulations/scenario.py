@@ -108,6 +108,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         purpose: what it tells the stewards.
         large_epsilon: confirms an epsilon of 100 or more, which protects nothing.
         validate: epsilon of a second study, which asks the same curators how good the model is; None asks nothing.
+        recalibrate: whether its answers recalibrate the model, too; at no further cost.
     """
 
     name: Name
@@ -123,8 +124,14 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     purpose: str = ""
     large_epsilon: bool = False
     validate: Written | None = None
+    recalibrate: bool = False
 
     def __post_init__(self) -> None:
+        if self.recalibrate and self.validate is None:
+            raise ValueError(
+                f'learner {self.name}: recalibrate needs the answers of a validation; add validate = "1/4", or leave '
+                "recalibrate out"
+            )
         check_one_of("pooling", self.pooling, get_args(Pooling))
         try:
             check_pooling(self.pooling, self.colluders, self.dropouts)

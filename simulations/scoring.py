@@ -10,61 +10,33 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 from learner_node.learn import Learned
 from learner_node.pooling import POOLED
-from learner_node.source import coordinates, standardising_map
-from learner_node.strategies.base import AnyModel, NumberModel, SourceEstimate, class_probabilities
+from learner_node.strategies.base import (
+    AnyModel,
+    ClassesEstimate,
+    ErrorEstimate,
+    NumberModel,
+    SourceEstimate,
+    class_probabilities,
+)
 from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
-from protocol.record_frames import encode_frame, encode_labels, encode_numbers
-from protocol.records import Records
+from simulations.expectations import NumberScores, RecallScores
 from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
+from simulations.references import Answers, LabelledRecords, Reference, labelled, references
 from simulations.report.parts import Part
 from simulations.report.validated import ValidationReport
 from simulations.spending import ALL, Cost, costs_of
 
 Labels = NDArray[Any]
 """(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a predictor says of n test records, beside the truth.
-
-    Attributes:
-        labels: (n,) true labels.
-        predicted: (n,) of the same kind.
-        probabilities: (n, C), or None where there are none.
-    """
-
-    labels: Labels
-    predicted: Labels
-    probabilities: NDArray[np.float64] | None = None
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What the best constant and the non-private model say of each test record."""
-
-    majority: Answers
-    ceiling: Answers
-
-
-@dataclass(frozen=True)
-class LabelledRecords:
-    """Encoded records with their labels; `classes` is their number, 0 where the label is a number."""
-
-    records: Records
-    labels: Labels
-    classes: int
 
 
 @dataclass(frozen=True)
@@ -89,6 +61,7 @@ class Tally:
     `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat;
     `costs` the most of each study in any repeat, and of all;
     `failures` the repeats in which a study brought nothing, and why.
+    `absolute` is a number's mean absolute error, `errors` what was told of it; `recalls` are of more than two classes.
     """
 
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -104,6 +77,11 @@ class Tally:
     ranking: dict[str, list[tuple[AccuracyEstimate, float, float]]] = field(default_factory=lambda: defaultdict(list))
     costs: dict[str, Cost] = field(default_factory=dict)
     failures: dict[str, dict[int, str]] = field(default_factory=dict)
+    absolute: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    absolute_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: dict[str, list[tuple[ErrorEstimate, NumberScores]]] = field(default_factory=lambda: defaultdict(list))
+    recalls: list[RecallScores] = field(default_factory=list)
+    classes: tuple[str, ...] = ()
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
@@ -119,48 +97,6 @@ def measure_of(sites: Mapping[str, SiteRecords]) -> Measure:
     """How the sites' label is scored."""
     first = next(iter(sites.values()))
     return ACCURACY if first.steward.label_bounds is None else EXPLAINED
-
-
-def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
-    """Encode a frame of a site by its steward's schema. Numbers are not rounded: they are what a learner is held to."""
-    schema = site.steward.schema
-    column = frame[schema.label]
-    labels: Labels
-    if schema.label_bounds is None:
-        labels = encode_labels(column, schema.classes)
-    else:
-        labels = encode_numbers(column, schema.label_bounds)
-    return LabelledRecords(encode_frame(frame, schema), labels, len(schema.classes))
-
-
-def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
-    """The best constant and a non-private linear model, scored on each site's test records.
-
-    The model (logistic regression, or ridge regression of a number) is learnt from the private records that count, of
-    the site alone or of all sites. The constant is the majority or mean of the site's test records, or of all sites':
-    the strongest one, so never below chance where it is counted.
-
-    Returns:
-        Site -> reference of its own; site -> reference from all sites.
-    """
-    private = {name: labelled(site.counted, site) for name, site in sites.items()}
-    tests = {name: labelled(site.test, site) for name, site in sites.items()}
-    first = next(iter(private.values()))
-    everything = LabelledRecords(
-        Records(
-            first.records.schema,
-            np.concatenate([part.records.numeric for part in private.values()]),
-            np.concatenate([part.records.categorical for part in private.values()]),
-        ),
-        np.concatenate([part.labels for part in private.values()]),
-        first.classes,
-    )
-    common = _best_constant(np.concatenate([test.labels for test in tests.values()]), first.classes)
-    own = {
-        name: _reference(private[name], test, _best_constant(test.labels, test.classes)) for name, test in tests.items()
-    }
-    pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
-    return own, pooled
 
 
 def answers_by_round(learned: Learned, sites: Mapping[str, SiteRecords]) -> list[dict[str, Answers]]:
@@ -258,6 +194,9 @@ def _tally(
             if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None:
                 tally.expected[key].append((estimate.accuracy, accuracy, tested))
         ceiling = {name: reference[name].ceiling for name in chosen}
+        _tally_numbers(tally, key, outcome.learned, answered, ceiling)
+        if key == POOLED:
+            _tally_recalls(tally, outcome.learned, answered, ceiling)
         _tally_ranked(tally, key, outcome, answered, ceiling)
         tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
         tally.ceiling[key].append(score(ceiling) or 0.0)
@@ -315,6 +254,42 @@ def _tally_ranked(
         tally.ranking[key].append((estimate.accuracy, found.auc, found.auc_error))
 
 
+def _tally_numbers(
+    tally: Tally, key: str, learned: Learned | None, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
+) -> None:
+    """Add the absolute error of a number, and what the curators told of the model's errors."""
+    for values, answers in ((tally.absolute[key], answered), (tally.absolute_ceiling[key], ceiling)):
+        whole = _joined(answers)
+        if whole is not None and whole.labels.dtype.kind == "f":
+            values.append(float(np.mean(np.abs(whole.predicted - whole.labels))))
+    whole, models = _joined(answered), [] if learned is None else learned.models.get(key, [])
+    if whole is None or whole.labels.dtype.kind != "f" or not models or not isinstance(models[-1], NumberModel):
+        return
+    scores = NumberScores.of(whole.labels, whole.predicted)
+    if models[-1].error is not None and scores is not None:
+        tally.errors[key].append((models[-1].error, scores))
+
+
+def _tally_recalls(
+    tally: Tally, learned: Learned | None, answered: Mapping[str, Answers], ceiling: Mapping[str, Answers]
+) -> None:
+    """Add each class's recall, where there are more than two, and what the learner expected of it."""
+    whole, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+    if learned is None or whole is None or best is None or len(learned.schema.classes) <= 2:
+        return
+    tally.classes = learned.schema.classes
+    estimate = learned.estimates.get(POOLED)
+    of_class = [whole.labels == number for number in range(len(tally.classes))]
+
+    def recalled(said: Answers) -> tuple[float, ...]:
+        both = enumerate(of_class)
+        return tuple(float(np.mean(said.predicted[own] == n)) if own.any() else float("nan") for n, own in both)
+
+    told = estimate.recalls if isinstance(estimate, ClassesEstimate) else None
+    tested = tuple(int(own.sum()) for own in of_class)
+    tally.recalls.append(RecallScores(recalled(whole), tested, recalled(best), told))
+
+
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:
     whole = _joined(answers)
     return None if whole is None else rule(whole)
@@ -359,23 +334,3 @@ def _answers(model: AnyModel, test: LabelledRecords) -> Answers:
         return Answers(test.labels, model.predict_number(test.records))
     probabilities = class_probabilities(model, test.records)
     return Answers(test.labels, probabilities.argmax(axis=1), probabilities)
-
-
-def _best_constant(labels: Labels, classes: int) -> float:
-    """The first of the most frequent classes, or the mean."""
-    return float(np.bincount(labels, minlength=classes).argmax()) if classes else float(labels.mean())
-
-
-def _reference(train: LabelledRecords, test: LabelledRecords, constant: float) -> Reference:
-    always = Answers(test.labels, np.full(len(test.labels), constant))
-    if len(np.unique(train.labels)) == 1:
-        return Reference(always, Answers(test.labels, np.full(len(test.labels), train.labels[0])))
-    features = standardising_map(train.records)
-    points, asked = coordinates(features, train.records), coordinates(features, test.records)
-    if not train.classes:
-        return Reference(always, Answers(test.labels, Ridge().fit(points, train.labels).predict(asked)))
-    model = LogisticRegression(max_iter=2000).fit(points, train.labels)
-    there = model.predict_proba(asked)
-    probabilities = np.zeros((len(asked), train.classes))
-    probabilities[:, model.classes_] = there
-    return Reference(always, Answers(test.labels, model.predict(asked), probabilities))

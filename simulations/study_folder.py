@@ -15,15 +15,17 @@ import numpy as np
 import polars as pl
 
 from learner_node.deployed import Finding
+from learner_node.learn import Learned
 from learner_node.model_files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.pooling import POOLED
 from learner_node.private_files import PRIVATE_FOLDER, write_private
 from learner_node.session import Session
-from learner_node.strategies.base import SourceEstimate
+from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
 from learner_node.study import Study
 from learner_node.study_file import StudyFile
 from learner_node.synthetic import held_columns, pooled_estimate, synthetic_frame
 from learner_node.uncertainty import AccuracyEstimate
+from learner_node.validation import Validation
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError
 from simulations.report.study.page import build_study_page
@@ -167,7 +169,9 @@ def result_object(kept: Kept, finding: Finding) -> Object:
         "source_records": len(learned.source),
         "private_records": round(sum(float(each.weights.sum()) for each in learned.estimates.values())),
         "expected": None if accuracy is None else _expected(accuracy),
-        "validation": None if found is None else _validated(found.pooled, found.epsilon_claimed),
+        "expected_errors": _expected_errors(learned),
+        "expected_recalls": _expected_recalls(learned),
+        "validation": None if found is None else _validated(found),
         "validation_text": "" if found is None else found.to_text(),
         "validation_failure": finding.validation_failure,
         "left_out": dict(learned.study.left_out),
@@ -212,12 +216,40 @@ def _expected(told: AccuracyEstimate) -> Object:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
-def _validated(found: Any, claimed: Any) -> Object:
+def _expected_errors(learned: Learned) -> Object | None:
+    """R^2, and mean errors in units of the label: value and ends of the 95 % interval; None where nobody was asked."""
+    models = learned.models.get(POOLED, [])
+    error = models[-1].error if models and isinstance(models[-1], NumberModel) else None
+    if error is None:
+        return None
+    return {
+        "r2": _triple(error.r2, error.r2_low, error.r2_high),
+        "mean_absolute_error": _triple(error.absolute, error.absolute_low, error.absolute_high),
+        "mean_squared_error": _triple(error.value, error.low, error.high),
+    }
+
+
+def _triple(*values: float | None) -> list[float] | None:
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
+
+
+def _expected_recalls(learned: Learned) -> Object | None:
+    """Of more than two classes, each one's: value and ends of the 95 % interval; None where the answers cannot tell."""
+    estimate = learned.estimates.get(POOLED)
+    if not isinstance(estimate, ClassesEstimate) or estimate.recalls is None:
+        return None
+    both = zip(learned.schema.classes, estimate.recalls, strict=True)
+    return {name: [own.value, own.low, own.high] for name, own in both}
+
+
+def _validated(validation: Validation) -> Object:
     def interval(one: Any) -> list[float]:
         return [float(one.value), float(one.low), float(one.high)]
 
+    found, fitted = validation.pooled, validation.recalibration
     return {
-        "epsilon": str(claimed),
+        "epsilon": str(validation.epsilon_claimed),
         "records": interval(found.records),
         "prevalence": interval(found.prevalence),
         "auc": interval(found.area),
@@ -231,11 +263,19 @@ def _validated(found: Any, claimed: Any) -> Object:
             {"predicted": float(one.predicted), "observed": interval(one.observed), "records": interval(one.records)}
             for one in found.calibration
         ],
+        "recalibration": fitted
+        and {
+            "on": fitted.on,
+            "intercept": interval(fitted.intercept),
+            "slope": interval(fitted.slope),
+            "bayes_factor": fitted.factor,
+        },
     }
 
 
 def _save_models(kept: Kept, finding: Finding, folder: Path) -> None:
-    model = StudyModel.of(finding.learned)
+    told = finding.validation
+    model = StudyModel.of(finding.learned, recalibration=told.recalibration if told else None)
     if not all(map(kept_in_files, model.models.values())):
         return
     about = {"learner": kept.study.learner, "strategy": kept.study.strategy, "study": kept.study.title}

@@ -49,7 +49,7 @@ def result_table(report: RunReport) -> Table:
 
 def run_tables(report: RunReport) -> list[Table]:
     """All tables of a run."""
-    further = (threshold_table(report), validation_table(report))
+    further = (threshold_table(report), error_table(report), recall_table(report), validation_table(report))
     return [result_table(report), *(table for table in further if table is not None)]
 
 
@@ -60,10 +60,12 @@ def validation_table(report: RunReport) -> Table | None:
         return None
     table = Table(
         title="validated by the curators: their answers, with 95 % intervals, and the exact figures",
-        caption="exact: of the private records of the first repeat, by the harness, which owns all records\n"
-        "held: repeats whose interval of the AUC holds the exact one",
         box=box.SIMPLE_HEAD,
     )
+    lines = [
+        "exact: of the private records of the first repeat, by the harness, which owns all records",
+        "held: repeats whose interval of the AUC holds the exact one",
+    ]
     table.add_column("learner", no_wrap=True)
     table.add_column("site", no_wrap=True)
     for name in ("AUC", "exact", "held", f"share of\n“{escape(report.positive)}”", "exact", "epsilon"):
@@ -77,7 +79,16 @@ def validation_table(report: RunReport) -> Table | None:
                 table.add_row("", escape(site.curator), *own, "")
             if len(told.sites) > FEW:
                 table.add_row("", f"and {len(told.sites) - FEW} more, see the report", *[""] * 6)
+        if told.recalibrated is not None:
+            fitted = told.recalibrated
+            said = ", ".join(
+                f"{name} {value:.2f} ({low:.2f} to {high:.2f})"
+                for name, (value, low, high) in (("intercept", fitted.intercept), ("slope", fitted.slope))
+            )
+            off = "" if fitted.on else "; off, since they do not speak against the risks as they are"
+            lines.append(f"{escape(learner.learner)}, recalibration fitted to the same answers: {said}{off}")
         table.add_section()
+    table.caption = "\n".join(lines)
     return table
 
 
@@ -205,7 +216,8 @@ def _captions(report: RunReport) -> list[str]:
     if report.lead == "AUC":
         lines.insert(0, f"{_frequency(report)}: AUC leads; chance has 0.500")
     if report.expects:
-        lines.append("expected: by the learner, from the noisy answers alone, with a 95 % interval")
+        about = " about its errors" if report.measure == "R²" else " alone"
+        lines.append(f"expected: by the learner, from the noisy answers{about}, with a 95 % interval")
     lines.append("epsilon spent: the most at any one curator")
     lines += [
         f"{escape(item.learner)} spent epsilon {spent_parts(item)}" for item in report.learners if len(item.studies) > 1
@@ -227,14 +239,64 @@ def _frequency(report: RunReport) -> str:
     return f"“{escape(report.positive)}” are {_number(report.prevalence)} of the test records"
 
 
-def _expected(score: Score, name: Literal["accuracy", "auc"]) -> str:
+def _expected(score: Score, name: Literal["accuracy", "auc", "absolute"]) -> str:
     told = score.expected
     if told is None:
         return "-"
-    middle, low, high = (
-        (told.auc, told.auc_low, told.auc_high) if name == "auc" else (told.accuracy, told.low, told.high)
+    middle, low, high = {
+        "accuracy": (told.accuracy, told.low, told.high),
+        "auc": (told.auc, told.auc_low, told.auc_high),
+        "absolute": (told.absolute, told.absolute_low, told.absolute_high),
+    }[name]
+    if middle is None:
+        return "-"
+    between = "-" if (low or 0.0) >= 0.0 else " to "
+    return f"{_number(middle)}\n{low:.2f}{between}{high:.2f}"
+
+
+def error_table(report: RunReport) -> Table | None:
+    """Of a number, each learner's mean absolute error over all sites; None where the label has classes."""
+    if report.measure != "R²":
+        return None
+    table = Table(
+        title="mean absolute error, in units of the label",
+        caption="on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval",
+        box=box.SIMPLE_HEAD,
     )
-    return "-" if middle is None else f"{middle:.3f}\n{low:.2f}-{high:.2f}"
+    table.add_column("learner", no_wrap=True)
+    for name in ("error", "expected", "ceiling"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for learner in report.learners:
+        score = learner.pooled
+        expected = _expected(score, "absolute").replace("\n", " (") + (")" if score.expected else "")
+        table.add_row(escape(learner.learner), _number(score.absolute), expected, _number(score.absolute_ceiling))
+    return table
+
+
+def recall_table(report: RunReport) -> Table | None:
+    """Of several classes, each one's recall, over all sites; None where there are not more than two."""
+    learners = [learner for learner in report.learners if learner.pooled.recalls]
+    if not learners:
+        return None
+    table = Table(
+        title="recall: of the records of a class, the share that is called so",
+        caption="recall, ceiling: on the test records of all sites, by the harness\n"
+        "expected: by the learner, from the noisy answers alone, with a 95 % interval",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("learner", no_wrap=True)
+    table.add_column("class", no_wrap=True)
+    for name in ("recall", "expected", "ceiling"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for learner in learners:
+        for place, own in enumerate(learner.pooled.recalls[:FEW]):
+            told = "-" if own.expected is None else f"{own.expected:.3f} ({own.low:.2f}-{own.high:.2f})"
+            name = "" if place else escape(learner.learner)
+            table.add_row(name, escape(own.name), _number(own.recall), told, _number(own.ceiling))
+        if len(learner.pooled.recalls) > FEW:
+            table.add_row("", f"and {len(learner.pooled.recalls) - FEW} more, see the report", "", "", "")
+        table.add_section()
+    return table
 
 
 def _with_error(value: float | None, error: float | None) -> str:

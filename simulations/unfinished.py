@@ -179,7 +179,9 @@ class Unfinished:
         for place, outcome in enumerate(finished.repeat.outcomes):
             if outcome.learned is None or not outcome.learned.estimates:
                 continue
-            learner, found = outcome.learner, StudyModel.of(outcome.learned)
+            told = outcome.validation
+            recalibration = told.recalibration if told else None
+            learner, found = outcome.learner, StudyModel.of(outcome.learned, recalibration=recalibration)
             if not all(map(kept_in_files, found.models.values())):
                 finished.gathered.notes.append(f"Models of {learner.name} are not kept: no file holds their kind.")
                 continue

@@ -5,11 +5,21 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from learner_node.performance import Interval, Performance
+from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.validation import Validation
 from protocol.record_frames import encode_frame, encode_labels
+from protocol.records import Records
 from simulations.federation import Outcome, Repeat
-from simulations.records import SiteRecords
-from simulations.report.validated import Told, ValidatedBin, ValidatedPoint, ValidatedSite, ValidationReport
+from simulations.records import SiteRecords, sites_of
+from simulations.references import labelled
+from simulations.report.validated import (
+    Recalibrated,
+    Told,
+    ValidatedBin,
+    ValidatedPoint,
+    ValidatedSite,
+    ValidationReport,
+)
 from simulations.spending import costs_of
 from simulations.study_numbers import NAMES, VALIDATION
 
@@ -49,7 +59,45 @@ def validation_report(outcome: Outcome, repeat: Repeat) -> ValidationReport | No
         areas=(_told(found.pooled.area, area),),
         rank_correlation=_known(found.agreement.rank_correlation) if found.agreement else None,
         same_class=found.agreement.same_class if found.agreement else None,
+        recalibrated=_recalibrated(found, outcome, repeat),
     )
+
+
+def _recalibrated(found: Validation, outcome: Outcome, repeat: Repeat) -> Recalibrated | None:
+    """The map, what it makes of the risks in each bin of the source, and what that is worth on test records."""
+    fitted, learned = found.recalibration, outcome.learned
+    if fitted is None or learned is None:
+        return None
+    cells, said = found.bins.cells(learned.source), fitted.probability(_risks(learned.whole, learned.source))
+    at = [said[cells == number] for number in range(len(found.calibration))]
+    asked, _ = sites_of(outcome.learner, repeat.sites)
+    tests = [labelled(repeat.sites[name].test, repeat.sites[name]) for name in asked]
+    truth = np.concatenate([test.labels for test in tests])
+    raw = np.concatenate([_risks(learned.whole, test.records) for test in tests])
+    brier, brier_raw = (
+        float(np.mean((risks - truth) ** 2)) if len(truth) else None for risks in (fitted.probability(raw), raw)
+    )
+    return Recalibrated(
+        on=fitted.on,
+        factor=fitted.factor,
+        intercept=_ends(fitted.intercept),
+        slope=_ends(fitted.slope),
+        fitted=tuple(
+            float(own.mean()) if len(own) else float(fitted.probability(np.array(bin_.predicted)))
+            for own, bin_ in zip(at, found.calibration, strict=True)
+        ),
+        brier=brier,
+        brier_raw=brier_raw,
+    )
+
+
+def _risks(model: AnyModel, records: Records) -> Counts:
+    risks: Counts = class_probabilities(model, records)[:, 1]
+    return risks
+
+
+def _ends(interval: Interval) -> tuple[float, float, float]:
+    return interval.value, interval.low, interval.high
 
 
 class _Exact:

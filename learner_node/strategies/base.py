@@ -15,6 +15,7 @@ from learner_node.decided import Decide, as_found, decided
 from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.model_codec import pack, unpack
 from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.performance import Interval
 from learner_node.pooling import SecurePool
 from learner_node.prevalence import Prevalence
 from learner_node.source import affordable_cells, standardising_map
@@ -169,18 +170,31 @@ class ClassesModel(Protocol):
 
 @dataclass(frozen=True)
 class ErrorEstimate:
-    """What the curators said about a model's error, in squared units of the label.
+    """What the curators said about a model's error, with 95 % intervals.
 
     Attributes:
-        value: estimated mean squared error over the private records, squared errors above `most` counting as `most`.
-        low, high: ends of its 95 % interval.
+        value: estimated mean squared error over the private records, in squared units of the label; squared errors
+            above `most` count as `most`.
+        low, high: ends of its interval.
         most: the largest squared error that was counted.
+        absolute: estimated mean absolute error, in units of the label, counted as far as the root of `most`. This and
+            its interval are None where the curators allow no question about it.
+        absolute_low, absolute_high: ends of its interval.
+        r2: estimated share of the labels' variance that the model explains, at most 1. This and its interval are None
+            in files of earlier versions.
+        r2_low, r2_high: ends of its interval; -1 stands for whatever is less.
     """
 
     value: float
     low: float
     high: float
     most: float
+    absolute: float | None = None
+    absolute_low: float | None = None
+    absolute_high: float | None = None
+    r2: float | None = None
+    r2_low: float | None = None
+    r2_high: float | None = None
 
 
 @runtime_checkable
@@ -245,11 +259,14 @@ class ClassesEstimate:
         weights: (n,) as there.
         probabilities: (n, C), rows adding up to 1.
         counted: as there, of each class; empty where the strategy does not read the totals.
+        recalls: the share of each class's records that the model calls so, (C,), on records like the private ones; None
+            where the strategy's answers cannot tell.
     """
 
     weights: NDArray[np.float64]
     probabilities: NDArray[np.float64]
     counted: tuple[Prevalence, ...] = ()
+    recalls: tuple[Interval, ...] | None = None
 
 
 @dataclass(frozen=True)

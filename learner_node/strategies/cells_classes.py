@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from learner_node.class_recall import class_recalls
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
 from learner_node.prevalence import Prevalence, estimate_prevalence, matching_factors, rescaled
 from learner_node.readers.counts import CountsAnswer
@@ -54,14 +55,14 @@ class CellsClassesStrategy:
     def run(self, problem: Problem) -> Asking:
         """Nearest of k centres, and label models that are fitted to the pooled counts."""
         most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
-        cells = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
+        count = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
         features = standardising_map(problem.source)
-        partition = kmeans_cells(problem.source, features, cells, problem.seed)
+        partition = kmeans_cells(problem.source, features, count, problem.seed)
         (answer,) = yield CountsBody(partitions=(partition,), hypothesis=None), None
-        points = coordinates(features, problem.source)
+        points, cells = coordinates(features, problem.source), answer.body.partitions[0].cells(problem.source)
         labels = fit_classes_label_model(
             points,
-            answer.body.partitions[0].cells(problem.source),
+            cells,
             answer.values,
             scale=float(answer.scale),
             noises=answer.noises,
@@ -70,7 +71,9 @@ class CellsClassesStrategy:
         counted = _prevalences(problem, answer)
         apart = labels.probabilities(points)
         factors = matching_factors(apart, labels.source_mass, [each.share for each in counted])
-        estimate = ClassesEstimate(labels.source_mass, rescaled(apart, factors), counted)
+        said = rescaled(apart, factors)
+        recalls = class_recalls(answer, points, cells, said, seed=problem.seed)
+        estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate
 
 

@@ -4,18 +4,23 @@ The first question takes the sums of the labels over k-means cells of the source
 mass as well. Or, by option, the paper's perspective (section 5): squared errors of hypotheses. Those of "lower bound"
 and "upper bound", e_0 = y^2 and e_1 = (1 - y)^2, give y = (1 + e_0 - e_1) / 2, at half the budget each.
 
-A second question, with a small share of the budget, asks for the learnt function's own squared error over all records
-at once. What is asked about is a network, and so that network is the model.
+Two more questions, with as small a share of the budget as the number of records allows, judge the learnt function over
+all records at once: the sums of its squared and absolute errors (`error_sums`), and the sum of the labels' squared
+distances from their mean (`squared_error` of a constant network), which R^2 is relative to. What is asked about is a
+network, and so that network is the model.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.distillation import distil
-from learner_node.label_model.number_model import NumberLabelModel, fit_number_model
+from learner_node.label_model.number_model import fit_number_model
+from learner_node.label_model.summed_noise import noise_law
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
@@ -31,10 +36,23 @@ from protocol.schema import Schema
 STEPS = 1024
 """A label is rounded to this share of its range: far below any noise."""
 FEWEST_CELLS = 4
+LEAST_SPREAD, MOST_SPREAD = 0.1, 0.25
+"""Shares of the label's range between which its spread about the function is taken to lie: noisy sums tell it badly."""
 SPREADS_COUNTED = 2.5
-"""Errors beyond so many estimated deviations count as so many."""
+"""Errors beyond so many estimated deviations count as so many, or beyond more where there are many records."""
+NOISE_OF_VARIANCE = 0.05
+"""Where more are counted, the noise in a mean square stays below this share of it."""
+USED_OF_RANGE = 0.1
+"""What a mean square is expected to be of the largest that is counted."""
+ERROR_SHARES = tuple(Fraction(1, part) for part in (200, 100, 50, 20, 10, 5))
+"""Shares of epsilon for the model's own error, the least that tells R^2 well enough."""
+SINGLE_SHARE = Fraction(1, 10)
+HALF_WIDTH_WANTED, HALF_WIDTH_TOLD = 0.1, 0.5
+"""Of R^2's interval, where R^2 is one half: what a share is to reach, and beyond which the question is left out."""
 INTERVAL = 2.12
 """Half a 95 % interval in standard deviations of Laplace noise, ln(20) / sqrt(2); of sums of it, it is less."""
+UNEXPLAINED = 4000
+"""Steps of 1 - R^2 from 0 to 2 at which it is tested."""
 QUESTIONS = ("label_total", "squared_error")
 
 Floats = NDArray[np.float64]
@@ -59,29 +77,34 @@ class CellsNumberStrategy:
 
     Args:
         cells: number of cells; None takes half as many as for two classes, since labels differ less than classes do.
-        error_share: share of the budget for the model's own error, as a rational; 0 does not ask.
+        error_share: share of the budget for the model's own error, as a rational; 0 does not ask. None takes the least
+            of 1/200 to 1/5 by which R^2, if it is one half, is told within 0.1, else 1/5, and does not ask where that
+            tells it within no less than 0.5. Of a single curator's answers it is 1/10: one plan is for all curators,
+            where each has a model of its own.
         question: "label_total", or "squared_error" for the paper's perspective.
     """
 
-    def __init__(self, *, cells: int | None = None, error_share: Share = "1/10", question: str = "label_total") -> None:
+    def __init__(
+        self, *, cells: int | None = None, error_share: Share | None = None, question: str = "label_total"
+    ) -> None:
         self._cells = whole_or_none("cells", cells)
         if question not in QUESTIONS:
             raise ValueError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
-        self._share = part_of_epsilon("error_share", error_share)
+        self._share = None if error_share is None else part_of_epsilon("error_share", error_share)
         self._hypotheses: tuple[Hypothesis | None, ...] = (None,)
         if question == "squared_error":
             self._hypotheses = (Constant(predicted=0), Constant(predicted=1))
         self._question = question
 
     def plan(self, problem: Problem) -> Plan:
-        """One or two questions over the cells, and one about the error."""
-        asked = len(self._hypotheses)
-        questions = [(self._question, 1, (1 - self._share) / asked)] * asked
-        questions += [("squared_error", 1, self._share)] if self._share else []
+        """One or two questions over the cells, and two about the error."""
+        asked, share = len(self._hypotheses), self._error_share(problem)
+        questions = [(self._question, 1, (1 - share) / asked)] * asked
+        questions += [(release, 1, share / 2) for release in (_error_release(problem), "squared_error") if share]
         return problem.counts_plan(questions, steps=STEPS)
 
     def run(self, problem: Problem) -> Asking:
-        """The cells, the function that fits their answers, then one cell of all records for its error."""
+        """The cells, the function that fits their answers, then one cell of all records for its error and R^2."""
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
@@ -98,24 +121,53 @@ class CellsNumberStrategy:
         )
         network = distil(fitted.predict, features, points, most_parameters=problem.limits.parameters, seed=seed)
         model = NetworkNumberModel(network, _bounds(source.schema))
-        if self._share:
-            most = _counted_range(fitted)
-            everything = kmeans_cells(source, features, 1, seed)
+        if share := self._error_share(problem):
+            everything = (kmeans_cells(source, features, 1, seed),)
+            most = _counted_range(float(np.clip(fitted.spread, LEAST_SPREAD, MOST_SPREAD)) ** 2, problem, share / 2)
+            answers = yield CountsBody(partitions=everything, hypothesis=network, most_squared_error=most), model
+            error = _Mean.of(answers[-1], 1).share * _unit(answers[-1])
+            explained = fitted.predict(points) - fitted.centre
+            between = float(fitted.source_mass @ explained**2 / max(float(fitted.source_mass.sum()), 1.0))
+            spread = float(np.clip(error, LEAST_SPREAD**2, MOST_SPREAD**2)) + between
+            mean = (np.zeros((1, features.width), np.float32), np.full(1, fitted.centre, np.float32))
+            most = _counted_range(spread, problem, share / 2)
             answers = yield (
-                CountsBody(partitions=(everything,), hypothesis=network, most_squared_error=most),
+                CountsBody(partitions=everything, hypothesis=Mlp.of(features, [mean]), most_squared_error=most),
                 model,
             )
-            model = _judged(model, answers[-1])
+            model = _judged(model, answers[-2], answers[-1], problem.most_records_per_unit)
         return model, NumberEstimate(fitted.source_mass, model.predict_number(source))
 
+    def _error_share(self, problem: Problem) -> Fraction:
+        """Share of the budget for the two questions about the error."""
+        if self._share is not None:
+            return self._share
+        if problem.sites == 1:
+            return SINGLE_SHARE
+        # The noise of both mean squares, where R^2 is one half.
+        relative = INTERVAL * np.sqrt(2.0) * 0.5 / USED_OF_RANGE
+        widths = {share: relative * _noise_of_mean(problem, share / 2) for share in ERROR_SHARES}
+        enough = [share for share, width in widths.items() if width <= HALF_WIDTH_WANTED]
+        most = ERROR_SHARES[-1]
+        return enough[0] if enough else most if widths[most] <= HALF_WIDTH_TOLD else Fraction(0)
 
-def _judged(model: NetworkNumberModel, answer: CountsAnswer) -> NetworkNumberModel:
+
+def _error_release(problem: Problem) -> str:
+    """Squared and absolute errors, or squared ones alone where a curator does not allow both."""
+    return "error_sums" if "error_sums" in problem.limits.release_kinds else "squared_error"
+
+
+def _noise_of_mean(problem: Problem, share: Fraction) -> float:
+    """Deviation of the noise in a mean over all records, as a share of what is counted at most."""
+    scale = float(problem.scale(1, share).fraction)
+    return float(np.sqrt(noise_law(scale).variance(problem.noises))) / max(problem.target_size, 1)
+
+
+def _judged(model: NetworkNumberModel, errors: CountsAnswer, spread: CountsAnswer, design: int) -> NetworkNumberModel:
     """The network whose error was asked for, and that error."""
-    asked = answer.body
-    if not isinstance(asked.hypothesis, Mlp) or asked.most_squared_error is None:
+    if not isinstance(errors.body.hypothesis, Mlp):
         raise TypeError("nobody was asked for the error of a network")
-    error = mean_squared_error(answer, asked.most_squared_error, model.bounds)
-    return replace(model, hypothesis=asked.hypothesis, error=error)
+    return replace(model, hypothesis=errors.body.hypothesis, error=told_error(errors, spread, model.bounds, design))
 
 
 def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:
@@ -139,33 +191,80 @@ def sums_of_labels(answers: Sequence[CountsAnswer]) -> tuple[Floats, float]:
     return sums, scale / steps * float(np.sqrt((weights**2).sum()))
 
 
-def mean_squared_error(answer: CountsAnswer, most: int, bounds: tuple[float, float]) -> ErrorEstimate:
-    """The mean squared error that a `squared_error` answer over one cell tells, with a 95 % interval.
+@dataclass(frozen=True)
+class _Mean:
+    """A mean over the private records, as a share of the largest amount that counts, and its variance."""
 
-    Two things are unknown: the noise, whose law is known, and how far the private records' mean is from that of the
-    records they were drawn from, of which a squared error between 0 and `most` bounds the variance by e (most - e).
+    share: float
+    variance: float
+
+    @classmethod
+    def of(cls, answer: CountsAnswer, columns: int, design: float = 1.0) -> "_Mean":
+        """Of the sum of an answer's first columns, over one cell.
+
+        Two things are unknown: the noise, whose law is known, and how far the private records' mean is from that of
+        the population. Amounts are shares of a range, so s bounds their variance by s (1 - s) (Bhatia and Davis 2000).
+        """
+        values = answer.values[0] / answer.steps
+        total = max(float(values.sum()), 1.0)
+        share = float(np.clip(values[:columns].sum() / total, 0.0, 1.0))
+        noise = answer.noise_variance / answer.steps**2
+        rest = len(values) - columns
+        varied = noise * (columns * (1.0 - share) ** 2 + rest * share**2) / total**2
+        return cls(share, varied + design * share * (1.0 - share) / total)
+
+    def interval(self, unit: float) -> tuple[float, float, float]:
+        """Value and ends, in units of which the range holds so many."""
+        reach = INTERVAL * float(np.sqrt(self.variance))
+        ends = (self.share, max(self.share - reach, 0.0), min(self.share + reach, 1.0))
+        value, low, high = (end * unit for end in ends)
+        return value, low, high
+
+
+def told_error(
+    errors: CountsAnswer, spread: CountsAnswer, bounds: tuple[float, float], design: float = 1.0
+) -> ErrorEstimate:
+    """What two answers over one cell of all records say of a model's error, with 95 % intervals.
+
+    R^2 = 1 - e / v is no worse than r where e - (1 - r) v is no more than 0. That difference is nearly normal, so the
+    interval holds the r at which it is no farther from 0 than 2.12 of its deviations (Fieller 1954).
 
     Args:
-        answer: values (1, 2).
-        most: the largest squared error counted, in squared grid steps.
+        errors: `error_sums` of the model, (1, 3), or `squared_error`, (1, 2).
+        spread: `squared_error` about the labels' mean, (1, 2).
         bounds: of the label.
+        design: effect of records that come in units: so many records say as much as one; at least 1.
     """
-    steps = answer.steps
-    own, rest = answer.values[0] / steps
-    total = max(float(own + rest), 1.0)
-    share = float(np.clip(own / total, 0.0, 1.0))
-    noise = answer.noise_variance / steps**2
-    variance = noise * ((1.0 - share) ** 2 + share**2) / total**2 + share * (1.0 - share) / total
-    reach = INTERVAL * float(np.sqrt(variance))
-    unit = most / MOST_SQUARED_ERROR * (bounds[1] - bounds[0]) ** 2
-    low, high = max(share - reach, 0.0), min(share + reach, 1.0)
-    return ErrorEstimate(value=share * unit, low=low * unit, high=high * unit, most=unit)
+    width = bounds[1] - bounds[0]
+    squared, about_mean = _Mean.of(errors, 1, design), _Mean.of(spread, 1, design)
+    unit, unit_about_mean = _unit(errors), _unit(spread)
+    most = unit * width**2
+    found = ErrorEstimate(*squared.interval(most), most)
+    if errors.release == "error_sums":
+        reach = isqrt(errors.body.most_squared_error or MOST_SQUARED_ERROR) / LABEL_STEPS
+        value, low, high = _Mean.of(errors, 2, design).interval(reach * width)
+        found = replace(found, absolute=value, absolute_low=low, absolute_high=high)
+    e, v = squared.share * unit, about_mean.share * unit_about_mean
+    e_variance, v_variance = squared.variance * unit**2, about_mean.variance * unit_about_mean**2
+    unexplained = np.linspace(0.0, 2.0, UNEXPLAINED + 1)
+    near = np.abs(e - unexplained * v) <= INTERVAL * np.sqrt(e_variance + unexplained**2 * v_variance)
+    value = float(np.clip(1.0 - e / v, -1.0, 1.0)) if v > 0.0 else 0.0
+    held = 1.0 - unexplained[near]
+    low, high = (float(held.min()), float(held.max())) if len(held) else (value, value)
+    step = 2.0 / UNEXPLAINED
+    return replace(found, r2=value, r2_low=max(min(low - step, value), -1.0), r2_high=min(max(high + step, value), 1.0))
 
 
-def _counted_range(fitted: NumberLabelModel) -> int:
+def _unit(answer: CountsAnswer) -> float:
+    """The largest squared error that an answer counts, as a share of the squared label range."""
+    return (answer.body.most_squared_error or MOST_SQUARED_ERROR) / MOST_SQUARED_ERROR
+
+
+def _counted_range(variance: float, problem: Problem, share: Fraction) -> int:
     """The largest squared error counted, in squared grid steps: chosen from the noisy answers, so at no cost."""
-    wanted = round((SPREADS_COUNTED * fitted.spread) ** 2 * MOST_SQUARED_ERROR)
-    return int(np.clip(wanted, 1, MOST_SQUARED_ERROR))
+    at_little_noise = NOISE_OF_VARIANCE / _noise_of_mean(problem, share)
+    wanted = max(SPREADS_COUNTED**2, at_little_noise) * variance * MOST_SQUARED_ERROR
+    return int(np.clip(round(wanted), 1, MOST_SQUARED_ERROR))
 
 
 def _bounds(schema: Schema) -> tuple[float, float]:

@@ -109,7 +109,7 @@ class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is asked: a workload and, for errors, the hypothesis whose errors are counted.
 
-    `most_squared_error` is for `squared_error`: larger squared errors count as this one, in squared grid steps, that
+    `most_squared_error` is for errors of a number: larger squared errors count as this one, in squared grid steps, that
     is in 2^-24 of the squared label range; None is the whole range. The planned steps divide it, so a smaller one means
     less noise in an error, at the same cost.
     """
@@ -241,7 +241,7 @@ def read_body(data: bytes, turn: Turn, schema: Schema, limits: CountsLimits) -> 
     if wanted is not None and wanted != (hypothesis is not None):
         limit = f"{'a' if wanted else 'no'} hypothesis with {planned.release}"
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
-    if outline.most_squared_error is not None and planned.release != "squared_error":
+    if outline.most_squared_error is not None and not kind.ranged:
         raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
     columns = kind.columns(schema)
     most_cells = limits.cells * _PAIR // max(columns, _PAIR)

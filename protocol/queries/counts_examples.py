@@ -147,7 +147,7 @@ def _asking(
 ) -> Callable[[int], Asked]:
     """Each time at a cost of 1."""
     scale = Rational(bound * len(partitions) * steps, 1)
-    most = 2**20 if release == "squared_error" else None
+    most = 2**20 if RELEASE_KINDS[release].ranged else None
 
     def ask(copies: int) -> Asked:
         planned = PlannedCounts(release=release, partitions=len(partitions) * copies, scale=scale, steps=steps)

@@ -14,6 +14,7 @@ import msgspec
 from simulations.report.budget import CuratorReport, StudyReport, exact
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
+from simulations.report.expected import ClassRecall, Expected
 from simulations.report.parts import Part
 from simulations.report.validated import ValidationReport
 
@@ -26,51 +27,6 @@ RARE = 0.3
 """An outcome is rare where its smaller class has less than this share of the test records: then AUC leads."""
 
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
-
-
-class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a learner expected of its model, from the noisy answers alone; all are shares, 0 to 1.
-
-    Attributes:
-        accuracy: mean over repeats of its estimates.
-        low, high: mean ends of its 95 % intervals.
-        beats_majority: share of repeats in which it concluded that its model beats the majority class.
-        coverage: share of repeats whose interval agrees with the accuracy on the test records, which the harness
-            alone sees; the interval is widened by the chance error of that accuracy.
-        auc, auc_low, auc_high: as `accuracy`, `low` and `high`, of the AUC; None where there was no such estimate.
-        ranks: share of repeats in which it concluded that its model ranks records better than chance.
-        auc_coverage: as `coverage`, of the AUC; None where no repeat's test records have both classes.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    beats_majority: float
-    coverage: float
-    auc: float | None = None
-    auc_low: float | None = None
-    auc_high: float | None = None
-    ranks: float | None = None
-    auc_coverage: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is not a share, and an interval that does not hold its estimate."""
-        check_shares(
-            accuracy=self.accuracy,
-            low=self.low,
-            high=self.high,
-            beats_majority=self.beats_majority,
-            coverage=self.coverage,
-            auc=self.auc,
-            auc_low=self.auc_low,
-            auc_high=self.auc_high,
-            ranks=self.ranks,
-            auc_coverage=self.auc_coverage,
-        )
-        for low, middle, high in ((self.low, self.accuracy, self.high), (self.auc_low, self.auc, self.auc_high)):
-            known = (low or 0.0, middle or 0.0, high or 0.0)
-            if not known[0] <= known[1] <= known[2]:
-                raise ValueError(f"expected: {middle} does not lie between {low} and {high}")
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +43,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         expected: what the learner expected; None where its answers cannot tell.
         further: a second score (the report's `further`), mean over repeats; None when there is none.
         further_ceiling: that of the ceiling.
+        absolute, absolute_ceiling: mean absolute error of a number, in its units, mean over repeats, and that of the
+            ceiling; None where the label has classes.
+        recalls: of more than two classes, each one's, of all curators together.
         auc: area under the ROC curve, mean over repeats. This and what follows is None where there are not two classes
             with probabilities, or where test records lack a class.
         auc_se: its standard error over repeats; with one repeat by its test records (Hanley and McNeil 1982).
@@ -108,6 +67,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expected: Expected | None = None
     further: float | None = None
     further_ceiling: float | None = None
+    absolute: float | None = None
+    absolute_ceiling: float | None = None
+    recalls: tuple[ClassRecall, ...] = ()
     auc: float | None = None
     auc_se: float | None = None
     auc_ceiling: float | None = None
@@ -125,6 +87,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Refuse what is no score."""
         check_scores(accuracy=self.accuracy, majority=self.majority, ceiling=self.ceiling)
         check_errors(accuracy_se=self.accuracy_se, auc_se=self.auc_se)
+        check_errors(absolute=self.absolute, absolute_ceiling=self.absolute_ceiling)
         check_shares(
             auc=self.auc,
             auc_ceiling=self.auc_ceiling,
@@ -278,6 +241,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             for learner in self.learners:
                 for score in (learner.pooled, *learner.sites):
                     check_shares(accuracy=score.accuracy, majority=score.majority, ceiling=score.ceiling)
+                    if told := score.expected:
+                        check_shares(accuracy=told.accuracy, low=told.low, high=told.high)
                 for point in learner.curve:
                     check_shares(accuracy=point.accuracy)
         check_distinct("learner", (learner.learner for learner in self.learners))

@@ -35,7 +35,7 @@ def _template() -> Template:
         {
             "answered": answered,
             "asides": rows.asides,
-            "told": lambda expected: told(expected, short=True),
+            "told": lambda expected, score: told(expected, score, short=True),
             "plain": plain,
             "written": written,
             "runs": runs,

@@ -66,6 +66,34 @@ class ValidatedSite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     prevalence: Told
 
 
+class Recalibrated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a validation's answers make of the model's risks; fitted to them, so no validation.
+
+    Attributes:
+        on: whether the answers speak for the map; where they do not, the risks stay as they are.
+        factor: the Bayes factor that decides it.
+        intercept, slope: of the logit: posterior median, and ends of the 95 % interval.
+        fitted: in each bin of the score, the mean risk that the recalibrated model gives the source's records, 0 to 1.
+        brier, brier_raw: on the test records, by the harness: of the recalibrated model, and of the model as it was;
+            None where there are none.
+    """
+
+    on: bool
+    factor: float
+    intercept: tuple[float, float, float]
+    slope: tuple[float, float, float]
+    fitted: tuple[float, ...]
+    brier: float | None = None
+    brier_raw: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share, and an interval that does not hold its value."""
+        check_shares(brier=self.brier, brier_raw=self.brier_raw, **{f"fitted{n}": p for n, p in enumerate(self.fitted)})
+        for value, low, high in (self.intercept, self.slope):
+            if not low <= value <= high:
+                raise ValueError(f"{value} does not lie between {low} and {high}")
+
+
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A learner's validation; of the first repeat that has one, where nothing else is said.
 
@@ -79,6 +107,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         sites: by curator.
         rank_correlation, same_class: of the network that was validated with the model; None where it is the model.
         areas: area under the ROC curve, one for each repeat that has a validation.
+        recalibrated: by the same answers; None where nobody asked for it.
     """
 
     epsilon_claimed: str
@@ -91,6 +120,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     areas: tuple[Told, ...]
     rank_correlation: float | None = None
     same_class: float | None = None
+    recalibrated: Recalibrated | None = None
 
     @property
     def area(self) -> Told:

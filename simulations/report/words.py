@@ -7,8 +7,9 @@ from itertools import groupby
 
 from protocol.rationals import written
 from simulations.report.budget import exact, named_parts
+from simulations.report.expected import Expected
 from simulations.report.lead import CHANCE, led
-from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, Expected, LearnerReport, RunReport, Score
+from simulations.report.model import LEFT_OUT, RELEASE, CurvePoint, LearnerReport, RunReport, Score
 
 
 @dataclass(frozen=True)
@@ -139,17 +140,23 @@ def pairs(score: Score) -> str:
     return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
 
 
-def told(expected: Expected, *, short: bool = False) -> str:
-    """Return what a learner expected, its AUC too where it told one.
+def told(expected: Expected, score: str = "accuracy", *, short: bool = False) -> str:
+    """Return what a learner expected, its AUC or its mean absolute error too where it told one.
 
     Args:
         expected: by the learner.
+        score: name of what `expected.accuracy` is.
         short: for a narrow place.
     """
     between = "to" if short else "95 % interval"
-    parts = [("accuracy", expected.accuracy, expected.low, expected.high)]
-    if expected.auc is not None and expected.auc_low is not None and expected.auc_high is not None:
-        parts.append(("AUC", expected.auc, expected.auc_low, expected.auc_high))
+    parts = [(score, expected.accuracy, expected.low, expected.high)]
+    further = (
+        ("AUC", expected.auc, expected.auc_low, expected.auc_high),
+        ("mean absolute error", expected.absolute, expected.absolute_low, expected.absolute_high),
+    )
+    for name, middle, low, high in further:
+        if middle is not None and low is not None and high is not None:
+            parts.append((name, middle, low, high))
     if short:
         return "; ".join(f"{name} {middle:.2f} ({low:.2f} {between} {high:.2f})" for name, middle, low, high in parts)
     return " and ".join(f"{name} {middle:.3f} ({between} {low:.3f} to {high:.3f})" for name, middle, low, high in parts)
@@ -212,14 +219,14 @@ def summary(report: RunReport) -> tuple[str, ...]:
             best = scored[0].pooled.auc_ceiling
             sentences.append(f"AUC {scored[0].pooled.auc:.3f}" + (f"; the ceiling has {best:.3f}." if best else "."))
         if scored[0].pooled.expected is not None:
-            sentences.append(f"From the answers alone it expected {told(scored[0].pooled.expected)}.")
+            sentences.append(f"{_source(report)} it expected {told(scored[0].pooled.expected, report.measure)}.")
     else:
         first = max(
             zip(shown.learners, report.learners, strict=True), key=lambda pair: pair[0].pooled.accuracy or -9e9
         )[1]
         sentences.append(f"The best, {first.learner}, {verdict(first.pooled, words)}.")
         if first.pooled.expected is not None:
-            sentences.append(f"From the answers alone it expected {told(first.pooled.expected)}.")
+            sentences.append(f"{_source(report)} it expected {told(first.pooled.expected, report.measure)}.")
     several = [learner for learner in report.learners if len(learner.studies) > 1]
     if len(report.learners) == 1:
         sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
@@ -227,6 +234,11 @@ def summary(report: RunReport) -> tuple[str, ...]:
         most = max(several, key=lambda learner: exact(learner.epsilon_spent))
         sentences.append(f"What is spent counts validations, too: {most.learner} spent epsilon {spent_parts(most)}.")
     return tuple(sentences)
+
+
+def _source(report: RunReport) -> str:
+    """Of what a learner expected: a number's error is asked for, all else is read off the answers."""
+    return "From answers about its errors" if report.measure == "R²" else "From the answers alone"
 
 
 def moment(created: str) -> str:

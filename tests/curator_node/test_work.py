@@ -60,7 +60,9 @@ def planned(release="mass", partitions=1, scale="30", steps=1):
 
 
 def schema_for(release):
-    return {"class_counts": MANY, "label_total": NUMBER, "squared_error": NUMBER}.get(release, TWO)
+    return {"class_counts": MANY, "label_total": NUMBER, "squared_error": NUMBER, "error_sums": NUMBER}.get(
+        release, TWO
+    )
 
 
 def products(partition_or_network, schema):

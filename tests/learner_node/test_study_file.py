@@ -40,6 +40,7 @@ def test_the_template_asks_to_be_filled_in():
         ('"s.csv"', '"s.csv"\nstrategy = "cell"', "unknown strategy 'cell'; did you mean 'cells'"),
         ('"s.csv"', '"s.csv"\noptions = {cels = 4}', "takes no option 'cels'; did you mean 'cells'"),
         ('"s.csv"', '"s.csv"\nsuperlink = {address = "https://x/", secret = "s"}', "address"),
+        ('"s.csv"', '"s.csv"\nrecalibrate = true', 'add validate = "1/4", or leave recalibrate out'),
         ('"s.csv"', '"s.csv"\ndropouts = 1', 'dropouts = 1 needs pooling = "secure"'),
         ('"s.csv"', '"s.csv"\npooling = "secure"\ncolluders = 0', "colluders"),
         ('"s.csv"', '"s.csv', "not valid TOML"),
@@ -85,7 +86,9 @@ def test_who_is_no_curator(tmp_path, curators, complaint):
 def test_what_decides_a_study_s_course():
     told, curators = study(), {"basel": key("basel").public}
     digest = about(told, curators, bytes(32), key("ann").public)
-    same = msgspec.structs.replace(told, title="another", timeout_seconds=1.0, folder="post", attempts=5)
+    same = msgspec.structs.replace(
+        told, title="another", timeout_seconds=1.0, folder="post", attempts=5, recalibrate=True
+    )
     assert about(same, curators, bytes(32), key("ann").public) == digest
     for change in (
         {"epsilon": 1},

@@ -150,6 +150,7 @@ RELEASES = {
     "class_counts": list(itertools.product(ATTRIBUTES, (0, 1, 2))),
     "label_total": NUMERIC,
     "squared_error": NUMERIC,
+    "error_sums": NUMERIC,
 }
 
 

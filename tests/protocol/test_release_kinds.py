@@ -65,14 +65,14 @@ def regressors(draw):
 @st.composite
 def queries(draw):
     """(schema, checked body, planned query) of a kind that is not for two classes only."""
-    release = draw(st.sampled_from(["class_counts", "label_total", "squared_error"]))
+    release = draw(st.sampled_from(["class_counts", "label_total", "squared_error", "error_sums"]))
     kind = RELEASE_KINDS[release]
     schema = SCHEMAS["classes" if release == "class_counts" else "number"]
     workload = tuple(draw(st.lists(partitions, min_size=1, max_size=3)))
     body = CountsBody(
         partitions=workload,
         hypothesis=draw(regressors()) if kind.wants_hypothesis else None,
-        most_squared_error=draw(mosts) if release == "squared_error" else None,
+        most_squared_error=draw(mosts) if kind.ranged else None,
     )
     steps = draw(steps_) if kind.of_steps else 1
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE, steps=steps)
@@ -159,11 +159,12 @@ def test_steps_of_a_record_stay_within_the_plan_for_every_label_and_prediction()
     labels = np.arange(LABEL_STEPS + 1)
     for steps, most in itertools.product((1, 2, 7, 1000, MOST_STEPS), (1, 2, 99, 2**20, MOST_SQUARED_ERROR)):
         for prediction in (0, 1, 2047, 2048, LABEL_STEPS):
-            given_ = RELEASE_KINDS["squared_error"].of_steps(labels, np.full_like(labels, prediction), steps, most)
-            assert given_.min() >= 0
-            assert given_.max() <= steps
-            assert given_[prediction] == 0
-        shares = RELEASE_KINDS["label_total"].of_steps(labels, None, steps, MOST_SQUARED_ERROR)
+            for release in ("squared_error", "error_sums"):
+                given_ = RELEASE_KINDS[release].of_steps(labels, np.full_like(labels, prediction), steps, most)
+                assert given_.min() >= 0
+                assert (given_.sum(axis=1) == steps).all()
+                assert not given_[prediction, :-1].any()
+        shares = RELEASE_KINDS["label_total"].of_steps(labels, None, steps, MOST_SQUARED_ERROR)[:, 0]
         assert (shares[0], shares[-1]) == (0, steps)
         assert (np.diff(shares) >= 0).all()
 
@@ -196,8 +197,13 @@ def slow_numbers(row, schema, body, planned):
     if schema.label_bounds is None:
         return [int(row[4] == name) for name in schema.classes]
     share = Fraction(slow_label(row[4]), LABEL_STEPS)
+    most = body.most_squared_error or MOST_SQUARED_ERROR
+    if planned.release == "error_sums":
+        reach = int(most**0.5)
+        part = Fraction(min(abs(slow_label(row[4]) - slow_number(body.hypothesis, row)), reach), reach)
+        squared, absolute = (to_nearest(one * planned.steps) for one in (part**2, part))
+        return [squared, absolute - squared, planned.steps - absolute]
     if planned.release == "squared_error":
-        most = body.most_squared_error or MOST_SQUARED_ERROR
         error = (slow_label(row[4]) - slow_number(body.hypothesis, row)) ** 2
         share = Fraction(min(error, most), most)
     own = to_nearest(share * planned.steps)
@@ -300,7 +306,7 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     lawful = {
         "two": {"mass", "signed_error", "error_correct", "paper_ratio", "class_counts"},
         "classes": {"mass", "class_counts"},
-        "number": {"mass", "label_total", "squared_error"},
+        "number": {"mass", "label_total", "squared_error", "error_sums"},
     }[label]
     body, planned, schema = body_for(release), planned_for(release), SCHEMAS[label]
     if release in lawful:

@@ -17,10 +17,10 @@ from simulations.report import words
 from simulations.report.clinical_model import GRID, CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
 from simulations.report.epsilons.model import EpsilonRun
 from simulations.report.epsilons.page import build_epsilon_page, headline, summary
+from simulations.report.expected import Expected
 from simulations.report.lead import by_ranking, led
 from simulations.report.model import (
     CurvePoint,
-    Expected,
     LearnerReport,
     RunReport,
     Score,

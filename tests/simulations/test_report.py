@@ -14,9 +14,9 @@ import pytest
 from page_outline import Outline
 from simulations.report import plots, words
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
+from simulations.report.expected import Expected
 from simulations.report.model import (
     CurvePoint,
-    Expected,
     LearnerReport,
     RunReport,
     Score,

@@ -134,6 +134,7 @@ def test_own_records_are_split_by_their_site_column(own):
         ('name = "ada"', 'name = "ada"\nepsilon = "lots"', "learner 'ada': epsilon: 'lots'", "1/30"),
         ('name = "ada"', 'name = "ada"\ncolluders = 2', "learner 'ada': colluders", 'pooling = "secure"'),
         ('name = "ada"', 'name = "ada"\npooling = "mean"', "pooling", "one of sum, site, secure, not 'mean'"),
+        ('name = "ada"', 'name = "ada"\nrecalibrate = true', "learner 'ada': recalibrate", 'add validate = "1/4"'),
         ('name = "ada"', 'name = "ada"\npooling = "sums"', "sum, site, secure, not 'sums'", "did you mean 'sum'?"),
         (
             'name = "ada"',

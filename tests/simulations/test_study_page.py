@@ -14,6 +14,7 @@ VALIDATION = {
     "records": [206.0, 190.0, 220.0],
     "prevalence": [0.3, 0.2, 0.4],
     "auc": [0.97, 0.9, 1.0],
+    "recalibration": None,
     "points": [{"rule": HOSTILE, "threshold": 0.5}],
     "calibration": [{"predicted": 0.1, "observed": [0.1, 0.0, 0.2], "records": [0.5, 0.4, 0.6]}],
 }
@@ -37,6 +38,8 @@ def told(**changes):
         "source_records": 100,
         "private_records": 206,
         "expected": EXPECTED | {"beats_majority": True, "ranks": True},
+        "expected_errors": None,
+        "expected_recalls": None,
         "validation": VALIDATION,
         "validation_text": "",
         "validation_failure": "",
@@ -54,6 +57,28 @@ def test_nothing_that_a_curator_wrote_is_markup():
     assert "default-src 'none'" in page
     assert not re.findall(r"(?:src|href)=", page)
     assert page == build_study_page(told())
+
+
+def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
+    errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
+    page = build_study_page(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
+    assert "explain 40% of the label" in page
+    assert "(-20% to 70%)" in page
+    assert "3.250" in page
+    assert "0.750" in page
+    assert HOSTILE not in page
+    # The bar of an end below 0 starts at 0.
+    assert 'style="left: -' not in page
+
+
+def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
+    fitted = {"on": True, "intercept": [0.4, 0.3, 0.5], "slope": [1.3, 1.2, 1.4], "bayes_factor": 9.0}
+    page = build_study_page(told(validation=VALIDATION | {"recalibration": fitted}))
+    assert "a fit to answers is no validation by them" in page
+    assert "1.300" in page
+    off = build_study_page(told(validation=VALIDATION | {"recalibration": fitted | {"on": False}}))
+    assert "so they stay" in off
+    assert "Recalibrated" not in build_study_page(told())
 
 
 def test_what_secure_sums_cost_is_said_to_hold_on_conditions():

@@ -301,7 +301,7 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     wanted = draw(st.booleans()) if kind.wants_hypothesis is None else kind.wants_hypothesis
     hypothesis = draw(hypotheses_of(schema) if hypotheses is None else hypotheses) if wanted else None
     # A bound that the steps do not divide, too: errors are then rounded.
-    most = draw(st.sampled_from([None, 2**20, 3])) if name == "squared_error" else None
+    most = draw(st.sampled_from([None, 2**20, 3])) if kind.ranged else None
     return planned, encode(CountsBody(tuple(workload), hypothesis, most))
 
 

@@ -93,6 +93,7 @@ STUDIES = {
         Asked("label_total", (AGE, SEX), scale=Fraction(3000), steps=1000),
         Asked("squared_error", (SEX,), NETWORK, Fraction(192), 64, 2**20),
     ],
+    "errors of a number": [Asked("error_sums", (SEX,), NETWORK, Fraction(192), 64, 2**20)],
 }
 
 
@@ -106,12 +107,13 @@ def held_records(name):
         "dose": [None if i % 13 == 0 else dose for i, dose in enumerate(doses.tolist())],
         "sex": [("f", "m", None)[i % 7 % 3] for i in range(60)],
     }
-    labels = {"classes": [CLASSES[int(age) % 3] for age in ages], "number": (doses + ages / 64).tolist()}
+    numbers = dict.fromkeys(("number", "errors of a number"), (doses + ages / 64).tolist())
+    labels = {"classes": [CLASSES[int(age) % 3] for age in ages], **numbers}
     sick = labels.get(name, np.where(doses > ages / 64, "yes", "no").tolist())
     steward = steward_file(most=1 + (name == "patients"), round_size=60)
     if name == "classes":
         steward = msgspec.structs.replace(steward, classes=CLASSES)
-    if name == "number":
+    if name in numbers:
         steward = msgspec.structs.replace(steward, classes=(), label_bounds=BOUNDS)
     return steward, pl.DataFrame({**columns, "sick": sick})
 

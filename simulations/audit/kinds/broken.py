@@ -130,8 +130,7 @@ class UnclippedDataset(PrivateDataset):
         of_steps = RELEASE_KINDS[planned.release].of_steps
         if of_steps is None:
             return super().exact(body, planned)
-        steps = of_steps(self._raw, None, planned.steps, MOST_SQUARED_ERROR)
-        return self._cache.get(body.partitions).totals(np.column_stack([steps, planned.steps - steps]))
+        return self._cache.get(body.partitions).totals(of_steps(self._raw, None, planned.steps, MOST_SQUARED_ERROR))
 
 
 def rows_that_blas_changed(

@@ -56,6 +56,12 @@ def _summary(told: Object) -> list[str]:
             f"The model is expected to classify {expected['accuracy']:.1%} of such records correctly, {verdict} always "
             "answering the more frequent class."
         )
+    errors = told["expected_errors"]
+    if errors is not None and errors["r2"] is not None:
+        value, low, high = errors["r2"]
+        sentences.append(
+            f"The model is expected to explain {value:.0%} of the label's variance ({low:.0%} to {high:.0%})."
+        )
     return sentences
 
 
@@ -80,9 +86,14 @@ def _strips(told: Object) -> list[dict[str, Any]]:
             ("Majority class", "what always answering it would score", CONSTANT, majority),
             ("AUC", "", MODEL, [expected[f"auc{end}"] for end in ("", "_low", "_high")]),
         ]
+    if told["expected_errors"] is not None and told["expected_errors"]["r2"] is not None:
+        rows.append(("R²", "-1 stands for whatever is less", MODEL, told["expected_errors"]["r2"]))
+    for name, recall in (told["expected_recalls"] or {}).items():
+        rows.append((f"Recall of {name}", "", MODEL, recall))
     if validation is not None:
         rows.append(("AUC", "validated by the curators", MODEL, validation["auc"]))
     return [
         {"name": name, "note": note, "colour": colour, "value": told[0], "low": told[1], "high": told[2]}
+        | {"from": min(max(told[1], 0.0), 1.0), "to": min(max(told[2], 0.0), 1.0), "at": min(max(told[0], 0.0), 1.0)}
         for name, note, colour, told in rows
     ]

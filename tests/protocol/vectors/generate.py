@@ -156,6 +156,11 @@ OTHER_QUERIES = {
         PlannedCounts(release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
         CountsBody((FeatureBins("age", ()),), Constant(0), most_squared_error=2**20),
     ),
+    "error_sums": (
+        "number",
+        PlannedCounts(release="error_sums", partitions=1, scale=Rational(640, 1), steps=64),
+        CountsBody((FeatureBins("age", ()),), Mlp(features=MAP, weights=WEIGHTS), most_squared_error=2**20),
+    ),
 }
 NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
 RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")

@@ -1,0 +1,107 @@
+"""Of several classes, how many records of each a model calls so: its recalls, from the answers that it was learnt from.
+
+Nothing is asked for it. The posterior of each class's share in the cells, against the rest, says how many records of
+the class a cell holds; the model says which of the source's records there it calls so. Within a cell the counts do not
+tell which records are of the class. There they are dealt by the model's own ranking, sharper or blunter by an unknown
+factor. How often the intervals hold is in docs/outcomes.md.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from learner_node.label_model import CellPosterior, Observation, fit_with_cell_posterior
+from learner_node.performance import Interval
+from learner_node.readers.counts import CountsAnswer
+
+Floats = NDArray[np.float64]
+
+_DRAWS = 600
+_SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
+_WITHIN_MEAN, _WITHIN_DEVIATION = 0.2, 0.7
+"""Of log a, where labels within cells follow Phi(a probit(p) + shift)."""
+_STEEPER_MEAN, _STEEPER_DEVIATION = 0.15, 0.25
+"""Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
+_NEWTON_STEPS = 6
+_SHIFTS = np.linspace(-7.0, 7.0, 113)
+_SUREST = 1e-4
+
+
+def class_recalls(
+    answer: CountsAnswer, points: Floats, cells: NDArray[np.int64], probabilities: Floats, *, seed: int
+) -> tuple[Interval, ...]:
+    """The recall of each class on the population behind the private records, with 95 % intervals.
+
+    Args:
+        answer: `class_counts` over one partition, (K, C).
+        points: of the source records, on the scale of the model's fit, float64 (n, d).
+        cells: of the source records, (n,), in [0, K).
+        probabilities: that the model gives them, (n, C); it calls a record of the likeliest class, the first of equals.
+        seed: of fit and draws, non-negative.
+
+    Returns:
+        One a class; 0 to 1.
+    """
+    values, classes = answer.values, probabilities.shape[1]
+    total, by_label = values.sum(axis=1), (answer.noises * (classes - 1), answer.noises)
+    called = probabilities.argmax(axis=1)
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(classes):
+        counts = np.column_stack([total - values[:, number], values[:, number]])
+        seen = Observation(cells, counts, float(answer.scale), by_label)
+        _, posterior = fit_with_cell_posterior(points, seen, seed=seed)
+        found.append(_recall(posterior, probabilities[:, number], called == number, rng))
+    return tuple(found)
+
+
+def _recall(
+    posterior: CellPosterior, probability: Floats, called: NDArray[np.bool_], rng: np.random.Generator
+) -> Interval:
+    """Of one class against the rest."""
+    draws = posterior.draw(_DRAWS, rng)
+    share = _steeper(0.5 * (1.0 + draws.signal), draws.mass, rng.normal(_STEEPER_MEAN, _STEEPER_DEVIATION, _DRAWS))
+    nodes = np.log(_SHARPNESS)
+    weights = np.exp(-0.5 * ((nodes - _WITHIN_MEAN) / _WITHIN_DEVIATION) ** 2)
+    sharpness = rng.choice(len(nodes), _DRAWS, p=weights / weights.sum())
+    right = np.empty_like(share)
+    for cell, curves in enumerate(_curves(posterior.cells, probability, called)):
+        for which, (shares, hits) in enumerate(curves):
+            own = sharpness == which
+            right[own, cell] = np.interp(share[own, cell], shares, hits)
+    records = (draws.mass * share).sum(axis=1)
+    hit = (draws.mass * np.minimum(right, share)).sum(axis=1)
+    return Interval.of_share(hit, np.maximum(records - hit, 0.0))
+
+
+def _steeper(share: Floats, mass: Floats, log_steeper: Floats) -> Floats:
+    """Phi(b probit(share) + shift), float64 (S, K), each row of the same mean; so a rare class stays as rare."""
+    weight = mass / mass.sum(axis=1, keepdims=True)
+    told = np.clip(share, _SUREST, 1.0 - _SUREST)
+    mean = (weight * told).sum(axis=1, keepdims=True)
+    probit, shift = np.exp(log_steeper)[:, None] * ndtri(told), np.zeros_like(mean)
+    for _ in range(_NEWTON_STEPS):
+        missing = mean - (weight * ndtr(probit + shift)).sum(axis=1, keepdims=True)
+        slope = (weight * np.exp(-0.5 * (probit + shift) ** 2)).sum(axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
+        shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
+    moved: Floats = np.clip(ndtr(probit + shift), _SUREST, 1.0 - _SUREST)
+    return moved
+
+
+def _curves(
+    cells: NDArray[np.int64], probability: Floats, called: NDArray[np.bool_]
+) -> Iterator[list[tuple[Floats, Floats]]]:
+    """Of each cell, for each sharpness: shares of the class, rising, and the shares that are of it and called so."""
+    probit = ndtri(np.clip(probability, _SUREST, 1.0 - _SUREST))
+    order = np.argsort(cells, kind="stable")
+    for members in np.split(order, np.cumsum(np.bincount(cells))[:-1]):
+        curves = []
+        for sharp in _SHARPNESS:
+            ranked = ndtr(sharp * probit[members][:, None] + _SHIFTS * max(sharp, 1.0))
+            shares, hits = ranked.mean(axis=0), (ranked * called[members][:, None]).mean(axis=0)
+            curves.append(
+                (np.concatenate([[0.0], shares, [1.0]]), np.concatenate([[0.0], hits, [called[members].mean()]]))
+            )
+        yield curves

@@ -1,0 +1,112 @@
+"""Labelled test records, and what the best constant and training in place, without privacy, say of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from learner_node.source import coordinates, standardising_map
+from protocol.record_frames import encode_frame, encode_labels, encode_numbers
+from protocol.records import Records
+from simulations.records import SiteRecords
+
+Labels = NDArray[Any]
+"""(n,) class indices (uint8), or numbers (float64) within the label's bounds."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a predictor says of n test records, beside the truth.
+
+    Attributes:
+        labels: (n,) true labels.
+        predicted: (n,) of the same kind.
+        probabilities: (n, C), or None where there are none.
+    """
+
+    labels: Labels
+    predicted: Labels
+    probabilities: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the best constant and the non-private model say of each test record."""
+
+    majority: Answers
+    ceiling: Answers
+
+
+@dataclass(frozen=True)
+class LabelledRecords:
+    """Encoded records with their labels; `classes` is their number, 0 where the label is a number."""
+
+    records: Records
+    labels: Labels
+    classes: int
+
+
+def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
+    """Encode a frame of a site by its steward's schema. Numbers are not rounded: they are what a learner is held to."""
+    schema = site.steward.schema
+    column = frame[schema.label]
+    labels: Labels
+    if schema.label_bounds is None:
+        labels = encode_labels(column, schema.classes)
+    else:
+        labels = encode_numbers(column, schema.label_bounds)
+    return LabelledRecords(encode_frame(frame, schema), labels, len(schema.classes))
+
+
+def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
+    """The best constant and a non-private linear model, scored on each site's test records.
+
+    The model (logistic regression, or ridge regression of a number) is learnt from the private records that count, of
+    the site alone or of all sites. The constant is the majority or mean of the site's test records, or of all sites':
+    the strongest one, so never below chance where it is counted.
+
+    Returns:
+        Site -> reference of its own; site -> reference from all sites.
+    """
+    private = {name: labelled(site.counted, site) for name, site in sites.items()}
+    tests = {name: labelled(site.test, site) for name, site in sites.items()}
+    first = next(iter(private.values()))
+    everything = LabelledRecords(
+        Records(
+            first.records.schema,
+            np.concatenate([part.records.numeric for part in private.values()]),
+            np.concatenate([part.records.categorical for part in private.values()]),
+        ),
+        np.concatenate([part.labels for part in private.values()]),
+        first.classes,
+    )
+    common = _best_constant(np.concatenate([test.labels for test in tests.values()]), first.classes)
+    own = {
+        name: _reference(private[name], test, _best_constant(test.labels, test.classes)) for name, test in tests.items()
+    }
+    pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
+    return own, pooled
+
+
+def _best_constant(labels: Labels, classes: int) -> float:
+    """The first of the most frequent classes, or the mean."""
+    return float(np.bincount(labels, minlength=classes).argmax()) if classes else float(labels.mean())
+
+
+def _reference(train: LabelledRecords, test: LabelledRecords, constant: float) -> Reference:
+    always = Answers(test.labels, np.full(len(test.labels), constant))
+    if len(np.unique(train.labels)) == 1:
+        return Reference(always, Answers(test.labels, np.full(len(test.labels), train.labels[0])))
+    features = standardising_map(train.records)
+    points, asked = coordinates(features, train.records), coordinates(features, test.records)
+    if not train.classes:
+        return Reference(always, Answers(test.labels, Ridge().fit(points, train.labels).predict(asked)))
+    model = LogisticRegression(max_iter=2000).fit(points, train.labels)
+    there = model.predict_proba(asked)
+    probabilities = np.zeros((len(asked), train.classes))
+    probabilities[:, model.classes_] = there
+    return Reference(always, Answers(test.labels, model.predict(asked), probabilities))
