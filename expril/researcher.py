@@ -127,12 +127,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
         check_options(chosen.scenario, where=f"scenario {Path(scenario).name}")
         # A report names no place of this machine; who goes on with a run needs them.
-        places = {
-            "models": "" if models is Kept.first else models.value,
-            "carrier": carrier,
-            "base": base,
-            "out": "" if out == RUNS else out,
-        }
+        kept_models, elsewhere = "" if models is Kept.first else models.value, "" if out == RUNS else out
+        places = {"models": kept_models, "carrier": carrier, "base": base, "out": elsewhere}
         again = f"expril simulate {scenario}{_typed({**given, 'epsilon': epsilon, **places})}"
 
         def asked(changes: Mapping[str, int | str], command: str) -> Asked:

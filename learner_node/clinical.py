@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_s
 
 from learner_node.areas import auc_error
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Rule, Threshold, read_thresholds
+from protocol.errors import ConfigurationError
 
 Floats = NDArray[np.float64]
 
@@ -117,6 +118,29 @@ class ClinicalScores:
         if self.auc is None:
             return None
         return float(auc_error(self.auc, self.positives, self.records - self.positives))
+
+
+def positive_of(y: ArrayLike, classes: NDArray[np.generic], records: int) -> NDArray[np.bool_]:
+    """Whether each of the records is of the second of two classes, bool (n,).
+
+    Args:
+        y: (n,) class names.
+        classes: (2,) of the label.
+        records: n.
+
+    Raises:
+        ConfigurationError: another number of classes or of records, none of them, or another value.
+    """
+    if len(classes) != 2:
+        raise ConfigurationError(f"these scores are for two classes; the label has {len(classes)}")
+    truth = np.asarray(y)
+    positive = truth == classes[1]
+    if truth.ndim != 1 or not np.all(positive | (truth == classes[0])):
+        known = " or ".join(map(repr, classes.tolist()))
+        raise ConfigurationError(f"y must be one column in which each value is {known}")
+    if records != len(truth) or not records:
+        raise ConfigurationError(f"X has {records} records and y has {len(truth)}; give the same, at least 1")
+    return np.asarray(positive, dtype=bool)
 
 
 def clinical_scores(

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from learner_node.clinical import ClinicalScores, clinical_scores
+from learner_node.clinical import ClinicalScores, clinical_scores, positive_of
 from learner_node.doubts import StudyWarning, doubts_about, require_confirmed
 from learner_node.learn import Learned, learn
 from learner_node.performance import Interval
@@ -202,19 +202,17 @@ class StudyEstimator(BaseEstimator):
         self.models_: dict[str, AnyModel] = {name: learned.model(name) for name in learned.estimates}
         self.estimates_: dict[str, AnyEstimate] = learned.estimates
         pooled = learned.estimates.get(POOLED)
-        self.accuracy_estimate_: AccuracyEstimate | None = (
-            pooled.accuracy if isinstance(pooled, SourceEstimate) else None
-        )
+        told = pooled.accuracy if isinstance(pooled, SourceEstimate) else None
+        self.accuracy_estimate_: AccuracyEstimate | None = told
         self.n_features_in_ = len(schema.attributes)
         self.epsilon_claimed_ = learned.epsilon_claimed
         self.epsilon_spent_ = {name: learned.study.spent(name) for name in learned.study.sessions}
         self.left_out_ = learned.study.left_out
         self.population_ = learned.population
         self._source = source
+        self.__dict__.pop("feature_names_in_", None)
         if named:
             self.feature_names_in_ = np.array([attribute.name for attribute in schema.attributes], object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _records(self, X: Any) -> Records:
         return encode_frame(as_frame(X, self.schema_), self.schema_)
@@ -236,13 +234,8 @@ class StudyEstimator(BaseEstimator):
         return [float(self.estimates_[name].weights.sum()) for name in names]
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = {**super().__getstate__()}
-        for name in UNPICKLED:
-            if name == "federation":
-                state.update({name: None} if name in state else {})
-            else:
-                state.pop(name, None)
-        return state
+        state: dict[str, Any] = {name: kept for name, kept in super().__getstate__().items() if name not in UNPICKLED}
+        return state | ({"federation": None} if "federation" in self.__dict__ else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -267,7 +260,6 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
         classes_: (C,) class names of the curators' card; of two, the second is the positive one.
         recalls_: of a pooled model of more than two classes, class name -> the share of its records that the model may
             be expected to call so, with a 95 % interval, from the same answers; empty where they cannot tell.
-
         recalibrated_: after `validate(..., recalibrate=True)`, this classifier with risks that fit the answers, in the
             same order, or as they are where the answers do not speak against them; these are no validation of it.
 
@@ -322,18 +314,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
                 or what `predict_proba` raises.
         """
         check_is_fitted(self, "models_")
-        if len(self.classes_) != 2:
-            raise ConfigurationError(f"these scores are for two classes; the label has {len(self.classes_)}")
-        truth = np.asarray(y)
-        positive = truth == self.classes_[1]
-        if truth.ndim != 1 or not np.all(positive | (truth == self.classes_[0])):
-            known = " or ".join(map(repr, self.classes_.tolist()))
-            raise ConfigurationError(f"y must be one column in which each value is {known}")
-        probability = self.predict_proba(X, curator)[:, 1]
-        if len(probability) != len(truth) or not len(truth):
-            raise ConfigurationError(
-                f"X has {len(probability)} records and y has {len(truth)}; give the same, at least 1"
-            )
+        probability = self.predict_proba(X, curator)[:, -1]
+        positive = positive_of(y, self.classes_, len(probability))
         told = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
         prevalence = told.prevalence if isinstance(told, SourceEstimate) else None
         return clinical_scores(positive, probability, thresholds, prevalence=prevalence)

@@ -1,0 +1,1 @@
+"""How right the stated risks are, over populations that are known exactly."""
