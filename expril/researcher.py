@@ -104,8 +104,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         bars(json_) as tick,
     ):
         tick("starting", 0, 0)
-        from simulations.again import choose
-        from simulations.run_folder import name_newest, of_newest
+        from simulations.again import choose, name_newest, of_newest
         from simulations.scenario import check_options, read_epsilons
 
         scenario = of_newest(scenario)

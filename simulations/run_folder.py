@@ -4,10 +4,7 @@ A folder appears under its name only when it is complete; `unfinished` keeps the
 page, and what is local, is in a list that the run's learners sign (`run_index`).
 """
 
-import os
-import re
 import shutil
-from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -40,9 +37,6 @@ from simulations.run_page import rewrite_page
 
 PARTIAL = ".{}.partial"
 """Name of a folder in the making."""
-LATEST = "latest"
-"""Folder of links to the newest run of each title."""
-_STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
 class NewFolder:
@@ -105,29 +99,6 @@ def claim_folder(base: Path, pattern: str, name: str) -> Path:
             raise ConfigurationError(f"cannot make the run folder {folder}: {error.strerror}") from None
         return folder
     raise ConfigurationError(f"{base} holds too many runs of this second")
-
-
-def name_newest(folder: Path) -> None:
-    """Let `LATEST`/title beside a run's folder lead to it; where no link can be made there is none."""
-    title = _STAMP.sub("", folder.name)
-    link = folder.parent / LATEST / title
-    fresh = link.with_name(f".{title}.{folder.name}")
-    with suppress(OSError):
-        link.parent.mkdir(exist_ok=True)
-        fresh.symlink_to(Path("..", folder.name), target_is_directory=True)
-        try:
-            fresh.replace(link)
-        except OSError:
-            fresh.unlink()
-
-
-def of_newest(name: str) -> str:
-    """A path under a run's folder, with the folder's own name where it is reached by a link of `name_newest`."""
-    path = Path(name)
-    for part in (path, *path.parents):
-        if part.parent.name == LATEST and part.is_symlink():
-            return os.path.normpath(part.parent / part.readlink() / path.relative_to(part))
-    return name
 
 
 def transcript_file(position: int) -> str:

@@ -129,8 +129,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.recalibrate and self.validate is None:
             raise ValueError(
-                f'learner {self.name}: recalibrate needs the answers of a validation; add validate = "1/4", or leave '
-                "recalibrate out"
+                'recalibrate needs the answers of a validation; add validate = "1/4", or leave recalibrate out'
             )
         check_one_of("pooling", self.pooling, get_args(Pooling))
         try:

@@ -49,7 +49,7 @@ def test_a_policy_names_the_members_and_how_few_colluders_a_plan_may_assume():
         (f'members = ["{ONE}", "{OTHER.upper()}"]', "lower-case hexadecimal digits, as expril keys prints a key"),
         (f'members = ["{ONE}", "{"0" * 64}"]', r"members\[1\]: this is no public key that anybody could hold"),
         (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 2', "least_colluders: at most 1 of 2 members"),
-        (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 0', ">= 1"),
+        (f'members = ["{ONE}", "{OTHER}"]\nleast_colluders = 0', "at least 1"),
         ('release_kinds = ["paper_ratio"]', "'paper_ratio' is not private as claimed, and never summed; remove it"),
         (f'member = ["{ONE}"]', "unknown key 'member'; did you mean 'members'?"),
     ],

@@ -22,8 +22,8 @@ from expril.command import app
 from learner_node.model_files import KINDS
 from protocol.envelopes import open_envelope
 from protocol.messages import Release
+from simulations.again import name_newest, of_newest
 from simulations.datasets import load_dataset
-from simulations.run_folder import name_newest, of_newest
 from simulations.unfinished import Unfinished, leftovers
 
 SCENARIO = """

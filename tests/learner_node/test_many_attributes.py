@@ -39,7 +39,7 @@ from protocol.queries import QUERY_KINDS
 from protocol.queries.counts import CountsBody, PlannedCounts
 from protocol.queries.statistic import PlannedStatistic, StatisticBody
 from protocol.rationals import Rational
-from protocol.records import encode_frame
+from protocol.record_frames import encode_frame
 from protocol.schema import NumericAttribute
 from protocol.statistics.asked import Selection
 from protocol.statistics.methods import Features

@@ -241,7 +241,7 @@ def test_when_all_cards_rule_the_study_out_the_error_names_each():
 
 def test_where_every_cap_is_too_low_refusals_tell_what_would_fit():
     curators = {"basel": open_curator("basel", cap="1/2"), "bern": open_curator("bern", cap="1/4")}
-    with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 1/2 .*at most 1/4"):
+    with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 0.5 .*at most 0.25"):
         learn(federate(curators), SOURCE, strategy="cells", epsilon=Fraction(1))
 
 

@@ -161,7 +161,7 @@ def test_another_number_of_cells_is_suggested_only_when_clearly_better(rows):
     ("label", "queries", "release_numbers"),
     [
         ({"classes": ("a", "b", "c")}, 1, 3),
-        ({"classes": (), "label_bounds": (0.0, 1.0)}, 2, 2),
+        ({"classes": (), "label_bounds": (0.0, 1.0)}, 1, 2),
     ],
 )
 def test_other_labels_are_quoted_without_scores(label, queries, release_numbers):
@@ -396,6 +396,6 @@ def test_splits_of_the_budget_are_tried_where_a_strategy_has_two_rounds(strategy
     assert [tuple(map(str, row.split)) for row in only] == [("2/3", "1/3")]
 
 
-@pytest.mark.parametrize(("shares", "shown"), [((1,), "1"), (("1/3",) * 3, "3 x 1/3"), (("1/4", "3/4"), "1/4 3/4")])
+@pytest.mark.parametrize(("shares", "shown"), [((1,), "1"), (("1/3",) * 3, "3 x 1/3"), (("1/4", "3/4"), "0.25 0.75")])
 def test_a_split_is_written_short(shares, shown):
     assert quoting._split([Fraction(share) for share in shares]) == shown

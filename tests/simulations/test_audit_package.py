@@ -314,10 +314,10 @@ def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypat
     monkeypatch.setattr(everything, "tasks_of", lambda **asked: [])
     folder = shutil.copytree(run, tmp_path / "run")
     assert {(row.who, row.recomputed, row.wrong) for row in rows_of(recompute(folder))} == {
-        ("north", "3/2", False),
+        ("north", "1.5", False),
         ("east", "5/6", False),
-        ("south", "3/2", False),
-        ("west", "1/2", False),
+        ("south", "1.5", False),
+        ("west", "0.5", False),
     }
     call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=0)
     page = tmp_path / "out" / "audit.html"

@@ -26,6 +26,7 @@ from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
 from learner_node.strategies.options import names_of as names_of_options
 from learner_node.strategies.paper import PaperOptions
+from learner_node.strategies.selected import stated
 from trees import FILES, PACKAGES, ROOT, place, tree_of
 
 pytestmark = pytest.mark.usefixtures("parsed")
@@ -189,7 +190,7 @@ def test_a_bare_installation_asks_for_nothing_heavy_and_a_developers_for_everyth
 
 
 def test_every_strategy_of_the_table_is_where_it_says_and_takes_the_options_that_stand_there():
-    held = {"cells": (CellsStrategy, CellsClassesStrategy, CellsNumberStrategy)}
+    held = {"cells": (CellsStrategy, CellsClassesStrategy, CellsNumberStrategy, stated)}
     held |= dict.fromkeys(("paper-c", "paper-i"), (PaperOptions,))
     for name in STRATEGIES:
         assert callable(make_strategy(name, {}).plan)
@@ -265,7 +266,8 @@ def test_a_wrong_file_is_told_before_what_reads_tables_carries_or_computes_is_lo
         ["curator", "answer", wrong, "--site", site],
     )
     assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
-    assert not set(loaded) & {*SLOW_TO_LOAD, "polars", "sqlalchemy", "grpc", "httpx"}
+    found = set(loaded) & {*SLOW_TO_LOAD, "polars", "sqlalchemy", "grpc", "httpx"}
+    assert not found
 
 
 @pytest.mark.processes
@@ -278,7 +280,8 @@ def test_wrong_records_are_told_before_what_carries_or_computes_is_loaded(wrong)
     )
     assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
     assert "polars" in loaded
-    assert not set(loaded) & {*SLOW_TO_LOAD, "sqlalchemy", "grpc", "httpx"}
+    found = set(loaded) & {*SLOW_TO_LOAD, "sqlalchemy", "grpc", "httpx"}
+    assert not found
 
 
 def test_a_command_that_asks_for_no_part_reaches_nothing_of_any():
