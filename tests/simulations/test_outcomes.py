@@ -311,6 +311,7 @@ def recalled(rng, records, scale, source=400):
     return told, exact
 
 
+@pytest.mark.slow
 def test_recalls_of_many_records_are_told_nearly_exactly():
     """Within a tenth; how wide hangs on the cells that a border cuts, which are two of five columns."""
     told, exact = recalled(np.random.default_rng(3), 20_000, 1)
