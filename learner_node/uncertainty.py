@@ -94,8 +94,8 @@ def estimate_accuracy(
 
     Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
     still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,
-    Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the share of the labels'
-    variance that is between cells, times a Beta(1/2, 1/2) variable.
+    Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the square of the
+    share of the labels' variance that is between cells, times a Beta(1/2, 1/2) variable.
 
     The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
     cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
@@ -141,7 +141,7 @@ def estimate_accuracy(
     ones = np.sum(weight * told, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
     auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
-    opened = rng.beta(*_OPEN, _DRAWS) * np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight)
+    opened = rng.beta(*_OPEN, _DRAWS) * np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
     accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)
     auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
     credited_auc = auc_draws(profiles, told, weight)
