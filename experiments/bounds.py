@@ -36,6 +36,7 @@ from experiments.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
+from learner_node.prevalence import estimate_prevalence, matching_intercept
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
@@ -258,7 +259,14 @@ def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]
     observation = Observation(partition.cells(data.averaged), counts, scale)
     labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
     networks = train_cell_networks(points, posterior, seed=seed) if setting.networks else None
-    predicted = CellsModel(features, labels, networks).probability(data.test) > 0.5
+    model = CellsModel(features, labels, networks)
+    noise = (
+        0.0 if setting.epsilon == INFINITE else len(counts) * DiscreteLaplace(1 / Fraction(setting.epsilon)).variance()
+    )
+    others, ones = counts.sum(axis=0)
+    share = estimate_prevalence((ones, others), (noise, noise), declared=len(data.private_labels)).share
+    intercept = matching_intercept(model.unshifted(points), labels.source_mass, share)
+    predicted = replace(model, intercept=intercept).probability(data.test) > 0.5
     return len(counts), float(np.mean(predicted == data.test_labels))
 
 

@@ -23,6 +23,7 @@ from learner_fakes import (
     ring,
     silent_from,
 )
+from learner_node.doubts import StudyWarning
 from learner_node.estimator import ExPriLClassifier
 from learner_node.federation import Federation
 from learner_node.journal import Journal, Settings
@@ -395,7 +396,9 @@ def _right(model, schema, frame):
 @pytest.mark.slow
 def test_an_estimator_learns_and_validates_securely():
     curators = members(4, size=300, cap="3")
-    fitted = ExPriLClassifier(federate(curators), options=FAST, pooling="secure", random_state=1).fit(SOURCE)
+    study = ExPriLClassifier(federate(curators), options=FAST, pooling="secure", random_state=1)
+    with pytest.warns(StudyWarning, match="allows no dropout"):
+        fitted = study.fit(SOURCE)
     assert fitted.learned_.study.rounds[0].pooled.noises == 4 / 3
     assert fitted.accuracy_estimate_ is not None
     found = fitted.validate(1)
