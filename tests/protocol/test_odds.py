@@ -207,7 +207,8 @@ def distances(resolution, others, estimate, right):
     return abs(others + sum(resolution * each - estimate for each in right))
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [1, 2])
 def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most):
     """All units of one and two records, all estimates, other records far below and above; forty questions and two."""
     planned, resolution = planned_holdout(), 2

@@ -129,6 +129,7 @@ def modules_of(package):
     return [name for name in names if name.split(".")[0] == package]
 
 
+@pytest.mark.slow
 def test_a_heavy_library_is_imported_only_where_its_part_is():
     users = {(name.split(".")[0], place(path)) for path in FILES for name in imported(path)}
     wrong = {
