@@ -249,6 +249,7 @@ def test_adaptive_cells_by_a_tree_split_what_the_label_depends_on():
 # --- exactness, limits, faults
 
 
+@pytest.mark.slow
 @pytest.mark.family(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_that_is_random_is_the_seeds(strategy):

@@ -19,7 +19,7 @@ REACHED = "EXPRIL_JITTER_REACHED"
 MOST = 0.5
 """Seconds of processor that an unmarked test may take on the machine where the reference loop takes `REFERENCE`.
 
-What neighbours on a busy machine cost is not seen by the loop alone, so twice as much fails.
+What neighbours on a busy machine cost is not seen by the loop alone, so four times as much fails.
 """
 MOST_OF_PROCESSES = 2.0
 """Likewise, of one that is marked `processes`."""
@@ -137,7 +137,7 @@ class Budget:
         result = yield
         taken = self.taken + processor() - began - self.shared
         marks = {mark.name for mark in item.iter_markers()}
-        most = 2 * (MOST_OF_PROCESSES if "processes" in marks else MOST)
+        most = 4 * (MOST_OF_PROCESSES if "processes" in marks else MOST)
         if taken > most * self.unit / REFERENCE and "slow" not in marks:
             # A neighbour may have slowed this processor down since.
             unit = max(self.unit, *(reference() for _ in range(3)))
