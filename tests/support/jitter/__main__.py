@@ -84,6 +84,9 @@ def self_test(shim: Path, seed: int) -> None:
         for told in ({}, jittered(shim, seed), jittered(shim, seed))
     ]
     plain, once, again = found
+    features = jittered(shim, seed)["NPY_DISABLE_CPU_FEATURES"]
+    if "AVX512" not in features and "X86_V4" not in features:
+        plain.pop("log")  # numpy has a logarithm of its own for that alone
     wrong = [name for name in plain if (plain[name] == once[name]) != name.startswith("exact")]
     wrong += [f"{name}, not twice alike" for name in plain if once[name] != again[name]]
     if wrong:
