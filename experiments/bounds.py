@@ -36,7 +36,7 @@ from experiments.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
-from learner_node.prevalence import estimate_prevalence, matching_intercept
+from learner_node.prevalence import estimate_prevalences, matching_intercept
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
@@ -263,8 +263,7 @@ def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]
     noise = (
         0.0 if setting.epsilon == INFINITE else len(counts) * DiscreteLaplace(1 / Fraction(setting.epsilon)).variance()
     )
-    others, ones = counts.sum(axis=0)
-    share = estimate_prevalence((ones, others), (noise, noise), declared=len(data.private_labels)).share
+    share = estimate_prevalences(counts.sum(axis=0), noise, declared=len(data.private_labels))[1].share
     intercept = matching_intercept(model.unshifted(points), labels.source_mass, share)
     predicted = replace(model, intercept=intercept).probability(data.test) > 0.5
     return len(counts), float(np.mean(predicted == data.test_labels))

@@ -6,15 +6,15 @@ tell which records are of the class. There they are dealt by the model's own ran
 factor. How often the intervals hold is in docs/outcomes.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from learner_node.label_model import CellPosterior, Observation, fit_with_cell_posterior
+from learner_node.label_model import CellPosterior
 from learner_node.performance import Interval
-from learner_node.readers.counts import CountsAnswer
+from learner_node.uncertainty import steeper
 
 Floats = NDArray[np.float64]
 
@@ -24,37 +24,28 @@ _WITHIN_MEAN, _WITHIN_DEVIATION = 0.2, 0.7
 """Of log a, where labels within cells follow Phi(a probit(p) + shift)."""
 _STEEPER_MEAN, _STEEPER_DEVIATION = 0.15, 0.25
 """Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
-_NEWTON_STEPS = 6
 _SHIFTS = np.linspace(-7.0, 7.0, 113)
 _SUREST = 1e-4
 
 
-def class_recalls(
-    answer: CountsAnswer, points: Floats, cells: NDArray[np.int64], probabilities: Floats, *, seed: int
-) -> tuple[Interval, ...]:
+def class_recalls(posteriors: Sequence[CellPosterior], probabilities: Floats, *, seed: int) -> tuple[Interval, ...]:
     """The recall of each class on the population behind the private records, with 95 % intervals.
 
     Args:
-        answer: `class_counts` over one partition, (K, C).
-        points: of the source records, on the scale of the model's fit, float64 (n, d).
-        cells: of the source records, (n,), in [0, K).
-        probabilities: that the model gives them, (n, C); it calls a record of the likeliest class, the first of equals.
-        seed: of fit and draws, non-negative.
+        posteriors: of the cells, for each class against the rest, C of them.
+        probabilities: that the model gives the source's records, (n, C); it calls a record of the likeliest class, the
+            first of equals.
+        seed: of the draws, non-negative.
 
     Returns:
         One a class; 0 to 1.
     """
-    values, classes = answer.values, probabilities.shape[1]
-    total, by_label = values.sum(axis=1), (answer.noises * (classes - 1), answer.noises)
     called = probabilities.argmax(axis=1)
     rng = np.random.default_rng(seed)
-    found = []
-    for number in range(classes):
-        counts = np.column_stack([total - values[:, number], values[:, number]])
-        seen = Observation(cells, counts, float(answer.scale), by_label)
-        _, posterior = fit_with_cell_posterior(points, seen, seed=seed)
-        found.append(_recall(posterior, probabilities[:, number], called == number, rng))
-    return tuple(found)
+    return tuple(
+        _recall(posterior, probabilities[:, number], called == number, rng)
+        for number, posterior in enumerate(posteriors)
+    )
 
 
 def _recall(
@@ -62,7 +53,9 @@ def _recall(
 ) -> Interval:
     """Of one class against the rest."""
     draws = posterior.draw(_DRAWS, rng)
-    share = _steeper(0.5 * (1.0 + draws.signal), draws.mass, rng.normal(_STEEPER_MEAN, _STEEPER_DEVIATION, _DRAWS))
+    weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
+    sharper = np.exp(rng.normal(_STEEPER_MEAN, _STEEPER_DEVIATION, _DRAWS))[:, None]
+    share = np.clip(steeper(0.5 * (1.0 + draws.signal), weight, sharper), _SUREST, 1.0 - _SUREST)
     nodes = np.log(_SHARPNESS)
     weights = np.exp(-0.5 * ((nodes - _WITHIN_MEAN) / _WITHIN_DEVIATION) ** 2)
     sharpness = rng.choice(len(nodes), _DRAWS, p=weights / weights.sum())
@@ -74,20 +67,6 @@ def _recall(
     records = (draws.mass * share).sum(axis=1)
     hit = (draws.mass * np.minimum(right, share)).sum(axis=1)
     return Interval.of_share(hit, np.maximum(records - hit, 0.0))
-
-
-def _steeper(share: Floats, mass: Floats, log_steeper: Floats) -> Floats:
-    """Phi(b probit(share) + shift), float64 (S, K), each row of the same mean; so a rare class stays as rare."""
-    weight = mass / mass.sum(axis=1, keepdims=True)
-    told = np.clip(share, _SUREST, 1.0 - _SUREST)
-    mean = (weight * told).sum(axis=1, keepdims=True)
-    probit, shift = np.exp(log_steeper)[:, None] * ndtri(told), np.zeros_like(mean)
-    for _ in range(_NEWTON_STEPS):
-        missing = mean - (weight * ndtr(probit + shift)).sum(axis=1, keepdims=True)
-        slope = (weight * np.exp(-0.5 * (probit + shift) ** 2)).sum(axis=1, keepdims=True) / np.sqrt(2.0 * np.pi)
-        shift += np.clip(missing / np.maximum(slope, _SUREST), -1.0, 1.0)
-    moved: Floats = np.clip(ndtr(probit + shift), _SUREST, 1.0 - _SUREST)
-    return moved
 
 
 def _curves(

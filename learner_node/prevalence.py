@@ -90,6 +90,28 @@ def estimate_prevalence(
     return Prevalence(found, min(low, found), max(high, found), error)
 
 
+def estimate_prevalences(
+    totals: Floats, noise_variance: float, *, declared: float, records_per_unit: int = 1
+) -> tuple[Prevalence, ...]:
+    """Estimate every class's share against the rest, see `estimate_prevalence`.
+
+    Args:
+        totals: noisy, of each class, (C,).
+        noise_variance: of one total.
+        declared: as there.
+        records_per_unit: as there.
+    """
+    return tuple(
+        estimate_prevalence(
+            (float(own), float(totals.sum() - own)),
+            (noise_variance, noise_variance * (len(totals) - 1)),
+            declared=declared,
+            records_per_unit=records_per_unit,
+        )
+        for own in totals
+    )
+
+
 def _first_below(values: Floats, level: float) -> float:
     """The least share at which values at `_SHARES` are no more than a level, between nodes by the secant; 1 if none."""
     below = np.flatnonzero(values <= level)

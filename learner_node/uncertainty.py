@@ -31,7 +31,7 @@ _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
 _WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.65
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
 _EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.2
-_SUREST, _NEWTON_STEPS = 1e-4, 4
+_SUREST, _NEWTON_STEPS = 1e-4, 6
 _OPEN = (0.5, 0.5)
 _ROUNDING = 1e-9
 
@@ -124,7 +124,7 @@ def estimate_accuracy(
     weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
     told = 0.5 * (1.0 + draws.signal)
     sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
-    share = np.where(draws.no_signal[:, None], told, _steeper(told, weight, sharper))
+    share = np.where(draws.no_signal[:, None], told, steeper(told, weight, sharper))
     between, within = _sharpness_draws(profiles, posterior, rng)
     shifts, scores = profiles.by_ranking(
         np.concatenate([share, told]), np.concatenate([within, np.minimum(between, within)])
@@ -159,7 +159,7 @@ def estimate_accuracy(
     )
 
 
-def _steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
+def steeper(share: Floats, weight: Floats, sharpness: float | Floats) -> Floats:
     """Phi(b probit(share) + shift), float64 (S, K); the shift of each row keeps its mean, weighted by (S, K) `weight`.
 
     So a class that is rare stays as rare.
@@ -186,7 +186,7 @@ def _purity(share: Floats, weight: Floats) -> Floats:
 def _judge_weights(posterior: CellPosterior) -> Floats:
     """Probabilities of `_JUDGE_SHARPNESS`, float64 (33,), from how well steeper shares foretell held-out cells."""
     share, weight = posterior.held_out_share()[None], posterior.mass[None] / posterior.mass.sum()
-    found = [posterior.log_likelihood(_steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
+    found = [posterior.log_likelihood(steeper(share, weight, float(b))[0]) for b in _JUDGE_SHARPNESS]
     deviations = (np.log(_JUDGE_SHARPNESS) - np.log(_EXPECTED_JUDGE)) / _JUDGE_DEVIATION
     return _normalised(np.array(found) - 0.5 * deviations**2)
 

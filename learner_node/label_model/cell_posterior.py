@@ -87,7 +87,7 @@ class CellPosterior:
     def held_out_share(self) -> Floats:
         """Each cell's share of label 1 as the other cells' answers foretell it, float64 (K,), in [0, 1].
 
-        The mean of (1 + f) / 2 under the cavity distribution of expectation propagation: the posterior with
+        The mean of Phi(PROBIT g) under the cavity distribution of expectation propagation: the posterior with
         the cell's own site taken out (Rasmussen & Williams 2006, Eq. 3.56). The kernels' weights have seen it.
         """
         share = np.zeros(len(self.mass))

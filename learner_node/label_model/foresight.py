@@ -19,6 +19,7 @@ from learner_node.label_model.gaussian_process import (
     seen_covariance,
 )
 from learner_node.label_model.random_features import (
+    LEVEL_SHARE,
     Covariances,
     Kernel,
     average_over_cells,
@@ -29,8 +30,6 @@ from learner_node.label_model.random_features import (
 )
 
 Floats = NDArray[np.float64]
-
-_CONSTANT = 0.09
 
 
 class Foresight:
@@ -61,7 +60,7 @@ class Foresight:
         """
         averages = average_over_cells(self._rows, [cells], self._frequencies, LENGTH_SCALES, seed=self._seed)
         covariances = Covariances(averages)
-        kernels = [Kernel(length, linear, 1.0, _CONSTANT) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
+        kernels = [Kernel(length, linear, 1.0, LEVEL_SHARE) for length in LENGTH_SCALES for linear in LINEAR_WEIGHTS]
         fitted = [_fit(seen_covariance(covariances, kernel), kernel, observed, variance) for kernel in kernels]
         evidence = np.array([each.log_evidence for each in fitted])
         weight = np.exp(evidence - evidence.max(axis=0))

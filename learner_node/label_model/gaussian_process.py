@@ -1,7 +1,7 @@
-"""A smooth label signal f over the instance space, inferred from noisy label counts of cells.
+"""A smooth latent g over the instance space, inferred from noisy label counts of cells.
 
-f has a Gaussian-process prior; a cell's answer depends on the mean of f over the cell's *source*
-records. The kernel's length-scale, linear weight and amplitude are not chosen by hand: the six settings
+P(label 1) = Phi(PROBIT g), and g has a Gaussian-process prior. A cell's answer depends on the mean of g over the
+cell's *source* records. The kernel's length-scale, linear weight and amplitude are not chosen by hand: the six settings
 with the greatest evidence are averaged by it. Drawing the cells, asking the question, and training a
 network on the result are done elsewhere.
 """
@@ -294,13 +294,13 @@ def _component(
 
 def _posterior_mass(table: SiteTable, chosen: list[tuple[float, Kernel, NormalPosterior]]) -> Floats:
     """Posterior means of the cell masses, float64 (K,): E[M | answer, f] averaged over f."""
-    result = np.zeros(len(table.mass))
+    result, at_latent = np.zeros(len(table.mass)), at_latent_nodes(table.mass)
     spacing = SIGNAL_NODES[1] - SIGNAL_NODES[0]
     for weight, _, posterior in chosen:
         centre = np.clip(posterior.mean, -1.0, 1.0)[:, None]
         spread = np.maximum(np.sqrt(posterior.variance), spacing)[:, None]
         density = np.exp(-0.5 * ((SIGNAL_NODES - centre) / spread) ** 2)
-        result += weight * np.sum(density * at_latent_nodes(table.mass), axis=1) / density.sum(axis=1)
+        result += weight * np.sum(density * at_latent, axis=1) / density.sum(axis=1)
     return result
 
 

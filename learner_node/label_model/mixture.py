@@ -78,7 +78,7 @@ class LabelModel:
     _components: tuple[Component, ...]
 
     def latent(self, features: Floats) -> Floats:
-        """Return the label signal f, whose sign is the predicted label.
+        """Return the posterior mean of the latent g: positive where label 1 is the likelier one.
 
         Args:
             features: Instances on the scale of the fit, float64 (n, d), finite.
@@ -99,9 +99,9 @@ class LabelModel:
         return signal
 
     def probability(self, features: Floats) -> Floats:
-        """Return P(label 1), the posterior mean of (1 + f) / 2 with f clipped to [-1, 1].
+        """Return P(label 1), the posterior mean of Phi(PROBIT g).
 
-        f is here the mean of the label signal over a region of a cell's size around the instance.
+        g is here the mean of the latent over a region of a cell's size around the instance.
 
         Args:
             features: Instances on the scale of the fit, float64 (n, d), finite.

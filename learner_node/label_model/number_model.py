@@ -17,6 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 from learner_node.label_model.likelihood import fit_mass_prior
 from learner_node.label_model.mixture import checked_features, features_at
 from learner_node.label_model.random_features import (
+    LEVEL_SHARE,
     CellAverages,
     Covariances,
     Kernel,
@@ -30,7 +31,6 @@ Floats = NDArray[np.float64]
 _LENGTH_SCALES = (0.5, 1.0, 2.0, 4.0)
 _LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 _AMPLITUDES = (0.03**2, 0.1**2, 0.3**2)
-_CONSTANT = 0.09
 _SPREADS = (0.02, 0.05, 0.1, 0.2, 0.35)
 """Standard deviations of labels about the function, in shares of their range."""
 _GUESSES = 2
@@ -139,7 +139,7 @@ def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats)
     covariances = Covariances(averages)
     found = []
     for length_scale, linear, amplitude in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
-        kernel = Kernel(length_scale, linear, amplitude, _CONSTANT * amplitude)
+        kernel = Kernel(length_scale, linear, amplitude, LEVEL_SHARE * amplitude)
         covariance, within = covariances.of(kernel)
         # A cell's mean is estimated from few source records, and its records lie anywhere within it.
         own = within / averages.counts + within / mass + _JITTER

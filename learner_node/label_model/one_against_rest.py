@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.label_model.gaussian_process import fit_label_model
+from learner_node.label_model.cell_posterior import CellPosterior
+from learner_node.label_model.gaussian_process import fit_with_cell_posterior
 from learner_node.label_model.mixture import LabelModel
 from learner_node.label_model.observations import Observation
 
@@ -48,7 +49,7 @@ class ClassesLabelModel:
 
 def fit_classes_label_model(
     features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, noises: float, seed: int
-) -> ClassesLabelModel:
+) -> tuple[ClassesLabelModel, tuple[CellPosterior, ...]]:
     """Infer class probabilities from the noisy class counts of cells.
 
     Args:
@@ -60,7 +61,8 @@ def fit_classes_label_model(
         seed: Seed of the random features, non-negative; one for all classes.
 
     Returns:
-        The model; a pure function of the arguments.
+        The model, and the cells' posterior of each class against the rest, which are large and predict nothing; a pure
+        function of the arguments.
 
     Raises:
         ValueError: A shape, type or range is not as above.
@@ -70,8 +72,6 @@ def fit_classes_label_model(
         raise ValueError(f"counts must have shape (K, C) with at least two classes, not {numbers.shape}")
     total = numbers.sum(axis=1)
     by_label = (noises * (numbers.shape[1] - 1), noises)
-    models = tuple(
-        fit_label_model(features, [Observation(cells, np.column_stack([total - own, own]), scale, by_label)], seed=seed)
-        for own in numbers.T
-    )
-    return ClassesLabelModel(np.mean([model.source_mass for model in models], axis=0), models)
+    observed = [Observation(cells, np.column_stack([total - own, own]), scale, by_label) for own in numbers.T]
+    models, posteriors = zip(*(fit_with_cell_posterior(features, each, seed=seed) for each in observed), strict=True)
+    return ClassesLabelModel(np.mean([model.source_mass for model in models], axis=0), models), posteriors

@@ -15,6 +15,8 @@ from scipy.sparse import csr_matrix
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
+LEVEL_SHARE = 0.09
+"""Prior variance of what f is everywhere, as a share of the amplitude, where no level of its own is given."""
 _FREQUENCIES = 500
 _SPECTRUM_DEGREES = 5
 _BLOCK = 1024

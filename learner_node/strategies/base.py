@@ -88,6 +88,10 @@ class Problem:
     pool: SecurePool | None = None
     willing: Willing = UNWILLING
 
+    def records_at(self, sites: int) -> float:
+        """Private records at so many of the curators, as declared: of those that answered."""
+        return self.target_size * sites / self.sites
+
     @property
     def noises(self) -> float:
         """Number of noises in each pooled number, if all curators answer: not always whole, where they sum securely."""

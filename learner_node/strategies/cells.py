@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
-from learner_node.prevalence import Prevalence, estimate_prevalence, matching_intercept, shifted
+from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -76,7 +76,7 @@ class CellsStrategy:
     Args:
         cells: number of cells; None takes about three noise deviations of signed count a cell, and no more than the
             curators allow.
-        networks: whether networks are trained and averaged with the Gaussian process; False takes two seconds less.
+        networks: whether networks are trained and averaged with the Gaussian process; False saves their time.
         same_population: whether the learner knows that its source and the private records come from one population
             (unlabelled records of the same hospitals, say). The cells' masses are then known from the source, and
             signed counts alone are asked. Where it is wrong, or the curators' declared sizes are far off, the model is,
@@ -148,21 +148,22 @@ class CellsStrategy:
     @staticmethod
     def _prevalence(problem: Problem, answer: CountsAnswer, observation: Observation) -> Prevalence:
         """From the totals of both labels; of signed counts, from the masses that they are read with."""
-        others, ones = observation.counts.sum(axis=0)
         noise = len(observation.counts) * answer.noise_variance
         if answer.release != "error_correct":
             noise *= 0.5  # the noise of a difference is half in either label, with opposite signs
-        declared = problem.target_size * answer.sites / problem.sites
-        return estimate_prevalence(
-            (ones, others), (noise, noise), declared=declared, records_per_unit=problem.most_records_per_unit
-        )
+        return estimate_prevalences(
+            observation.counts.sum(axis=0),
+            noise,
+            declared=problem.records_at(answer.sites),
+            records_per_unit=problem.most_records_per_unit,
+        )[1]
 
     def _observation(self, problem: Problem, answers: Sequence[CountsAnswer]) -> Observation:
         answer = answers[-1]
         cells, scale = answer.body.partitions[0].cells(problem.source), float(answer.scale)
         if answer.release == "error_correct":
             return Observation(cells, answer.values, scale, answer.noises)
-        masses = np.full(len(cells), problem.target_size / len(cells) * answer.sites / problem.sites)
+        masses = np.full(len(cells), problem.records_at(answer.sites) / len(cells))
         spread = KNOWN_SPREAD
         if self._mass_share:
             regions = answers[0].body.partitions[0].cells(problem.source)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from learner_node.class_recall import class_recalls
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
-from learner_node.prevalence import Prevalence, estimate_prevalence, matching_factors, rescaled
-from learner_node.readers.counts import CountsAnswer
+from learner_node.prevalence import estimate_prevalences, matching_factors, rescaled
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
@@ -60,7 +59,7 @@ class CellsClassesStrategy:
         partition = kmeans_cells(problem.source, features, count, problem.seed)
         (answer,) = yield CountsBody(partitions=(partition,), hypothesis=None), None
         points, cells = coordinates(features, problem.source), answer.body.partitions[0].cells(problem.source)
-        labels = fit_classes_label_model(
+        labels, posteriors = fit_classes_label_model(
             points,
             cells,
             answer.values,
@@ -68,26 +67,15 @@ class CellsClassesStrategy:
             noises=answer.noises,
             seed=problem.seed,
         )
-        counted = _prevalences(problem, answer)
+        counted = estimate_prevalences(
+            answer.values.sum(axis=0),
+            len(answer.values) * answer.noise_variance,
+            declared=problem.records_at(answer.sites),
+            records_per_unit=problem.most_records_per_unit,
+        )
         apart = labels.probabilities(points)
         factors = matching_factors(apart, labels.source_mass, [each.share for each in counted])
         said = rescaled(apart, factors)
-        recalls = class_recalls(answer, points, cells, said, seed=problem.seed)
+        recalls = class_recalls(posteriors, said, seed=problem.seed)
         estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate
-
-
-def _prevalences(problem: Problem, answer: CountsAnswer) -> tuple[Prevalence, ...]:
-    """Of each class against the rest."""
-    totals = answer.values.sum(axis=0)
-    noise = len(answer.values) * answer.noise_variance
-    declared = problem.target_size * answer.sites / problem.sites
-    return tuple(
-        estimate_prevalence(
-            (float(own), float(totals.sum() - own)),
-            (noise, noise * (len(totals) - 1)),
-            declared=declared,
-            records_per_unit=problem.most_records_per_unit,
-        )
-        for own in totals
-    )

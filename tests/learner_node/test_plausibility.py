@@ -282,7 +282,7 @@ HONEST = st.lists(
 SMALL = encode_frame(ring(60, seed=9), card().schema)
 
 
-@settings(max_examples=12)
+@settings(max_examples=25)
 @given(HONEST, st.sampled_from(["sum", "site"]), st.integers(2, 10**6))
 def test_no_honest_card_is_left_out(cards, pooling, source_size):
     named = {f"site-{number}": card for number, card in enumerate(cards)}

@@ -16,7 +16,7 @@ from learner_node.label_model import Observation, fit_label_model, fit_with_cell
 from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
 from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
-from learner_node.uncertainty import LEVEL, _steeper, estimate_accuracy
+from learner_node.uncertainty import LEVEL, estimate_accuracy, steeper
 from margins import DEVIATIONS, FALSE_ALARM, within_its_error
 
 N_SOURCE = 160
@@ -120,10 +120,10 @@ def test_one_class_alone_is_no_trouble(share):
 def test_a_steeper_judge_keeps_how_rare_a_class_is():
     rng = np.random.default_rng(0)
     share, weight = rng.beta(0.6, 6.0, (20, 30)), rng.dirichlet(np.ones(30), 20)
-    steeper = _steeper(share, weight, np.linspace(0.5, 2.0, 20)[:, None])
-    assert np.sum(weight * steeper, axis=1) == pytest.approx(np.sum(weight * share, axis=1), abs=2e-4)
-    assert (np.argsort(steeper) == np.argsort(share)).mean() > 0.95
-    spread = np.std(steeper, axis=1) / np.std(share, axis=1)
+    moved = steeper(share, weight, np.linspace(0.5, 2.0, 20)[:, None])
+    assert np.sum(weight * moved, axis=1) == pytest.approx(np.sum(weight * share, axis=1), abs=2e-4)
+    assert (np.argsort(moved) == np.argsort(share)).mean() > 0.95
+    spread = np.std(moved, axis=1) / np.std(share, axis=1)
     assert spread[0] < 1 < spread[-1]
 
 
