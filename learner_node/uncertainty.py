@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from learner_node.areas import auc_error
 from learner_node.label_model import CellPosterior
+from learner_node.label_model.cell_posterior import PRIOR_NO_SIGNAL
 from learner_node.profiles import SHARPNESS, Profiles
 from learner_node.ranking import Ranked, auc_draws, highest_auc_draws
 
@@ -28,11 +29,17 @@ METHOD = (
 
 _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
-_WITHIN_MEAN, _WITHIN_DEVIATION = 0.25, 0.65
+_WITHIN_MEAN, _WITHIN_SLOPE, _WITHIN_DEVIATION = 0.1, 0.3, 0.7
+"""Of log a less what cells bear out: mean at ten cells a dimension, its growth with their logarithm, deviation."""
+_USUAL_CELLS, _LEAST_LOG_CELLS = 10.0, -2.0
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
-_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.2
+_EXPECTED_JUDGE, _JUDGE_DEVIATION = 1.0, 0.25
 _SUREST, _NEWTON_STEPS = 1e-4, 6
 _OPEN = (0.5, 0.5)
+_FEWER_ERRORS, _FEWER_INVERSIONS = (0.05, 0.25), (0.5, 0.7)
+"""Mean and deviation of the log factor on errors, and on pairs in the wrong order, where cells are pure."""
+_SCEPTICISM = (1.0 - PRIOR_NO_SIGNAL) / PRIOR_NO_SIGNAL
+"""How much more the verdicts weigh the hypothesis of no signal: for them its prior is 1/2."""
 _ROUNDING = 1e-9
 
 
@@ -85,20 +92,24 @@ def estimate_accuracy(
     that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
     are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
     log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
-    log 1.1, deviation 0.4), plus a normal step of mean 0.25 and deviation 0.65 for what they cannot tell. The ranking
-    counts only as far as the model's cell means are correlated with the posterior's: a model that is wrong between
-    cells is not believed within them.
+    log 1.1, deviation 0.4), plus a normal step for what they cannot tell. Its mean is 0.1 + 0.3 log(K / 10 d), for K
+    cells in d dimensions (K / d counts as at least 1.35), its deviation 0.7: the direction in which risk rises within a
+    cell has d components, which the K cells tell. The ranking counts only as far as the model's cell means are
+    correlated with the posterior's: a model that is wrong between cells is not believed within them.
 
     The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
-    0, deviation 0.2, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
+    0, deviation 0.25, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
 
     Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
     still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,
     Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the square of the
-    share of the labels' variance that is between cells, times a Beta(1/2, 1/2) variable.
+    share of the labels' variance that is between cells, times a Beta(1/2, 1/2) variable. A smooth prior also never
+    takes a pure cell for quite pure: errors and inversions (1 less accuracy, 1 less AUC) are multiplied by exp(-z), z
+    normal, of mean 0.05 and 0.5, deviation 0.25 and 0.7, times the same trust and square.
 
-    The verdicts are stricter than the intervals. They take the shares as they are (b = 1); `p_value` credits within
-    cells no more than held-out cells bear out, and `ranking_p_value` deals labels at random there.
+    The verdicts are stricter than the intervals. They take the shares as they are (b = 1), and the prior probability
+    of no signal at all as 1/2 instead of 1/5; `p_value` credits within cells no more than held-out cells bear out, and
+    `ranking_p_value` deals labels at random there.
 
     Records of one unit are no independent draws. A sum over them varies up to `records_per_unit` times as much
     (Cauchy-Schwarz), and what is missing is added, with the standard errors of a share and of an AUC.
@@ -141,9 +152,15 @@ def estimate_accuracy(
     ones = np.sum(weight * told, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
     auc = auc_draws(profiles, share, weight, Ranked(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
-    opened = rng.beta(*_OPEN, _DRAWS) * np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
+    pure = np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
+    opened = rng.beta(*_OPEN, _DRAWS) * pure
     accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)
     auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
+    missed = rng.standard_normal(_DRAWS)
+    accuracy, auc = (
+        1.0 - (1.0 - found) * np.exp(-pure * (mean + deviation * missed))
+        for found, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
+    )
     credited_auc = auc_draws(profiles, told, weight)
     records = draws.mass.sum(axis=1)
     alike = np.sqrt(records_per_unit - 1.0) * rng.standard_normal((2, _DRAWS))
@@ -153,9 +170,9 @@ def estimate_accuracy(
     return AccuracyEstimate(
         *_median_and_interval(accuracy + chance),
         *_median_and_interval(majority),
-        _tail(credited + chance <= majority),
+        _tail(credited + chance <= majority, draws.no_signal),
         *_median_and_interval(auc + auc_chance),
-        _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING),
+        _tail(credited_auc + auc_chance <= 0.5 + _ROUNDING, draws.no_signal),
     )
 
 
@@ -199,7 +216,9 @@ def _sharpness_draws(
     weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
     between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
     step = np.log(SHARPNESS[1] / SHARPNESS[0])
-    log_within = np.log(SHARPNESS[between]) + rng.normal(_WITHIN_MEAN, _WITHIN_DEVIATION, _DRAWS)
+    log_cells = max(np.log(len(posterior.mass) / (_USUAL_CELLS * posterior.dimensions)), _LEAST_LOG_CELLS)
+    expected = _WITHIN_MEAN + _WITHIN_SLOPE * log_cells
+    log_within = np.log(SHARPNESS[between]) + rng.normal(expected, _WITHIN_DEVIATION, _DRAWS)
     within = np.rint((log_within - np.log(SHARPNESS[0])) / step).astype(np.int64)
     return between, np.clip(within, 0, len(SHARPNESS) - 1)
 
@@ -220,9 +239,10 @@ def _normalised(log_weights: Floats) -> Floats:
     return result
 
 
-def _tail(counted: NDArray[np.bool_]) -> float:
-    """Posterior probability of what some draws count for, never 0."""
-    return float((1 + np.count_nonzero(counted)) / (1 + len(counted)))
+def _tail(counted: NDArray[np.bool_], no_signal: NDArray[np.bool_]) -> float:
+    """Posterior probability of what some draws count for, of prior 1/2 for no signal, never 0."""
+    weight = np.where(no_signal, _SCEPTICISM, 1.0)
+    return float((1.0 + weight @ counted) / (1.0 + weight.sum()))
 
 
 def _median_and_interval(values: Floats) -> tuple[float, float, float]:

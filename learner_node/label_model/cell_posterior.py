@@ -16,7 +16,8 @@ from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable,
 
 Floats = NDArray[np.float64]
 
-_PRIOR_NO_SIGNAL = 0.5
+PRIOR_NO_SIGNAL = 0.2
+"""Prior probability that labels do not depend on the attributes."""
 _JITTER = 1e-9
 
 
@@ -46,6 +47,7 @@ class CellPosterior:
         mass_variance: Their posterior variances, float64 (K,), positive.
         log_evidence: Log probability of the answers under the Gaussian processes, averaged over kernels.
         kernels: (weight, prior covariance (K, K), posterior) of the averaged kernels; the weights sum to 1.
+        dimensions: d of the instances that the kernels are of, at least 1.
     """
 
     cells: NDArray[np.int64]
@@ -54,12 +56,13 @@ class CellPosterior:
     mass_variance: Floats
     log_evidence: float
     kernels: tuple[tuple[float, Floats, NormalPosterior], ...]
+    dimensions: int
 
     @property
     def no_signal_probability(self) -> float:
-        """Posterior probability, prior 1/2, that one share of label 1 holds in all cells (uniform prior)."""
+        """Posterior probability, prior `PRIOR_NO_SIGNAL`, that one share of label 1, uniform, holds in all cells."""
         alone = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
-        prior = np.log(_PRIOR_NO_SIGNAL / (1.0 - _PRIOR_NO_SIGNAL))
+        prior = np.log(PRIOR_NO_SIGNAL / (1.0 - PRIOR_NO_SIGNAL))
         return float(expit(alone - self.log_evidence + prior))
 
     def draw(self, count: int, rng: np.random.Generator) -> CellDraws:

@@ -140,6 +140,7 @@ def fit_with_cell_posterior(
         kernels=tuple(
             (weight, seen_covariance(fit.covariances, kernel), found) for weight, kernel, found in fit.chosen
         ),
+        dimensions=np.shape(features)[1],
     )
     return fit.model, posterior
 

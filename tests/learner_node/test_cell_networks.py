@@ -53,6 +53,7 @@ def judged(table):
         mass_variance=np.ones(size),
         log_evidence=0.0,
         kernels=((1.0, nothing, NormalPosterior(flat, np.zeros(size), np.ones(size), 0.0, nothing, nothing)),),
+        dimensions=2,
     )
 
 

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from at_length import at_length
 from learner_node.areas import weighted_auc
 from learner_node.label_model import Observation, fit_label_model, fit_with_cell_posterior
-from learner_node.label_model.cell_posterior import CellPosterior, _normal_draws
+from learner_node.label_model.cell_posterior import PRIOR_NO_SIGNAL, CellPosterior, _normal_draws
 from learner_node.label_model.expectation_propagation import approximate_posterior
 from learner_node.label_model.likelihood import PROBIT, SIGNAL_NODES, SiteTable
 from learner_node.uncertainty import LEVEL, estimate_accuracy, steeper
@@ -229,6 +229,7 @@ def toy_posterior(size=6, seed=0, flat=()):
         mass_variance=np.full(size, 4.0),
         log_evidence=found.log_evidence,
         kernels=((1.0, covariance, found),),
+        dimensions=2,
     )
 
 
@@ -283,4 +284,4 @@ def test_the_likelihood_of_shares_is_read_off_the_table():
 
 def test_coin_flips_look_like_no_signal_and_a_step_does_not(steep):
     assert steep[1].no_signal_probability < FALSE_ALARM
-    assert answered(3, share=0.55)[1].no_signal_probability > 0.5  # the prior, so what was seen speaks for it
+    assert answered(3, share=0.55)[1].no_signal_probability > PRIOR_NO_SIGNAL  # what was seen speaks for it
