@@ -1,8 +1,9 @@
 """How common each class is among the target's records, from the noisy counts, and a model that says no other mean.
 
 A label model shrinks to what it holds likely before any answer, networks may die, and a sharpened model says less of a
-rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved to
-them on the probit scale, which leaves the order of its records as it is. docs/uncertainty.md has what was measured.
+rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved
+towards them on the probit scale, to a quarter of their standard error and no farther: it has read each cell, and where
+cells are pure it knows more than the totals. The order of its records stays. docs/risks.md has more.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ DECLARED_SPREAD = 0.5
 """Standard deviation of the number of records about the declared one, as a share of it."""
 LEAST_IN_ERRORS = 0.1
 """No share is taken as nearer to 0 or 1 than this many standard errors: no class is ruled out by noise."""
+TOLERATED_ERRORS = 0.25
+"""A model's mean risk may be so many standard errors from the estimated share: it knows of the cells, too."""
+LEAST = 1e-6
+"""No model is moved to a share nearer to 0 or 1."""
 _LEVEL = float(ndtri(0.975))
 _SUREST, _FARTHEST = 30.0, 40.0
 _SHARES: Floats = np.sin(np.linspace(0.0, 0.5 * np.pi, 1001)) ** 2
@@ -41,6 +46,11 @@ class Prevalence:
     low: float
     high: float
     error: float
+
+    def nearest(self, share: float) -> float:
+        """The share within a quarter of the standard error that is nearest to a model's own, `share`, in [0, 1]."""
+        most = TOLERATED_ERRORS * self.error
+        return min(max(share, self.share - most, LEAST), self.share + most, 1.0 - LEAST)
 
 
 def estimate_prevalence(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
-from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
+from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, mean_probability, shifted
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -45,7 +45,7 @@ class CellsModel:
         features: the source's.
         labels: the Gaussian process.
         networks: whose probabilities are averaged with its, by their weight; None is the Gaussian process alone.
-        intercept: b of P = Phi(probit(p) + b), by which the target's mean of P is what the answers say of class 1.
+        intercept: b of P = Phi(probit(p) + b), by which the target's mean of P is near what the answers say of class 1.
     """
 
     features: FeatureMap
@@ -123,7 +123,8 @@ class CellsStrategy:
         smooth = labels.probability(points)
         probability = CellsModel(features, labels, networks).averaged(smooth, points)
         prevalence = self._prevalence(problem, answers[-1], observation)
-        intercept = matching_intercept(probability, labels.source_mass, prevalence.share)
+        wanted = prevalence.nearest(mean_probability(probability, labels.source_mass))
+        intercept = matching_intercept(probability, labels.source_mass, wanted)
         said = shifted(probability, intercept)
         bound = problem.most_records_per_unit
         accuracy = estimate_accuracy(said, posterior, seed=seed, records_per_unit=bound)
