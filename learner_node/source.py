@@ -144,6 +144,25 @@ def kmeans_cells(
     return NearestCentre.of(features, np.clip(centres, -MOST_COORDINATE, MOST_COORDINATE))
 
 
+def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Points as far from the means of their cells as they lie from the cell's other points, float64 (n, d).
+
+    Cells are drawn about the source's records, so other records of the population lie farther out, where a model is
+    surer. A point alone in its cell stays.
+
+    Args:
+        points: of the source's records, (n, d).
+        cells: of the records, (n,), non-negative.
+    """
+    _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(size), points.shape[1]))
+    np.add.at(sums, cell, points)
+    means = sums / size[:, None]
+    farther = size / np.maximum(size - 1, 1)
+    moved: NDArray[np.float64] = means[cell] + farther[cell, None] * (points - means[cell])
+    return moved
+
+
 def affordable_cells(features: FeatureMap, work: float) -> int:
     """Most k-means cells that a curator finds a record's nearest of, within so much work for one record: 1 to 1024.
 

@@ -10,7 +10,7 @@ many records they came from. They are asked where the learner knows that, or buy
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +21,7 @@ from learner_node.label_model.cell_networks import CellNetworks, train_cell_netw
 from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, mean_probability, shifted
 from learner_node.readers.counts import CountsAnswer
-from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_or_none
 from learner_node.uncertainty import estimate_accuracy
@@ -59,10 +59,7 @@ class CellsModel:
 
     def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(class 1) before the answers move it, (n,) in [0, 1]; points are the feature map's."""
-        return self.averaged(self.labels.probability(points), points)
-
-    def averaged(self, smooth: NDArray[np.float64], points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As `unshifted`, from what the Gaussian process says there, (n,)."""
+        smooth = self.labels.probability(points)
         if self.networks is None:
             return smooth
         share = self.networks.weight
@@ -120,16 +117,16 @@ class CellsStrategy:
         observation = self._observation(problem, answers)
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
-        smooth = labels.probability(points)
-        probability = CellsModel(features, labels, networks).averaged(smooth, points)
+        model = CellsModel(features, labels, networks)
         prevalence = self._prevalence(problem, answers[-1], observation)
-        wanted = prevalence.nearest(mean_probability(probability, labels.source_mass))
-        intercept = matching_intercept(probability, labels.source_mass, wanted)
-        said = shifted(probability, intercept)
+        apart = model.unshifted(held_apart(points, observation.cells))
+        wanted = prevalence.nearest(mean_probability(apart, labels.source_mass))
+        intercept = matching_intercept(apart, labels.source_mass, wanted)
+        said = shifted(model.unshifted(points), intercept)
         bound = problem.most_records_per_unit
         accuracy = estimate_accuracy(said, posterior, seed=seed, records_per_unit=bound)
         estimate = SourceEstimate(labels.source_mass, said, accuracy, prevalence)
-        return CellsModel(features, labels, networks, intercept), estimate
+        return replace(model, intercept=intercept), estimate
 
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learner_node.class_recall import class_recalls
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
 from learner_node.prevalence import estimate_prevalences, matching_factors, mean_probability, rescaled
-from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
 from protocol.feature_map import FeatureMap
@@ -73,13 +73,13 @@ class CellsClassesStrategy:
             declared=problem.records_at(answer.sites),
             records_per_unit=problem.most_records_per_unit,
         )
-        apart = labels.probabilities(points)
+        apart = labels.probabilities(held_apart(points, cells))
         wanted = [
             each.nearest(mean_probability(of_class, labels.source_mass))
             for each, of_class in zip(counted, apart.T, strict=True)
         ]
         factors = matching_factors(apart, labels.source_mass, wanted)
-        said = rescaled(apart, factors)
+        said = rescaled(labels.probabilities(points), factors)
         recalls = class_recalls(posteriors, said, seed=problem.seed)
         estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate

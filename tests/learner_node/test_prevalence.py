@@ -22,7 +22,7 @@ from learner_node.prevalence import (
     shifted,
 )
 from learner_node.readers.counts import CountsAnswer
-from learner_node.source import coordinates
+from learner_node.source import coordinates, held_apart
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
@@ -178,7 +178,7 @@ def asked(strategy, classes, counts_of, *, epsilon=1, declared=6000):
     with pytest.raises(StopIteration) as finished:
         asking.send([answer])
     model, estimate = finished.value.value
-    return model, estimate, source
+    return model, estimate, source, cells
 
 
 @pytest.mark.family(2)
@@ -191,13 +191,15 @@ def test_cells_say_a_mean_that_the_totals_bear_out(share, networks):
         ones = 20.0 * np.bincount(cells, norm.cdf(x + norm.ppf(share) * np.sqrt(2)), minlength=size)
         return np.round(np.column_stack([20.0 * np.bincount(cells, minlength=size) - ones, ones]))
 
-    model, estimate, source = asked(CellsStrategy(cells=12, networks=networks), 2, counts_of)
+    model, estimate, source, cells = asked(CellsStrategy(cells=12, networks=networks), 2, counts_of)
     assert isinstance(estimate.counted, Prevalence)
     assert estimate.counted.share == pytest.approx(share, abs=5 * estimate.counted.error)
-    assert abs(estimate.prevalence - estimate.counted.share) <= TOLERATED_ERRORS * estimate.counted.error + 1e-9
+    points = coordinates(model.features, source)
+    elsewhere = shifted(model.unshifted(held_apart(points, cells)), model.intercept)
+    mean = mean_probability(elsewhere, estimate.weights)
+    assert abs(mean - estimate.counted.share) <= TOLERATED_ERRORS * estimate.counted.error + 1e-9
     assert (model.probability(source) == estimate.probability).all()
-    unmoved = model.unshifted(coordinates(model.features, source))
-    assert estimate.probability == pytest.approx(shifted(unmoved, model.intercept))
+    assert estimate.probability == pytest.approx(shifted(model.unshifted(points), model.intercept))
 
 
 @given(shares, st.floats(1e-6, 2.0), st.floats(0, 1))
@@ -215,9 +217,11 @@ def test_each_of_several_classes_has_a_mean_that_the_totals_bear_out():
         apart = np.column_stack([0.6 * (1 - third), 0.4 * (1 - third), third])
         return np.round(20.0 * np.column_stack([np.bincount(cells, one, minlength=size) for one in apart.T]))
 
-    model, estimate, source = asked(CellsClassesStrategy(cells=10), 3, counts_of)
+    model, estimate, source, cells = asked(CellsClassesStrategy(cells=10), 3, counts_of)
     counted = np.array([each.share for each in estimate.counted])
-    means = np.average(estimate.probabilities, axis=0, weights=estimate.weights)
+    points = held_apart(coordinates(model.features, source), cells)
+    elsewhere = rescaled(model.labels.probabilities(points), model.factors)
+    means = np.average(elsewhere, axis=0, weights=estimate.weights)
     error = max(each.error for each in estimate.counted)
     assert means == pytest.approx(counted, abs=TOLERATED_ERRORS * error * 3 + 1e-3)  # three classes share what is over
     assert counted.sum() == pytest.approx(1.0, abs=1e-3)

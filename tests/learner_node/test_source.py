@@ -7,11 +7,20 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans
 
 from curator_node.dataset import PrivateDataset
 from learner_fakes import NoNoise, federate, key, open_curator, ring, steward
 from learner_node.learn import learn
-from learner_node.source import coordinates, even_bins, kmeans_cells, paper_bin_count, standardising_map
+from learner_node.source import (
+    coordinates,
+    even_bins,
+    held_apart,
+    kmeans_cells,
+    paper_bin_count,
+    standardising_map,
+)
+from margins import surely_ahead
 from protocol.feature_map import STEPS, CategoricalFeature, NumericFeature
 from protocol.hypotheses import Constant
 from protocol.partitions import PARTITION_KINDS
@@ -201,3 +210,32 @@ def test_counts_over_the_wire_are_the_learners_own_counts_of_the_same_records():
     found = partition.cells(learned.source)
     assert asked.answers["basel"].values.sum(axis=1).tolist() == np.bincount(found).tolist()
     assert learned.study.sessions["basel"].curator == key("basel").public
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_points_held_apart_are_as_far_from_their_cell_as_from_its_other_points(seed, cells):
+    rng = np.random.default_rng(seed)
+    points, cell = rng.standard_normal((30, 2)), rng.integers(cells, size=30) * 7
+    moved = held_apart(points, cell)
+    for number in range(30):
+        mine = cell == cell[number]
+        others = mine & (np.arange(30) != number)
+        if not others.any():
+            assert (moved[number] == points[number]).all()
+            continue
+        step = moved[number] - points[mine].mean(axis=0)
+        assert step == pytest.approx(points[number] - points[others].mean(axis=0), abs=1e-9)
+
+
+def test_points_held_apart_lie_as_other_records_of_the_population_do():
+    """Of 30 draws of 300 records in 100 cells: mean squares about the cells' means, of the source and of others."""
+    off = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        source, others = rng.standard_normal((300, 3)), rng.standard_normal((3000, 3))
+        cells = KMeans(100, n_init=1, random_state=seed).fit(source)
+        spread = np.mean((others - cells.cluster_centers_[cells.predict(others)]) ** 2)
+        centre = cells.cluster_centers_[cells.labels_]
+        apart = held_apart(source, cells.labels_)
+        off.append([abs(np.mean((points - centre) ** 2) - spread) for points in (source, apart)])
+    assert surely_ahead(*np.transpose(off))
