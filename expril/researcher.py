@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.again import choose, name_newest, of_newest
-        from simulations.scenario import check_options, read_epsilons
+        from simulations.scenario import at_epsilon, check_options, read_epsilons
 
         scenario = of_newest(scenario)
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
@@ -115,10 +115,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         chosen = choose(scenario, given, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
-        from simulations.records import doubts_of, load_records  # what is wrong in a file is told before more is loaded
+        from simulations.doubts import doubts_of  # what is wrong in a file is told before more is loaded
+        from simulations.records import load_records
 
         records = load_records(chosen.scenario, chosen.folder)
-        doubts = doubts_of(chosen.scenario, records)
+        doubts = doubts_of(at_epsilon(chosen.scenario, epsilons[-1]).scenario if epsilons else chosen.scenario, records)
         tick("reading the records", 1, 1)
         for doubt in doubts:
             say("warning", doubt)

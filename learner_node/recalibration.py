@@ -62,8 +62,8 @@ class Recalibration:
 
     def __str__(self) -> str:
         told = f"intercept {self.intercept}, slope {self.slope}"
-        state = "on" if self.on else "off: the answers do not speak against the risks as they are"
-        return f"{told}; {state} (Bayes factor {self.factor:.3g})"
+        state = "on: the answers favour the change" if self.on else "off: the answers favour the risks as they are"
+        return f"{told}; {state} (Bayes factor of the change {self.factor:.2g})"
 
 
 def recalibrate(

@@ -247,4 +247,4 @@ def _with(structs: list[type[msgspec.Struct]]) -> str:
     tags = dict.fromkeys(str(one.__struct_config__.tag_field) for one in structs if one.__struct_config__.tag_field)
     needed = [[field.encode_name for field in msgspec.structs.fields(one) if field.required] for one in structs]
     common = [*tags, *(name for name in needed[0] if all(name in names for names in needed))]
-    return f" with {' and '.join(common)}" if common else ""
+    return f" with the key{'s' * (len(common) > 1)} {' and '.join(common)}" if common else ""

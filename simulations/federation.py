@@ -18,13 +18,13 @@ from learner_node.learn import Learned, learn
 from learner_node.purposes import validation_purpose
 from learner_node.study import Carrier, Federation, NoCuratorError, Study
 from learner_node.thresholds import DEFAULT_THRESHOLDS
-from learner_node.validation import CLASSES, Validation
+from learner_node.validation import Validation
 from protocol.envelopes import LABEL, SigningKey
 from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.table import IN_PROCESS, Stage
-from simulations.records import Records, SiteRecords, sites_of, split_records
+from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
 from simulations.scenario import LearnerScenario, Scenario
 from simulations.study_numbers import FIT, NAMES, VALIDATION
 
@@ -130,8 +130,7 @@ def ask_all(
     """
     for learner in scenario.learners:
         asked, held = sites_of(learner, repeat.sites)
-        if learner.validate is not None and len(repeat.sites[held[0]].steward.classes) != CLASSES:
-            raise ConfigurationError(f"learner {learner.name}: validate is for a label of two classes; leave it out")
+        require_classes(learner, repeat.sites[held[0]].steward)
         federation = Federation(
             curators={name: repeat.curators[name].identity for name in asked},
             key=keys[learner.name],

@@ -31,6 +31,11 @@ from simulations.records import Quoted
 Tick = Callable[[str, int, int], None]
 SUGGESTED = "*"
 """Marks a suggested plan, in text that shows no bold letters, too."""
+ASSUMED = "assumed: no round_size is declared, so each site is taken to be as large as the source; --size tells better"
+OF_A_NUMBER = (
+    "\nnoise scale: in steps, into which the label's range is divided\nerror of a share: of a cell's mean label, as a "
+    "share of its range"
+)
 SIMULATED = (
     "problems", "accuracy", "accuracy_low", "accuracy_high", "best", "accuracy_without_noise", "accuracy_lost",
     "accuracy_lost_low", "accuracy_lost_high", "majority", "beats_majority", "by_difficulty", "auc", "auc_low",
@@ -219,7 +224,7 @@ def _scores(told: Scores) -> tuple[float, ...]:
 
 def quote_table(request: Request, rows: Sequence[QuoteRow]) -> Table:
     """One line per epsilon and plan; the suggested plan of each epsilon in bold, and marked."""
-    declared = "declared" if request.declared else "assumed: who declares none counts as the source does"
+    declared = "declared" if request.declared else ASSUMED
     questions = "one question" if rows[0].queries == 1 else f"{rows[0].queries} questions"
     table = Table(
         title=f"{escape(request.title)}: {request.strategy}, {questions}",
@@ -282,7 +287,8 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
     )
     chosen = "".join(f"\n{line}" for line in many_attributes(problem, request.strategy, request.options))
     if told is None:
-        return "cost and precision alone;\naccuracy is quoted for labels of two classes" + chosen
+        number = OF_A_NUMBER if request.source.schema.label_bounds is not None else ""
+        return "cost and precision alone;\naccuracy is quoted for labels of two classes" + number + chosen
     belief = request.belief
     known = [
         f"{name} {low:g}" + (f" to {high:g}" if high > low else "")
@@ -307,7 +313,9 @@ def _explained(request: Request, rows: Sequence[QuoteRow]) -> str:
         if ends is None
     ]
     if open_:
-        lines.append(f"no source record tells {' or '.join(open_)};\nwho states it, from the literature, is told more")
+        lines.append(
+            f"no source record tells {' or '.join(open_)};\nwhat is stated, from the literature, narrows the ranges"
+        )
     lines.append(f"{SUGGESTED} suggested: the strategy's own plan unless another is clearly better")
     return "\n".join(lines) + chosen
 

@@ -9,15 +9,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curator_node.dataset import unit_names
+from curator_node.dataset import complaints_about, unit_names
 from curator_node.record_files import read_records
 from curator_node.steward import StewardFile, read_steward_file
-from learner_node.doubts import doubts_about
 from learner_node.population import counted
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.mistakes import did_you_mean
-from protocol.record_frames import UnknownClassError, column_texts, describe_absent, encode_frame, encode_label_column
+from protocol.record_frames import (
+    UnknownClassError,
+    column_texts,
+    describe_absent,
+    encode_and_count_moved,
+    encode_frame,
+    encode_label_column,
+)
 from protocol.records import Records as EncodedRecords
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
@@ -29,6 +35,10 @@ from simulations.scenario_data import ANY, Data, fits, is_table, matching, read_
 
 ROW = "\0row"
 """Column of a record's place in its file while records are chosen and split; no file can have one of that name."""
+
+CLASSES = 2
+"""Classes of a label whose models can be validated."""
+RENAMED = ". Classes are declared as the file writes them; merge_label in [data] gives them other names"
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,7 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: StewardFile) -> None:
         if site is not None:
             _require_sites(frame[site])
     except UnknownClassError as error:
-        raise ConfigurationError(f"{data.path}: {error}{error.likeness}") from None
+        raise ConfigurationError(f"{data.path}: {error}{error.likeness or RENAMED}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{data.path}: {error}") from None
 
@@ -276,32 +286,14 @@ def _site(
     )
 
 
-def doubts_of(scenario: Scenario, records: Records) -> list[str]:
-    """What its user should look at once more before anything is asked, in sentences; the scenario can be run as it is.
+def require_classes(learner: LearnerScenario, steward: StewardFile) -> None:
+    """Refuse a validation of what has no two classes.
 
     Raises:
-        ConfigurationError: as `split_records` and `sites_of`.
+        ConfigurationError: the learner asks for one.
     """
-    doubts = []
-    site = records.dataset.site if scenario.data.sites.how == "site" else None
-    if site is not None and records.steward.schema.find(site) is not None:
-        doubts.append(
-            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
-            "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
-        )
-    sites = split_records(scenario, records, 0)
-    for learner in scenario.learners:
-        asked, held = sites_of(learner, sites)
-        told = doubts_about(
-            learner.options,
-            records=sum(sites[name].source.height for name in held),
-            curators=len(asked),
-            pooling=learner.pooling,
-            colluders=learner.colluders,
-            dropouts=learner.dropouts,
-        )
-        doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
-    return doubts
+    if learner.validate is not None and len(steward.classes) != CLASSES:
+        raise ConfigurationError(f"learner {learner.name!r}: validate is for a label of two classes; leave it out")
 
 
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
@@ -326,6 +318,7 @@ class Quoted:
         stewards: schema file of each curator that is asked.
         learner: of the scenario; None where records alone were named.
         limits: of each of these curators, and the number of records that it declares, if any.
+        doubts: what is odd about the source as its schema file declares it, in sentences.
     """
 
     title: str
@@ -333,6 +326,7 @@ class Quoted:
     stewards: tuple[StewardFile, ...]
     learner: LearnerScenario | None = None
     limits: tuple[tuple[Limits, int | None], ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
@@ -354,19 +348,20 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
         unit = steward.unit if steward.unit in frame.columns else None
         frame = counted(frame, unit, steward.most_records_per_unit, np.random.default_rng(0))
         try:
-            records = encode_frame(frame, steward.schema)
+            records, moved = encode_and_count_moved(frame, steward.schema)
         except ConfigurationError as error:
             raise ConfigurationError(f"{source}: {error}") from None
-        return Quoted(Path(source).name, records, (steward,))
+        return Quoted(Path(source).name, records, (steward,), doubts=tuple(complaints_about(records, moved)))
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
     sites = split_records(scenario, load_records(scenario, folder), 0)
     asked, held = sites_of(chosen, sites)
     frame = pl.concat([sites[name].source for name in held])
     stewards = tuple(sites[name].steward for name in asked)
-    records = encode_frame(frame, stewards[0].schema)
+    records, moved = encode_and_count_moved(frame, stewards[0].schema)
+    doubts = tuple(complaints_about(records, moved)) if scenario.data.path is not None else ()
     limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
-    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits)
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
 
 
 def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:

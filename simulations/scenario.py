@@ -246,11 +246,15 @@ def read_epsilons(written: str) -> tuple[str, ...]:
 def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
     """The scenario where every learner has this epsilon.
 
-    A cap that would refuse it is raised to what the learners may need: `epsilon` for each, and their sum for all. What
-    was raised is in the notes, since a real curator's cap does not follow.
+    A cap that would refuse it is raised to what the learners may need: `epsilon` and its validation for each, and their
+    sum for all. What was raised is in the notes, since a real curator's cap does not follow.
     """
     each = parse_rational(epsilon)
-    total = each * len(scenario.learners)
+    needs = {
+        learner.name: each + (0 if learner.validate is None else parse_rational(learner.validate))
+        for learner in scenario.learners
+    }
+    total, most = sum(needs.values(), Fraction(0)), max(needs.values())
     raised, curators = [], []
     written = list(scenario.curators)
     if not any(curator.name == "*" for curator in written):
@@ -259,11 +263,13 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
         changes: dict[str, Any] = {}
         if parse_rational(curator.cap) < total:
             changes["cap"] = str(total)
-        if curator.learner_cap is not None and parse_rational(curator.learner_cap) < each:
-            changes["learner_cap"] = str(each)
-        low = {name: cap for name, cap in curator.learner_caps.items() if parse_rational(cap) < each}
+        if curator.learner_cap is not None and parse_rational(curator.learner_cap) < most:
+            changes["learner_cap"] = str(most)
+        low = {
+            name: str(needs[name]) for name, cap in curator.learner_caps.items() if parse_rational(cap) < needs[name]
+        }
         if low:
-            changes["learner_caps"] = curator.learner_caps | dict.fromkeys(low, str(each))
+            changes["learner_caps"] = curator.learner_caps | low
         if changes:
             raised.append("any other site" if curator.name == "*" else curator.name)
         if changes or curator in scenario.curators:
@@ -274,7 +280,7 @@ def at_epsilon(scenario: Scenario, epsilon: str) -> AtEpsilon:
     changed = msgspec.structs.replace(scenario, learners=learners, curators=tuple(curators))
     note = (
         f"For epsilon {epsilon} caps were raised to what the learners may need, {written_exactly(total)} in all and "
-        f"{written_exactly(each)} each, at {', '.join(raised)}: a real curator's cap does not follow."
+        f"{written_exactly(most)} each, at {', '.join(raised)}: a real curator's cap does not follow."
     )
     return AtEpsilon(changed, (note,) if raised else ())
 

@@ -138,6 +138,8 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"unknown data set {self.name!r}{suggest(self.name, list(DATASETS))}")
         if self.path is not None and self.schema is None:
             raise ValueError("records of one's own need a schema file beside their path")
+        if self.path is not None and self.sites.how == "site" and self.sites.column is None:
+            raise ValueError('sites: how = "site" needs column, the column of the records that names the site')
 
 
 def read_schema(path: Path) -> StewardFile:

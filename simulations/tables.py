@@ -12,7 +12,7 @@ from protocol.rationals import written
 from simulations.report.folding import FEW, few_of
 from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
-from simulations.report.validated import Told
+from simulations.report.validated import Recalibrated, Told
 from simulations.report.words import spent_parts
 from simulations.scenario import Scenario
 
@@ -85,11 +85,21 @@ def validation_table(report: RunReport) -> Table | None:
                 f"{name} {value:.2f} ({low:.2f} to {high:.2f})"
                 for name, (value, low, high) in (("intercept", fitted.intercept), ("slope", fitted.slope))
             )
-            off = "" if fitted.on else "; off, since they do not speak against the risks as they are"
-            lines.append(f"{escape(learner.learner)}, recalibration fitted to the same answers: {said}{off}")
+            lines.append(
+                f"{escape(learner.learner)}, recalibration fitted to the first repeat's answers: {said}; "
+                f"{_verdict(fitted)}"
+            )
         table.add_section()
     table.caption = "\n".join(lines)
     return table
+
+
+def _verdict(fitted: Recalibrated) -> str:
+    factor = f"(Bayes factor of the change {fitted.factor:.2g})"
+    if not fitted.on:
+        return f"off: the answers favour the risks as they are {factor}"
+    on = f"on: the answers favour the change {factor}"
+    return on if fitted.brier is None else f"{on}; Brier {fitted.brier:.4f}, not {fitted.brier_raw:.4f}, by the harness"
 
 
 def _told(one: Told) -> str:
@@ -258,9 +268,12 @@ def error_table(report: RunReport) -> Table | None:
     """Of a number, each learner's mean absolute error over all sites; None where the label has classes."""
     if report.measure != "R²":
         return None
+    unasked = any(_expected(learner.pooled, "absolute") == "-" for learner in report.learners)
+    why = "\n-: did not ask for its errors; of few records the answer would tell little" if unasked else ""
     table = Table(
         title="mean absolute error, in units of the label",
-        caption="on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval",
+        caption="on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval"
+        + why,
         box=box.SIMPLE_HEAD,
     )
     table.add_column("learner", no_wrap=True)

@@ -192,7 +192,7 @@ def test_records_that_are_absent_or_a_folder(tour):
             '["0", "yes"]',
             ". It is the class '0', but for how the number is written, as 1 and 1.0 are",
         ),
-        (",no\n", ",never\n", '["no", "yes"]', "correct it, or declare its class"),
+        (",no\n", ",never\n", '["no", "yes"]', "merge_label in [data] gives them other names"),
     ],
 )
 def test_how_a_label_differs_from_a_class_is_told_to_who_owns_the_records(tour, old, new, classes, likeness):
@@ -220,7 +220,8 @@ def test_a_table_where_a_file_of_toml_is_wanted_is_told_with_what_to_run(tour):
 
 
 def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(tour):
-    from simulations.records import doubts_of, load_records
+    from simulations.doubts import doubts_of
+    from simulations.records import load_records
     from simulations.scenario import load_scenario
 
     schema, own = tour / "schema.toml", tour / "own.toml"
@@ -230,15 +231,80 @@ def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(t
         scenario, _, folder = load_scenario(str(own))
         return doubts_of(scenario, load_records(scenario, folder))
 
+    (refused,) = doubts()
+    assert refused.startswith("learner 'grace': its plan costs 0.5, more than is left at surgery (0.25), which will")
+    text = text.replace("cap = 1\n", "cap = 2\n")
+    own.write_text(text)
     assert doubts() == []
     schema.write_text(
-        f"{schema.read_text()}\n[[attributes]]\nname = 'ward'\nkind = 'categorical'\nlevels = ['surgery']\n"
+        f"{schema.read_text()}\n[[attributes]]\nname = 'ward'\nkind = 'categorical'\nlevels = ['internal', 'surgery']\n"
     )
     own.write_text(text.replace('name = "ada"', 'name = "ada"\noptions = { cells = 4000 }\npooling = "secure"', 1))
     site, cells, secure = doubts()
     assert site.startswith("the site column 'ward' is an attribute, too")
     assert cells.startswith("learner 'ada': 4000 cells are more than the ")
     assert secure.startswith("learner 'ada': a secure sum of ")
+
+
+def test_what_each_learner_finds_left_is_reckoned_after_those_before_it(tour):
+    from simulations.doubts import doubts_of
+    from simulations.records import load_records
+    from simulations.scenario import load_scenario
+
+    own = tour / "own.toml"
+    start = own.read_text().split("[[curators]]")[0]
+
+    def doubts(curators, *learners):
+        own.write_text(start + curators + "".join(f"\n[[learners]]\n{keys}\n" for keys in learners))
+        scenario, _, folder = load_scenario(str(own))
+        return doubts_of(scenario, load_records(scenario, folder))
+
+    first, second = 'name = "ada"\nepsilon = 1\nvalidate = 1', 'name = "grace"\nepsilon = 1'
+    assert doubts("", first) == []
+    (told,) = doubts("", first, second)
+    assert "'grace': its plan costs 1, more than is left at internal, surgery (0)" in told
+    (told,) = doubts('[[curators]]\nname = "*"\ncap = 9\nlearner_cap = "3/2"\n', first, second)
+    assert "'ada': its validation costs 1, more than is left at internal, surgery (0.5)" in told
+    low = '[[curators]]\nname = "surgery"\ncap = "1/2"\n'
+    for told in doubts(low, first + "\nall_or_none = true", second):  # so ada spends nothing at the other ward
+        assert "its plan costs 1, more than is left at surgery (0.5)" in told
+    bigger = second.replace("1", "2")
+    told, other = doubts(low, first, bigger)
+    assert "'ada': its plan" in told
+    assert "'grace': its plan costs 2, more than is left at internal, surgery (as little as 0)" in other
+
+
+def test_levels_that_the_file_spells_otherwise_and_a_validation_of_a_number_are_told_before_anything_runs(tour):
+    from simulations.doubts import doubts_of
+    from simulations.records import load_records, read_quoted
+    from simulations.scenario import load_scenario
+
+    schema, own = tour / "schema.toml", tour / "own.toml"
+    own.write_text(own.read_text().replace("cap = 1\n", "cap = 2\n"))
+    schema.write_text(schema.read_text().replace('["female", "male"]', '["Female", "Male"]'))
+    scenario, _, folder = load_scenario(str(own))
+    (told,) = doubts_of(scenario, load_records(scenario, folder))
+    assert told.startswith("more than a tenth of the values of 'sex' are no declared level")
+    for source, given in ((str(own), None), (str(tour / "records.csv"), schema)):
+        assert read_quoted(source, schema=given, learner="").doubts == (told,)
+    number = 'label = "age"\nlabel_bounds = [0, 120]'
+    schema.write_text(
+        schema.read_text()
+        .replace('label = "readmitted"', number)
+        .replace("classes =", "# ")
+        .replace('"age"\nkind', '"x"\nkind')
+    )
+    table = tour / "records.csv"
+    header, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([header + ",x", *(row + ",1" for row in rows), ""]))
+    own.write_text(own.read_text().replace('epsilon = "3/4"', 'epsilon = "3/4"\nvalidate = "1/4"'))
+    assert "learner 'ada': validate is for a label of two classes" in complaint("simulate", own)
+
+
+def test_a_split_by_site_without_its_column_says_which_key_is_missing(tour):
+    own = tour / "own.toml"
+    own.write_text(own.read_text().replace('column = "ward"\n', ""))
+    assert 'how = "site" needs column, the column of the records that names the site' in complaint("simulate", own)
 
 
 def test_a_site_that_is_too_small_is_named_with_its_units_and_what_to_do(tour):

@@ -122,6 +122,8 @@ def test_the_table_marks_what_is_suggested_in_text_too_and_its_object_is_exact(r
     assert list(quoting.quote_table(request, [odd]).columns[2].cells) == ["≈ 11,378"]
     assert quoting.as_object(request, [odd])["rows"][0]["scale"] == "102400/9"
     assert "* suggested" in table.caption
+    assert "(declared)" in table.caption
+    assert "no round_size is declared" in quoting.quote_table(replace(request, declared=False), rows).caption
 
 
 @pytest.mark.parametrize(

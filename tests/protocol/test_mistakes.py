@@ -113,16 +113,24 @@ def test_a_wrong_value_is_told_with_its_place_and_what_to_write(told, text):
 @pytest.mark.parametrize(
     ("kind", "told", "text"),
     [
-        (Scenario, {"title": "x"}, "the table [data] is missing; write it with sites"),
-        (Scenario, {"title": "x", "data": {}}, "the table [data.sites] is missing; write it with how"),
+        (Scenario, {"title": "x"}, "the table [data] is missing; write it with the key sites"),
+        (Scenario, {"title": "x", "data": {}}, "the table [data.sites] is missing; write it with the key how"),
         (
             Scenario,
             {"title": "x", "data": {"name": "wdbc", "sites": {"how": "site"}}},
-            "the table [[learners]] is missing; write at least one with name",
+            "the table [[learners]] is missing; write at least one with the key name",
         ),
-        (StewardFile, {"label": "x"}, "the table [[attributes]] is missing; write at least one with kind and name"),
+        (
+            StewardFile,
+            {"label": "x"},
+            "the table [[attributes]] is missing; write at least one with the keys kind and name",
+        ),
         (StudyFile, {"title": "x", "source": "a", "epsilon": 1}, "the table [curators] is missing; write it"),
-        (EnrolledLearner, {"name": "ann", "cap": 1}, "the table [[keys]] is missing; write at least one with key"),
+        (
+            EnrolledLearner,
+            {"name": "ann", "cap": 1},
+            "the table [[keys]] is missing; write at least one with the key key",
+        ),
     ],
 )
 def test_a_missing_table_is_told_as_it_is_written(kind, told, text):

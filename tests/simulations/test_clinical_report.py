@@ -29,8 +29,9 @@ from simulations.report.model import (
     encode_report,
 )
 from simulations.report.page import build_page
+from simulations.report.validated import Recalibrated, Told, ValidatedBin, ValidationReport
 from simulations.scenario import at_epsilon, load_scenario, read_epsilons
-from simulations.tables import epsilon_table, result_table, run_tables, threshold_table
+from simulations.tables import epsilon_table, result_table, run_tables, threshold_table, validation_table
 
 
 def repeat(seed, n=200, share=0.2, signal=1.0):
@@ -327,6 +328,41 @@ def test_a_hostile_name_is_inert_on_the_page_of_epsilons():
     assert bad in outline.text
 
 
+def test_a_recalibration_says_whether_it_is_on_and_why():
+    share = Told(value=0.2, low=0.1, high=0.3, exact=0.2)
+    found = ValidationReport(
+        epsilon_claimed="1/2",
+        epsilon_spent="1/2",
+        records=1000.0,
+        prevalence=share,
+        points=(),
+        calibration=(ValidatedBin(predicted=0.21, observed=share),),
+        sites=(),
+        areas=(share,),
+        recalibrated=Recalibrated(
+            on=True, factor=99.3, intercept=(0.0, -0.1, 0.1), slope=(0.83, 0.74, 0.93), fitted=(0.2,), brier=0.16,
+            brier_raw=0.17,
+        ),
+    )  # fmt: skip
+
+    def told(recalibrated):
+        asked = msgspec.structs.replace(found, recalibrated=recalibrated)
+        learner = msgspec.structs.replace(report().learners[0], validation=asked)
+        one = report(learners=(learner,))
+        return validation_table(one).caption, Outline(build_page(one)).text
+
+    table, page = told(found.recalibrated)
+    assert "on: the answers favour the change (Bayes factor of the change 99); Brier 0.1600, not 0.1700" in table
+    assert "Risk as it was" in page
+    assert "Brier score is 0.1600 recalibrated" in page
+    off = msgspec.structs.replace(found.recalibrated, on=False, factor=0.2, slope=(1.14, 1.01, 1.27))
+    table, page = told(off)
+    assert "slope 1.14 (1.01 to 1.27); off: the answers favour the risks as they are (Bayes factor of the" in table
+    assert "Bayes factor of the change 0.2), so these stay" in page
+    assert "Risk as it was" not in page
+    assert "recalibrated and" not in page
+
+
 def test_a_list_of_epsilons_is_sorted_and_read_strictly():
     assert read_epsilons("3, 0.1,1/2") == ("0.1", "1/2", "3")
     for wrong in ("", "1,,2", "1,1.0", "0", "-1", "x"):
@@ -345,6 +381,16 @@ def test_an_epsilon_raises_the_caps_that_would_refuse_it_and_says_so():
     assert at_epsilon(load_scenario("wdbc")[0], "0.3").notes == ()
     assert "any other site" in at_epsilon(scenario, "3").notes[0]
     assert at_epsilon(scenario, "3").scenario.curator("unnamed").cap == "6"
+
+
+def test_a_raised_cap_leaves_room_for_the_validations():
+    scenario, *_ = load_scenario("wdbc-faults")
+    ada, grace = scenario.learners
+    asked = msgspec.structs.replace(scenario, learners=(msgspec.structs.replace(ada, validate="1/2"), grace))
+    low = msgspec.structs.replace(scenario.curators[0], name="*", cap=1, learner_cap=1, learner_caps={grace.name: 1})
+    (raised,) = at_epsilon(msgspec.structs.replace(asked, curators=(low,)), "3").scenario.curators
+    assert (raised.cap, raised.learner_cap) == ("13/2", "7/2")
+    assert raised.learner_caps == {grace.name: "3"}
 
 
 def test_a_scenario_names_its_thresholds():

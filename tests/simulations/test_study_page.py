@@ -77,7 +77,7 @@ def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
     assert "a fit to answers is no validation by them" in page
     assert "1.300" in page
     off = build_study_page(told(validation=VALIDATION | {"recalibration": fitted | {"on": False}}))
-    assert "so they stay" in off
+    assert "so these stay" in off
     assert "Recalibrated" not in build_study_page(told())
 
 

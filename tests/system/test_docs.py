@@ -33,6 +33,7 @@ from protocol.queries.model import ModelLimits
 from protocol.queries.sample import SampleLimits
 from protocol.queries.secure_counts import SecureCountsLimits
 from protocol.queries.statistic import StatisticLimits
+from protocol.rationals import parse_rational
 from protocol.schema import CategoricalAttribute, NumericAttribute
 from protocol.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.strict_toml import convert
@@ -237,6 +238,14 @@ def whole(page, *keys):
 def test_every_example_of_a_scenario_loads(block):
     around = {"title": "x", "data": {"name": "heart", "sites": {"how": "site"}}, "learners": [{"name": "ada"}]}
     assert isinstance(convert(around | tomllib.loads(block), Scenario, where="example"), Scenario)
+
+
+def test_the_files_of_the_new_tables_load():
+    schema, scenario = blocks((DOCS / "new-tables.md").read_text(encoding="utf-8"))
+    assert len(read_steward_file(schema, where="schema").attributes) == 19
+    told = convert(tomllib.loads(scenario), Scenario, where="scenario")
+    spent = sum(parse_rational(learner.epsilon) + parse_rational(learner.validate) for learner in told.learners)
+    assert spent <= min(parse_rational(told.curator(site).cap) for site in told.data.sites.fractions)
 
 
 @pytest.mark.parametrize("block", blocks(LEARNER), ids=lambda text: text.splitlines()[0])
