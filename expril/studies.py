@@ -272,6 +272,7 @@ def _show(told: dict[str, Any], target: Path) -> None:
     names = {"r2": "R²", "mean_absolute_error": "MAE"}
     shown = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
     shown |= {f"recall of {name}": recall for name, recall in (told["expected_recalls"] or {}).items()}
+    shown |= {f"share of {name}": share for name, share in told["shares"].items()}
     lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in shown.items()]
     if validation is not None:
         value, low, high = validation["auc"]

@@ -171,6 +171,7 @@ def result_object(kept: Kept, finding: Finding) -> Object:
         "expected": None if accuracy is None else _expected(accuracy),
         "expected_errors": _expected_errors(learned),
         "expected_recalls": _expected_recalls(learned),
+        "shares": {name: [own.share, own.low, own.high] for name, own in learned.shares().items()},
         "validation": None if found is None else _validated(found),
         "validation_text": "" if found is None else found.to_text(),
         "validation_failure": finding.validation_failure,

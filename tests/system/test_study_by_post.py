@@ -3,6 +3,7 @@
 import json
 from fractions import Fraction
 
+import polars as pl
 import pytest
 
 import expril
@@ -71,6 +72,18 @@ def test_the_result_folder_has_what_it_says(done):
     assert (ada.result / "synthetic.csv").stat().st_mode & 0o077 == 0
     kept = json.loads((ada.path / "receipts.json").read_text())
     assert kept.keys() == {key.hex() for key in hospitals.keys.values()}
+
+
+@pytest.mark.slow
+def test_it_tells_how_common_the_outcome_is_among_the_private_records(done):
+    ada, hospitals, told, _ = done
+    states = pl.concat([pl.read_parquet(site / "records.parquet") for site in hospitals.folders.values()])
+    share = (states[hospitals.label] == "malignant").mean()
+    ((name, (value, low, high)),) = told["shares"].items()
+    assert name == "malignant"
+    assert low < value < high
+    assert value == pytest.approx(share, abs=5 * (high - low) / 3.92)  # so far off with a chance of 1e-6
+    assert f"{value:.1%} ({low:.1%} to {high:.1%}) are “malignant”" in (ada.result / "report.html").read_text()
 
 
 @pytest.mark.slow
