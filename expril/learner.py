@@ -77,7 +77,8 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             best_auc=best_auc,
         )
         together = asdict(request.together)
-        for doubt in doubts_about(request.options, records=len(request.source), curators=request.sites, **together):
+        told = doubts_about(request.options, records=len(request.source), curators=request.sites, **together)
+        for doubt in (*quoted.doubts, *told):
             say("warning", doubt)
         with bars(json_) as tick, threadpool_limits(1):
             rows = quoting.run(request, asked, problems=problems, seed=seed, tick=tick)

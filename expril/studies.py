@@ -285,5 +285,6 @@ def _show(told: dict[str, Any], target: Path) -> None:
         for name, one in told["cost"]["curators"].items()
     ]
     lines += [f"left out  {name}: {why}" for name, why in told["left_out"].items()]
+    lines += [f"note      {told['advice']}"] if told["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))

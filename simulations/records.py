@@ -282,13 +282,7 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     Raises:
         ConfigurationError: as `split_records` and `sites_of`.
     """
-    doubts = []
-    site = records.dataset.site if scenario.data.sites.how == "site" else None
-    if site is not None and records.steward.schema.find(site) is not None:
-        doubts.append(
-            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
-            "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
-        )
+    doubts = _site_doubts(scenario, records)
     sites = split_records(scenario, records, 0)
     for learner in scenario.learners:
         asked, held = sites_of(learner, sites)
@@ -302,6 +296,17 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
         )
         doubts += [f"learner {learner.name!r}: {doubt}" for doubt in told]
     return doubts
+
+
+def _site_doubts(scenario: Scenario, records: Records) -> list[str]:
+    site = records.dataset.site if scenario.data.sites.how == "site" else None
+    if site is None or records.steward.schema.find(site) is None:
+        return []
+    doubt = (
+        f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
+        "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
+    )
+    return [doubt]
 
 
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
@@ -326,6 +331,7 @@ class Quoted:
         stewards: schema file of each curator that is asked.
         learner: of the scenario; None where records alone were named.
         limits: of each of these curators, and the number of records that it declares, if any.
+        doubts: what is worth a warning in the scenario's records, in sentences.
     """
 
     title: str
@@ -333,6 +339,7 @@ class Quoted:
     stewards: tuple[StewardFile, ...]
     learner: LearnerScenario | None = None
     limits: tuple[tuple[Limits, int | None], ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
@@ -360,13 +367,15 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
         return Quoted(Path(source).name, records, (steward,))
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
-    sites = split_records(scenario, load_records(scenario, folder), 0)
+    whole = load_records(scenario, folder)
+    sites = split_records(scenario, whole, 0)
     asked, held = sites_of(chosen, sites)
     frame = pl.concat([sites[name].source for name in held])
     stewards = tuple(sites[name].steward for name in asked)
     records = encode_frame(frame, stewards[0].schema)
     limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
-    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits)
+    doubts = tuple(_site_doubts(scenario, whole))
+    return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
 
 
 def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:

@@ -175,6 +175,7 @@ def result_object(kept: Kept, finding: Finding) -> Object:
         "validation": None if found is None else _validated(found),
         "validation_text": "" if found is None else found.to_text(),
         "validation_failure": finding.validation_failure,
+        "advice": learned.advice,
         "left_out": dict(learned.study.left_out),
         "answered_late": {name: count for name, count in learned.study.asked_again.items() if count},
         "not_private": learned.not_private,

@@ -44,6 +44,7 @@ def told(**changes):
         "validation": VALIDATION,
         "validation_text": "",
         "validation_failure": "",
+        "advice": f"many attributes vary {HOSTILE}",
         "left_out": {HOSTILE: f"its words: {HOSTILE}"},
         "answered_late": {HOSTILE: 1},
         "not_private": [HOSTILE],
@@ -94,6 +95,8 @@ def test_what_is_not_known_is_not_shown():
         told(shares={}, expected=None, validation=None, left_out={}, not_private=[], answered_late={})
     )
     assert "records that count" not in page
+    assert "Note: many attributes vary" in page
+    assert "Note:" not in build_study_page(told(advice=""))
     assert "do not tell how good the model is" in page
     assert "every curator that was asked answered" in page
     assert "Validated by the curators" not in page
