@@ -32,7 +32,7 @@ from learner_node.solvers import solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import AnyModel, class_probabilities
 from learner_node.strategies.bin_workload import BinWorkload, consistent_masses
-from learner_node.strategies.paper import LEAST_SQUARES, TILT
+from learner_node.strategies.checked import LEAST_SQUARES, TILT
 from protocol.noise import DiscreteLaplace
 from protocol.queries.counts import CountsBody
 

@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.again import choose, name_newest, of_newest
-        from simulations.scenario import at_epsilon, check_options, read_epsilons
+        from simulations.scenario import at_epsilon, read_epsilons
 
         scenario = of_newest(scenario)
         given = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
@@ -125,7 +125,6 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
             say("warning", doubt)
         from simulations.asked import Asked, run_epsilons, run_one
 
-        check_options(chosen.scenario, where=f"scenario {Path(scenario).name}")
         # A report names no place of this machine; who goes on with a run needs them.
         kept_models, elsewhere = "" if models is Kept.first else models.value, "" if out == RUNS else out
         places = {"models": kept_models, "carrier": carrier, "base": base, "out": elsewhere}

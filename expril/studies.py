@@ -272,6 +272,7 @@ def _show(told: dict[str, Any], target: Path) -> None:
     names = {"r2": "R²", "mean_absolute_error": "MAE"}
     shown = {title: errors[name] for name, title in names.items() if errors.get(name) is not None}
     shown |= {f"recall of {name}": recall for name, recall in (told["expected_recalls"] or {}).items()}
+    shown |= {f"share of {name}": share for name, share in told["shares"].items()}
     lines += [f"{name:<9} {value:.3f} ({low:.3f} to {high:.3f})" for name, (value, low, high) in shown.items()]
     if validation is not None:
         value, low, high = validation["auc"]
@@ -284,5 +285,6 @@ def _show(told: dict[str, Any], target: Path) -> None:
         for name, one in told["cost"]["curators"].items()
     ]
     lines += [f"left out  {name}: {why}" for name, why in told["left_out"].items()]
+    lines += [f"note      {told['advice']}"] if told["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -13,9 +13,18 @@ from learner_node.drafts import Setting, settle, why_not_chosen
 from learner_node.plausibility import common_schema, implausible_cards
 from learner_node.pooling import POOLED, Pooling
 from learner_node.population import population
+from learner_node.prevalence import Prevalence
 from learner_node.purposes import announced
 from learner_node.strategies import make_strategy
-from learner_node.strategies.base import AnyEstimate, AnyModel, Problem, Trainer, train_alone
+from learner_node.strategies.base import (
+    AnyEstimate,
+    AnyModel,
+    ClassesEstimate,
+    Problem,
+    SourceEstimate,
+    Trainer,
+    train_alone,
+)
 from learner_node.study import Federation, NoCuratorError, Study
 from learner_node.synthetic import MixedModel
 from learner_node.together import Together
@@ -63,6 +72,17 @@ class Learned:
         if not done:
             raise NoCuratorError(f"no model was learnt{f' for {curator}' if curator else ''}")
         return done[-1]
+
+    def shares(self, curator: str = POOLED) -> dict[str, Prevalence]:
+        """Each class's share of the private records that count, as the totals of the answers tell it, by its name.
+
+        Of two classes the second alone; empty where the strategy does not read totals, or the label is a number.
+        """
+        estimate = self.estimates.get(curator)
+        if isinstance(estimate, SourceEstimate):
+            return {} if estimate.counted is None else {self.schema.classes[1]: estimate.counted}
+        counted = estimate.counted if isinstance(estimate, ClassesEstimate) else ()
+        return dict(zip(self.schema.classes, counted, strict=False))
 
     @property
     def whole(self) -> AnyModel:

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from learner_node.training_options import TrainingOptions
+
 WEIGHT_LIMIT = 64.0
 """Curators evaluate hypotheses exactly only for weights and biases of at most this magnitude."""
 
@@ -56,38 +58,6 @@ class TrainedNetwork:
         W, b = self.layers[-1]
         logits: Matrix32 = (values @ W.T + b)[:, 0]
         return logits
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How networks are trained; see `train_networks` for the method.
-
-    Attributes:
-        hidden: sizes of the hidden layers; () is logistic regression.
-        epochs: passes over the records, >= 1.
-        batch_size: records in a batch at most, >= 1.
-        learning_rate: of the first step, > 0; falls linearly to a fiftieth.
-        weight_decay: decoupled decay per step, relative to the rate, >= 0.
-
-    Raises:
-        ValueError: on a value out of its range.
-    """
-
-    hidden: tuple[int, ...]
-    epochs: int = 40
-    batch_size: int = 512
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-4
-
-    def __post_init__(self) -> None:
-        if any(size < 1 for size in self.hidden):
-            raise ValueError(f"hidden layers must have at least one unit, got {self.hidden}")
-        if self.epochs < 1 or self.batch_size < 1:
-            raise ValueError(f"epochs and batch_size must be at least 1, got {self.epochs} and {self.batch_size}")
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be finite and positive, got {self.learning_rate}")
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"weight_decay must be finite and not negative, got {self.weight_decay}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from learner_node.doubts import require_confirmed
 from learner_node.federation import LIFETIME
 from learner_node.pooling import SECURE, Pooling, check_pooling
 from learner_node.purposes import MOST_PURPOSE
-from learner_node.strategies import DEFAULT_STRATEGY, check_option_names
+from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError
@@ -123,7 +123,7 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
             f'{where}: recalibrate needs the answers of a validation; add validate = "1/4", or leave recalibrate out'
         )
     try:
-        check_option_names(study.strategy, study.options)
+        check_options(study.strategy, study.options)
         check_pooling(study.pooling, study.colluders, study.dropouts)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None

@@ -7,7 +7,7 @@ from curator_node.dataset import complaints_about
 from learner_node.doubts import doubts_about
 from protocol.rationals import parse_rational, written
 from protocol.record_frames import encode_and_count_moved
-from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
+from simulations.records import Records, SiteRecords, require_classes, site_doubts, sites_of, split_records
 from simulations.report.folding import some_of
 from simulations.scenario import Scenario
 
@@ -23,12 +23,7 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     doubts = []
     if scenario.data.path is not None:
         doubts += complaints_about(*encode_and_count_moved(records.dataset.frame, records.steward.schema))
-    site = records.dataset.site if scenario.data.sites.how == "site" else None
-    if site is not None and records.steward.schema.find(site) is not None:
-        doubts.append(
-            f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
-            "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
-        )
+    doubts += site_doubts(scenario, records)
     sites = split_records(scenario, records, 0)
     for learner in scenario.learners:
         asked, held = sites_of(learner, sites)

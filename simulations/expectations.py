@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from learner_node.performance import Interval
+from learner_node.prevalence import Prevalence
 from learner_node.strategies.base import ErrorEstimate
 from learner_node.uncertainty import LEVEL, AccuracyEstimate
-from simulations.report.expected import ClassRecall, Expected
+from simulations.report.expected import ClassRecall, ClassShare, Expected
 
 Floats = NDArray[np.float64]
 
@@ -168,4 +169,32 @@ def _class_recall(name: str, place: int, found: Sequence[RecallScores]) -> Class
         low=mean([own.low for own, _ in told]),
         high=mean([own.high for own, _ in told]),
         coverage=mean(list(map(float, held))),
+    )
+
+
+@dataclass(frozen=True)
+class ShareScores:
+    """Of one repeat, what the answers told of each class's share, by its name, and what it is."""
+
+    told: dict[str, Prevalence]
+    exact: dict[str, float]
+
+
+def class_shares(found: Sequence[ShareScores]) -> tuple[ClassShare, ...]:
+    """Sum up shares over repeats, in the order of the classes; empty where there is none."""
+    return tuple(_class_share(name, found) for name in (found[0].told if found else ()))
+
+
+def _class_share(name: str, found: Sequence[ShareScores]) -> ClassShare:
+    both = [(one.told[name], one.exact[name]) for one in found]
+    values = np.array([(told.share, told.low, told.high, exact) for told, exact in both])
+    expected_, low, high, share = map(float, values.mean(axis=0))
+    return ClassShare(
+        name=name,
+        share=share,
+        expected=expected_,
+        low=low,
+        high=high,
+        coverage=float(np.mean([told.low <= exact <= told.high for told, exact in both])),
+        repeats=len(both),
     )

@@ -296,6 +296,18 @@ def require_classes(learner: LearnerScenario, steward: StewardFile) -> None:
         raise ConfigurationError(f"learner {learner.name!r}: validate is for a label of two classes; leave it out")
 
 
+def site_doubts(scenario: Scenario, records: Records) -> list[str]:
+    """That the column which names the site is an attribute, too; empty where it is not."""
+    site = records.dataset.site if scenario.data.sites.how == "site" else None
+    if site is None or records.steward.schema.find(site) is None:
+        return []
+    doubt = (
+        f"the site column {site!r} is an attribute, too: a curator's records have one value of it, so a model that "
+        "reads it tells sites apart, and not patients; take it out of the schema, unless that is what is asked"
+    )
+    return [doubt]
+
+
 def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tuple[list[str], list[str]]:
     """The sites that a learner asks, and those whose source records it holds.
 
@@ -318,7 +330,7 @@ class Quoted:
         stewards: schema file of each curator that is asked.
         learner: of the scenario; None where records alone were named.
         limits: of each of these curators, and the number of records that it declares, if any.
-        doubts: what is odd about the source as its schema file declares it, in sentences.
+        doubts: what is worth a warning in the source and in the scenario's records, in sentences.
     """
 
     title: str
@@ -354,13 +366,15 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
         return Quoted(Path(source).name, records, (steward,), doubts=tuple(complaints_about(records, moved)))
     scenario, _, folder = load_scenario(source)
     chosen = _learner(scenario.learners, learner)
-    sites = split_records(scenario, load_records(scenario, folder), 0)
+    whole = load_records(scenario, folder)
+    sites = split_records(scenario, whole, 0)
     asked, held = sites_of(chosen, sites)
     frame = pl.concat([sites[name].source for name in held])
     stewards = tuple(sites[name].steward for name in asked)
     records, moved = encode_and_count_moved(frame, stewards[0].schema)
     doubts = tuple(complaints_about(records, moved)) if scenario.data.path is not None else ()
     limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in asked)
+    doubts += tuple(site_doubts(scenario, whole))
     return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
 
 

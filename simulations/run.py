@@ -13,7 +13,7 @@ from learner_node.pooling import POOLED
 from simulations.carriers import PROCESS
 from simulations.carriers.table import stage_of
 from simulations.clinical import clinical_fields, standard_error
-from simulations.expectations import class_recalls, expected, expected_of_numbers
+from simulations.expectations import class_recalls, class_shares, expected, expected_of_numbers
 from simulations.gathered import MEASURES, Finished, Gathered
 from simulations.harness import Evidence, Tick, run_repeats
 from simulations.notes import failure_notes, how_records_were_split, score_notes
@@ -187,6 +187,7 @@ def _score(tally: Tally, key: str, measure: Measure) -> dict[str, Any]:
         "absolute": float(np.mean(tally.absolute[key])) if tally.absolute[key] else None,
         "absolute_ceiling": float(np.mean(tally.absolute_ceiling[key])) if tally.absolute_ceiling[key] else None,
         "recalls": class_recalls(tally.classes, tally.recalls) if key == POOLED else (),
+        "shares": class_shares(tally.shares[key]),
         "further": float(np.mean(tally.further[key])) if tally.further[key] else None,
         "further_ceiling": float(np.mean(tally.further_ceiling[key])) if tally.further_ceiling[key] else None,
         **clinical_fields(tally.ranked[key], curves=key == POOLED),

@@ -16,7 +16,7 @@ from curator_node.policy import LearnerPolicy, Policy, settled_limits
 from curator_node.text_files import read_text_file
 from learner_node.doubts import is_large, require_confirmed
 from learner_node.pooling import Pooling, check_pooling
-from learner_node.strategies import DEFAULT_STRATEGY, check_option_names, make_strategy
+from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -99,7 +99,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its name.
         epsilon: to spend at each curator.
         strategy: a name of `learner_node.strategies`.
-        options: of the strategy; their values are checked by `check_options`, since only the strategy knows them.
+        options: of the strategy.
         pooling: "sum" for one model, "site" for one per curator, "secure" for one model from securely opened sums.
         colluders, dropouts: with "secure", as in `learner_node.learn.learn`; None takes the usual ones.
         all_or_none: its studies are opened at all curators that it asks, or at none.
@@ -144,7 +144,7 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except ConfigurationError as error:
                 raise ValueError(f"{key}: {error}") from None
         try:
-            check_option_names(self.strategy, self.options)
+            check_options(self.strategy, self.options)
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 
@@ -292,21 +292,8 @@ def builtin_scenarios() -> dict[str, str]:
     return {item.name.removesuffix(".toml"): item.read_text(encoding="utf-8") for item in files}
 
 
-def check_options(scenario: Scenario, *, where: str) -> None:
-    """Check the values of the options of every learner's strategy, which loads the strategies.
-
-    Raises:
-        ConfigurationError: a value out of its range.
-    """
-    for learner in scenario.learners:
-        try:
-            make_strategy(learner.strategy, learner.options)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{where}: learner {learner.name!r}: {error}") from None
-
-
 def load_scenario(name: str) -> tuple[Scenario, str, Path]:
-    """A built-in scenario by name, or a file by path. No strategy is loaded: `check_options` has the rest.
+    """A built-in scenario by name, or a file by path.
 
     Returns:
         The scenario, its TOML text, and the folder that relative paths start from.

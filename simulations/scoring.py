@@ -26,7 +26,8 @@ from learner_node.strategies.base import (
 from learner_node.synthetic import pooled_estimate
 from learner_node.thresholds import DEFAULT_THRESHOLDS, Threshold
 from learner_node.uncertainty import AccuracyEstimate
-from simulations.expectations import NumberScores, RecallScores
+from protocol.record_frames import encode_labels
+from simulations.expectations import NumberScores, RecallScores, ShareScores
 from simulations.federation import Outcome, Repeat
 from simulations.ranked import Ranked, RankedTally, ranked
 from simulations.records import SiteRecords, sites_of
@@ -61,7 +62,8 @@ class Tally:
     `expected` has (estimate, accuracy, test records), `ranking` (estimate, AUC, its standard error) of each repeat;
     `costs` the most of each study in any repeat, and of all;
     `failures` the repeats in which a study brought nothing, and why.
-    `absolute` is a number's mean absolute error, `errors` what was told of it; `recalls` are of more than two classes.
+    `absolute` is a number's mean absolute error, `errors` what was told of it; `recalls` are of more than two classes;
+    `shares` what the answers told of the classes' shares.
     """
 
     accuracy: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -81,6 +83,7 @@ class Tally:
     absolute_ceiling: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     errors: dict[str, list[tuple[ErrorEstimate, NumberScores]]] = field(default_factory=lambda: defaultdict(list))
     recalls: list[RecallScores] = field(default_factory=list)
+    shares: dict[str, list[ShareScores]] = field(default_factory=lambda: defaultdict(list))
     classes: tuple[str, ...] = ()
     outcomes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -197,6 +200,7 @@ def _tally(
         _tally_numbers(tally, key, outcome.learned, answered, ceiling)
         if key == POOLED:
             _tally_recalls(tally, outcome.learned, answered, ceiling)
+        _tally_shares(tally, key, outcome, repeat.sites)
         _tally_ranked(tally, key, outcome, answered, ceiling)
         tally.majority[key].append(score({name: reference[name].majority for name in chosen}) or 0.0)
         tally.ceiling[key].append(score(ceiling) or 0.0)
@@ -288,6 +292,18 @@ def _tally_recalls(
     told = estimate.recalls if isinstance(estimate, ClassesEstimate) else None
     tested = tuple(int(own.sum()) for own in of_class)
     tally.recalls.append(RecallScores(recalled(whole), tested, recalled(best), told))
+
+
+def _tally_shares(tally: Tally, key: str, outcome: Outcome, sites: Mapping[str, SiteRecords]) -> None:
+    """Add what the answers told of each class's share, beside the share at the curators whose answers are in it."""
+    told = outcome.learned.shares(key) if outcome.learned else {}
+    if not told or outcome.learned is None or outcome.study is None:
+        return
+    heard = [key] if key != POOLED else outcome.study.rounds[-1].took_part or outcome.study.survivors
+    schema = outcome.learned.schema
+    labels = np.concatenate([encode_labels(sites[name].counted[schema.label], schema.classes) for name in heard])
+    exact = {name: float(np.mean(labels == schema.classes.index(name))) for name in told}
+    tally.shares[key].append(ShareScores(dict(told), exact))
 
 
 def _over(answers: Mapping[str, Answers], rule: Callable[[Answers], float | None]) -> float | None:

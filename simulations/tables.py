@@ -12,8 +12,9 @@ from protocol.rationals import written
 from simulations.report.folding import FEW, few_of
 from simulations.report.lead import led
 from simulations.report.model import RunReport, Score
+from simulations.report.rows import share_rows
 from simulations.report.validated import Recalibrated, Told
-from simulations.report.words import spent_parts
+from simulations.report.words import private_records, spent_parts
 from simulations.scenario import Scenario
 
 YARDSTICKS = {"accuracy": ("majority", "logistic regression"), "R²": ("mean", "ridge regression")}
@@ -49,8 +50,8 @@ def result_table(report: RunReport) -> Table:
 
 def run_tables(report: RunReport) -> list[Table]:
     """All tables of a run."""
-    further = (threshold_table(report), error_table(report), recall_table(report), validation_table(report))
-    return [result_table(report), *(table for table in further if table is not None)]
+    further = (threshold_table, error_table, recall_table, share_table, validation_table)
+    return [result_table(report), *(table for make in further if (table := make(report)) is not None)]
 
 
 def validation_table(report: RunReport) -> Table | None:
@@ -308,6 +309,35 @@ def recall_table(report: RunReport) -> Table | None:
             table.add_row(name, escape(own.name), _number(own.recall), told, _number(own.ceiling))
         if len(learner.pooled.recalls) > FEW:
             table.add_row("", f"and {len(learner.pooled.recalls) - FEW} more, see the report", "", "", "")
+        table.add_section()
+    return table
+
+
+def share_table(report: RunReport) -> Table | None:
+    """How common classes are among the private records, told and exact; None where no learner's answers tell it."""
+    told = [(learner, rows) for learner in report.learners if (rows := share_rows(learner))]
+    if not told:
+        return None
+    table = Table(
+        title=f"how common a class is among {private_records(report)}",
+        caption="told: by the answers' totals, with a 95 % interval\n"
+        "exact: of these records, by the harness\n"
+        "held: repeats whose interval holds the exact share",
+        box=box.SIMPLE_HEAD,
+    )
+    sites = ["site"] if any(site for _, rows in told for site, _ in rows) else []
+    for name in ("learner", *sites, "class"):
+        table.add_column(name, no_wrap=True)
+    for name in ("told", "exact", "held"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for learner, rows in told:
+        for place, (site, own) in enumerate(rows[:FEW]):
+            name = "" if place else escape(learner.learner)
+            shown = f"{own.expected:.3f} ({own.low:.2f}-{own.high:.2f})"
+            where = [escape(site) or "all"] if sites else []
+            table.add_row(name, *where, escape(own.name), shown, _number(own.share), own.held)
+        if len(rows) > FEW:
+            table.add_row("", f"and {len(rows) - FEW} more, see the report")
         table.add_section()
     return table
 

@@ -6,7 +6,7 @@ from experiments.splits import Options, Split
 from learner_node.networks import TrainingSet
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Trainer
-from learner_node.strategies.paper import PaperOptions
+from learner_node.strategies.checked import PaperOptions
 from protocol.hypotheses import Mlp
 
 

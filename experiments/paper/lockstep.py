@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from experiments.campaign.workers import LISTEN_SECONDS
-from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.networks import TrainedNetwork, TrainingSet, train_networks
 from learner_node.strategies.base import Trainer
+from learner_node.training_options import TrainingOptions
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")

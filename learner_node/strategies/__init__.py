@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from learner_node.strategies import checked
 from learner_node.strategies.options import names_of
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
@@ -36,30 +37,26 @@ STRATEGIES: "dict[str, str | Callable[..., Strategy]]" = {
     "varying-bins": f"{HERE}.bins:VaryingBinsStrategy",
 }
 """Name -> what makes one, as "module:name", or itself."""
-_PAPER = (
-    "batch_size", "bins", "epochs", "hidden", "label_alpha", "label_steps", "learning_rate", "printed", "reweight",
-    "rounds", "soft_labels", "weight_decay", "weighting",
-)  # fmt: skip
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "adaptive-cells": ("cells", "rounds", "shares", "tree"),
-    "additive": ("attributes", "bins", "choice_share", "chosen"),
-    "cells": ("cells", "chosen", "error_share", "mass_share", "networks", "question", "same_population"),
-    "importance": ("batch_size", "bins", "epochs", "hidden", "learning_rate", "weight_decay"),
-    "informative": ("bins", "pairs", "shares"),
-    "new-features": ("cells", "hidden", "learned", "projections", "rounds", "score", "shares"),
-    "paper-c": _PAPER,
-    "paper-i": _PAPER,
-    "random-subsets": ("bins", "features", "rounds", "shares"),
-    "selected-cells": ("cells", "features", "networks", "share", "weights"),
-    "site-forest": ("depth", "trees"),
-    "site-kernel-svm": ("frequencies", "regulariser"),
-    "site-linear": (),
-    "site-logistic": ("regulariser",),
-    "site-naive-bayes": ("bins",),
-    "site-svm": ("regulariser",),
-    "varying-bins": ("bins", "cells", "rounds", "shares"),
+CHECKS: dict[str, Callable[..., object]] = {
+    "adaptive-cells": checked.adaptive_cells,
+    "additive": checked.additive,
+    "cells": checked.cells,
+    "importance": checked.importance,
+    "informative": checked.informative,
+    "new-features": checked.new_features,
+    "paper-c": checked.PaperOptions,
+    "paper-i": checked.PaperOptions,
+    "random-subsets": checked.random_subsets,
+    "selected-cells": checked.selected_cells,
+    "site-forest": checked.site_forest,
+    "site-kernel-svm": checked.site_kernel_svm,
+    "site-linear": checked.site_linear,
+    "site-logistic": checked.site_linear_model,
+    "site-naive-bayes": checked.site_naive_bayes,
+    "site-svm": checked.site_linear_model,
+    "varying-bins": checked.varying_bins,
 }
-"""Name -> options that it takes, so that a misspelt one is told before anything is loaded. A test holds them to the
+"""Name -> what takes its options, so that a wrong one is told before anything is loaded. A test holds them to the
 strategies. One without a line here is loaded to be asked."""
 DEFAULT_STRATEGY = "cells"
 ANY_LABEL = frozenset({"cells"})
@@ -78,11 +75,23 @@ def option_names(name: str) -> list[str]:
     """The options that a strategy takes; "**" among them where it takes any. ConfigurationError: no such strategy."""
     check_name(name)
     maker = STRATEGIES[name]
-    return list(OPTIONS[name]) if name in OPTIONS and isinstance(maker, str) else names_of(_load(maker))
+    return names_of(CHECKS[name] if name in CHECKS and isinstance(maker, str) else _load(maker))
 
 
-def check_option_names(name: str, options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError, with a suggestion, where a strategy takes no option of such a name."""
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Check the options of a strategy without loading it.
+
+    Raises:
+        ConfigurationError: no such strategy or option (with a suggestion), or a value that it does not take.
+    """
+    _check_names(name, options)
+    if name in CHECKS and isinstance(STRATEGIES[name], str):
+        _called(name, CHECKS[name], options)
+    else:
+        make_strategy(name, options)
+
+
+def _check_names(name: str, options: Mapping[str, Any]) -> None:
     known = option_names(name)
     for option in map(str, options):
         if option not in known and "**" not in known:
@@ -97,8 +106,12 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     """
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
-    check_option_names(name, options)
-    maker: Callable[..., Strategy] = _load(STRATEGIES[name])
+    _check_names(name, options)
+    made: Strategy = _called(name, _load(STRATEGIES[name]), options)
+    return made
+
+
+def _called(name: str, maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     try:
         return maker(**options)
     except (TypeError, ValueError) as error:

@@ -19,9 +19,10 @@ from learner_node.label_model.additive import AdditiveFit, fit_additive
 from learner_node.label_model.bin_counts import BinCounts
 from learner_node.readers.counts import CountsAnswer
 from learner_node.shape_functions import ShapeFunction, shape_functions
+from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bins import asked_attributes
-from learner_node.strategies.options import Share, part_of_epsilon, texts, whole, whole_or_none
+from learner_node.strategies.options import Share
 from protocol.hypotheses import Constant
 from protocol.partitions import FeatureBins
 from protocol.plans import Plan
@@ -30,8 +31,6 @@ from protocol.records import Records
 
 MOST_BINS = 10
 """Most bins of a numeric attribute, missing values not counted."""
-CHOSEN = 8
-"""Attributes that the rest of the budget is spent on, where a first question chooses them."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,11 @@ class AdditiveStrategy:
         attributes: Sequence[str] | None = None,
         bins: int | None = None,
         choice_share: Share = 0,
-        chosen: int = CHOSEN,
+        chosen: int = checked.CHOSEN,
     ) -> None:
-        self._names = None if attributes is None else texts("attributes", attributes)
-        self._bins = whole_or_none("bins", bins)
-        self._share = part_of_epsilon("choice_share", choice_share)
-        self._chosen = whole("chosen", chosen)
-        if self._names is not None and self._share:
-            raise ValueError("with attributes named there is none to choose; leave choice_share out")
+        self._names, self._bins, self._share, self._chosen = checked.additive(
+            attributes=attributes, bins=bins, choice_share=choice_share, chosen=chosen
+        )
 
     def plan(self, problem: Problem) -> Plan:
         """One query over m attributes, or one over all and one over the chosen; exactly epsilon in all."""

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from learner_node.decided import Decide, as_found, decided
 from learner_node.label_model import MOST_CELLS, cell_count_rule
 from learner_node.model_codec import pack, unpack
-from learner_node.networks import TrainedNetwork, TrainingOptions, TrainingSet, train_networks
+from learner_node.networks import TrainedNetwork, TrainingSet, train_networks
 from learner_node.performance import Interval
 from learner_node.pooling import SecurePool
 from learner_node.prevalence import Prevalence
 from learner_node.source import affordable_cells, standardising_map
+from learner_node.training_options import TrainingOptions
 from learner_node.uncertainty import AccuracyEstimate
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan

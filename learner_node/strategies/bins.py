@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from learner_node.partitions import product_bins
 from learner_node.source import even_bins, kmeans_cells, standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import Problem
-from learner_node.strategies.options import Share, flag, whole, whole_or_none
+from learner_node.strategies.options import Share
 from learner_node.strategies.rounds import Known, RoundsStrategy, bin_count, joint_cell_count
 from protocol.partitions import FeatureBins, Partition
 
@@ -50,9 +51,10 @@ class RandomSubsetsStrategy(RoundsStrategy):
         bins: int | None = None,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        super().__init__(rounds, shares)
-        self._size = whole_or_none("features", features)
-        self._bins = whole_or_none("bins", bins)
+        asked, self._size, self._bins = checked.random_subsets(
+            rounds=rounds, features=features, bins=bins, shares=shares
+        )
+        super().__init__(*asked)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """The same number in every round."""
@@ -87,9 +89,8 @@ class InformativeStrategy(RoundsStrategy):
     """
 
     def __init__(self, *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None) -> None:
-        super().__init__(2, [1, 3] if shares is None else shares)
-        self._pairs = whole("pairs", pairs)
-        self._bins = whole_or_none("bins", bins)
+        asked, self._pairs, self._bins = checked.informative(pairs=pairs, bins=bins, shares=shares)
+        super().__init__(*asked)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, then the pairs."""
@@ -143,9 +144,8 @@ class VaryingBinsStrategy(RoundsStrategy):
         cells: bool = False,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        super().__init__(rounds, shares)
-        self._bins = whole_or_none("bins", bins)
-        self._cells = flag("cells", cells)
+        asked, self._bins, self._cells = checked.varying_bins(rounds=rounds, bins=bins, cells=cells, shares=shares)
+        super().__init__(*asked)
 
     def partition_counts(self, problem: Problem) -> list[int]:
         """All attributes, or one."""

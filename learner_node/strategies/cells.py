@@ -22,8 +22,9 @@ from learner_node.label_model.likelihood import shrunken_ratios
 from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, mean_probability, shifted
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
-from learner_node.strategies.options import Share, flag, part_of_epsilon, whole_or_none
+from learner_node.strategies.options import Share
 from learner_node.uncertainty import estimate_accuracy
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
@@ -90,12 +91,9 @@ class CellsStrategy:
         same_population: bool = False,
         mass_share: Share = 0,
     ) -> None:
-        self._cells = whole_or_none("cells", cells)
-        self._networks = flag("networks", networks)
-        self._known = flag("same_population", same_population)
-        self._mass_share = part_of_epsilon("mass_share", mass_share)
-        if self._known and self._mass_share:
-            raise ValueError("with same_population the masses are known; leave mass_share out")
+        self._cells, self._networks, self._known, self._mass_share = checked.cells_of_two(
+            cells=cells, networks=networks, same_population=same_population, mass_share=mass_share
+        )
 
     def plan(self, problem: Problem) -> Plan:
         """One query, or two; exactly epsilon in all."""

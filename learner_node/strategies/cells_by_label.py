@@ -10,8 +10,9 @@ from learner_node.strategies.base import Asking, Problem, Strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.checked import attributes_chosen
 from learner_node.strategies.options import names_of
-from learner_node.strategies.selected import ChosenFirst, choice_of, stated
+from learner_node.strategies.selected import ChosenFirst, choice_of
 from protocol.errors import ConfigurationError
 from protocol.plans import Plan
 from protocol.schema import Schema
@@ -33,7 +34,7 @@ class CellsByLabel:
     """
 
     def __init__(self, *, chosen: int | None = None, **options: Any) -> None:
-        self._chosen = stated(chosen=chosen)
+        self._chosen = attributes_chosen(chosen=chosen)
         taken = {what: names_of(kind) for what, kind in BY_LABEL.items()}
         self._made = {
             what: kind(**{name: value for name, value in options.items() if name in taken[what]})

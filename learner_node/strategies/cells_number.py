@@ -23,8 +23,9 @@ from learner_node.label_model.number_model import fit_number_model
 from learner_node.label_model.summed_noise import noise_law
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, kmeans_cells, standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
-from learner_node.strategies.options import Share, part_of_epsilon, whole_or_none
+from learner_node.strategies.options import Share
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.partitions import Partition
 from protocol.plans import Plan
@@ -53,7 +54,6 @@ INTERVAL = 2.12
 """Half a 95 % interval in standard deviations of Laplace noise, ln(20) / sqrt(2); of sums of it, it is less."""
 UNEXPLAINED = 4000
 """Steps of 1 - R^2 from 0 to 2 at which it is tested."""
-QUESTIONS = ("label_total", "squared_error")
 
 Floats = NDArray[np.float64]
 
@@ -87,14 +87,12 @@ class CellsNumberStrategy:
     def __init__(
         self, *, cells: int | None = None, error_share: Share | None = None, question: str = "label_total"
     ) -> None:
-        self._cells = whole_or_none("cells", cells)
-        if question not in QUESTIONS:
-            raise ValueError(f"question must be one of {', '.join(QUESTIONS)}, not {question!r}")
-        self._share = None if error_share is None else part_of_epsilon("error_share", error_share)
+        self._cells, self._share, self._question = checked.cells_of_number(
+            cells=cells, error_share=error_share, question=question
+        )
         self._hypotheses: tuple[Hypothesis | None, ...] = (None,)
         if question == "squared_error":
             self._hypotheses = (Constant(predicted=0), Constant(predicted=1))
-        self._question = question
 
     def plan(self, problem: Problem) -> Plan:
         """One or two questions over the cells, and two about the error."""

@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from learner_node.networks import TrainingOptions, TrainingSet
+from learner_node.networks import TrainingSet
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, tilted
-from learner_node.strategies.options import number, whole, whole_or_none, widths
 from learner_node.strategies.paper import NetworkModel, check_network
 from protocol.hypotheses import Constant, Mlp
 from protocol.plans import Plan
@@ -36,19 +36,19 @@ class ImportanceStrategy:
         self,
         *,
         bins: int | None = None,
-        hidden: Sequence[int] = (32, 32),
+        hidden: Sequence[int] = checked.HIDDEN,
         epochs: int = 40,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
         weight_decay: float = 1e-4,
     ) -> None:
-        self._bins = whole_or_none("bins", bins)
-        self._training = TrainingOptions(
-            widths(hidden),
-            whole("epochs", epochs),
-            whole("batch_size", batch_size),
-            number("learning_rate", learning_rate),
-            number("weight_decay", weight_decay),
+        self._bins, self._training = checked.importance(
+            bins=bins,
+            hidden=hidden,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
         )
 
     def plan(self, problem: Problem) -> Plan:

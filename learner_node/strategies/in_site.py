@@ -18,6 +18,7 @@ from learner_node.in_site.moments import ridge
 from learner_node.in_site.naive_bayes import naive_bayes
 from learner_node.readers.model import ModelAnswer
 from learner_node.source import coordinates, standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import (
     AnyEstimate,
     AnyModel,
@@ -31,7 +32,6 @@ from learner_node.strategies.base import (
     class_probabilities,
 )
 from learner_node.strategies.bins import asked_attributes
-from learner_node.strategies.options import whole, whole_or_none
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.models import (
@@ -142,7 +142,7 @@ class NaiveBayesStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, bins: int | None = None) -> None:
-        self._bins = whole_or_none("bins", bins)
+        self._bins = checked.site_naive_bayes(bins=bins)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
@@ -168,8 +168,7 @@ class ForestStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, trees: int = 10, depth: int | None = None) -> None:
-        self._trees = whole("trees", trees, most=1000)
-        self._depth = None if depth is None else whole("depth", depth, most=12)
+        self._trees, self._depth = checked.site_forest(trees=trees, depth=depth)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`."""
@@ -194,7 +193,7 @@ class LinearStrategy(InSiteStrategy):
     """
 
     def __init__(self, *, regulariser: int | None = None) -> None:
-        self._regulariser = None if regulariser is None else whole("regulariser", regulariser, most=10**9)
+        self._regulariser = checked.site_linear_model(regulariser=regulariser)
 
     def regulariser(self, problem: Problem, size: int) -> Rational:
         """The option, or so much that the noise in a record's log odds has a deviation of `NOISE_WANTED`.
@@ -244,8 +243,8 @@ class KernelSvmStrategy(LinearStrategy):
     """
 
     def __init__(self, *, frequencies: int | None = None, regulariser: int | None = None) -> None:
-        super().__init__(regulariser=regulariser)
-        self._frequencies = None if frequencies is None else whole("frequencies", frequencies, most=2000)
+        self._frequencies, kept = checked.site_kernel_svm(frequencies=frequencies, regulariser=regulariser)
+        super().__init__(regulariser=kept)
 
     def question(self, problem: Problem) -> tuple[AnyMethod, Body]:
         """See `InSiteStrategy`; a kernel as wide as the source's points are far apart."""

@@ -18,17 +18,17 @@ from scipy.special import expit
 
 from learner_node.consistency import make_consistent
 from learner_node.distillation import HEADER_PARAMETERS
-from learner_node.networks import TrainingOptions, TrainingSet
+from learner_node.networks import TrainingSet
 from learner_node.readers.counts import CountsAnswer
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.bin_workload import BinWorkload, consistent_masses, tilted
-from learner_node.strategies.options import flag, number, whole, whole_or_none, widths
+from learner_node.strategies.checked import TILT, PaperOptions
 from protocol.errors import ConfigurationError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.hypotheses import MOST_FAN_IN, MOST_LAYERS, Constant, Hypothesis, Mlp
-from protocol.plans import MOST_QUERIES, Plan
+from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
@@ -41,7 +41,6 @@ _ERROR_VARIANCE = {"paper_ratio": 1.0, "signed_error": 0.25, "error_correct": 0.
 LEAST_WEIGHT_ALPHA = 1.0
 """Least weight of Pb. 1's regularisation, in squared counts: exact masses still differ by sampling, and without it
 the weights become those of a vertex, with nearly every record at 0."""
-LEAST_SQUARES, TILT = "least-squares", "tilt"
 Vector = NDArray[np.float64]
 
 
@@ -74,66 +73,6 @@ def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int],
             f"{problem.limits.parameters} parameters, {MOST_LAYERS} layers and a width of {MOST_FAN_IN}; "
             f"make the option hidden smaller{otherwise}"
         )
-
-
-@dataclass(frozen=True)
-class PaperOptions:
-    """What a user may choose; the names are those of a scenario's options.
-
-    Attributes:
-        rounds: T, hypotheses whose errors are asked; fixed in advance.
-        reweight: ask the masses first (Pb. 1). Without it source and target must have the same distribution, and
-            error/correct pairs are asked.
-        weighting: how Pb. 1 is solved: "least-squares" (Eq. 2), or "tilt" for weights of exponential form.
-        bins: bins per attribute; None takes the paper's rule.
-        label_alpha: weight of Pb. 2's regularisation towards 1/2, in squared counts, >= 0; None takes it from the
-            variance of noise and sampling.
-        label_steps: approach Pb. 2 by so many gradient steps (`descend_labels`), as the paper may have; None solves it.
-        soft_labels: train on the relaxed labels of Pb. 2, in [0, 1]; False rounds them.
-        hidden, epochs, batch_size, learning_rate, weight_decay: of the networks, see `TrainingOptions`.
-        printed: use `paper_ratio`, whose claim is wrong; simulations only.
-
-    Raises:
-        ValueError, TypeError: a value out of its range, or of another type.
-    """
-
-    rounds: int = 2
-    reweight: bool = True
-    weighting: str = LEAST_SQUARES
-    bins: int | None = None
-    label_alpha: float | None = None
-    label_steps: int | None = None
-    soft_labels: bool = False
-    hidden: Sequence[int] = (32, 32)
-    epochs: int = 40
-    batch_size: int = 512
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-4
-    printed: bool = False
-
-    def __post_init__(self) -> None:
-        whole("rounds", self.rounds, most=MOST_QUERIES - 1)
-        if self.weighting not in (LEAST_SQUARES, TILT):
-            raise ValueError(f'weighting must be "{LEAST_SQUARES}" or "{TILT}"')
-        if self.weighting == TILT and self.printed:
-            raise ValueError(f'weighting = "{TILT}" needs counts; the printed mechanism gives none')
-        for name in ("bins", "label_steps"):
-            whole_or_none(name, getattr(self, name))
-        for name in ("epochs", "batch_size"):
-            whole(name, getattr(self, name))
-        for name in ("reweight", "soft_labels", "printed"):
-            flag(name, getattr(self, name))
-        for name in ("learning_rate", "weight_decay"):
-            number(name, getattr(self, name))
-        widths(self.hidden)
-        if self.label_alpha is not None and number("label_alpha", self.label_alpha) < 0:
-            raise ValueError(f"label_alpha must be finite and not negative, not {self.label_alpha}")
-        _ = self.training
-
-    @property
-    def training(self) -> TrainingOptions:
-        """Of every network."""
-        return TrainingOptions(tuple(self.hidden), self.epochs, self.batch_size, self.learning_rate, self.weight_decay)
 
 
 class PaperStrategy:

@@ -12,18 +12,17 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from learner_node.label_model import LabelModel
-from learner_node.networks import TrainingOptions, TrainingSet
+from learner_node.networks import TrainingSet
 from learner_node.partitions import projection_bins, score_bins, tree_leaves
 from learner_node.source import kmeans_cells
+from learner_node.strategies import checked
 from learner_node.strategies.base import Problem
-from learner_node.strategies.options import Share, flag, whole, whole_or_none, widths
+from learner_node.strategies.options import Share
 from learner_node.strategies.paper import check_network
 from learner_node.strategies.rounds import Known, RoundsStrategy, joint_cell_count
 from protocol.hypotheses import Mlp
 from protocol.partitions import Partition, ScoreBins
-from protocol.plans import MOST_QUERIES
 
-HIDDEN = (32, 32)
 CERTAIN = 0.05
 """Weight of a record whose label is certain, against 1 for an open one: certain regions keep a few cells."""
 LEAST_IN_LEAF = 3
@@ -52,10 +51,8 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         tree: bool = False,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        whole("rounds", rounds, least=2, most=MOST_QUERIES)
-        super().__init__(rounds, shares)
-        self._cells = whole_or_none("cells", cells)
-        self._tree = flag("tree", tree)
+        asked, self._cells, self._tree = checked.adaptive_cells(rounds=rounds, cells=cells, tree=tree, shares=shares)
+        super().__init__(*asked)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
         """One partition of the whole space a round."""
@@ -101,17 +98,19 @@ class NewFeaturesStrategy(RoundsStrategy):
         score: bool = False,
         projections: int = 1,
         learned: bool = True,
-        hidden: Sequence[int] = HIDDEN,
+        hidden: Sequence[int] = checked.HIDDEN,
         shares: Sequence[Share] | None = None,
     ) -> None:
-        whole("rounds", rounds, least=2, most=MOST_QUERIES)
-        super().__init__(rounds, shares)
-        self._cells = whole_or_none("cells", cells)
-        self._score, self._learned = flag("score", score), flag("learned", learned)
-        self._projections = whole("projections", projections, least=0)
-        if not (score or projections):
-            raise ValueError("ask the score, projections, or both")
-        self._training = TrainingOptions(widths(hidden))
+        asked, self._cells, self._score, self._projections, self._learned, self._training = checked.new_features(
+            rounds=rounds,
+            cells=cells,
+            score=score,
+            projections=projections,
+            learned=learned,
+            hidden=hidden,
+            shares=shares,
+        )
+        super().__init__(*asked)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002
         """The cells, then the new features."""

@@ -7,6 +7,7 @@ answer, and with the round's share of epsilon it fixes the noise; which ones the
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,10 @@ from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, standardising_map
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
 from learner_node.strategies.cells import CellsModel
-from learner_node.strategies.options import Share, exact_shares, whole
 from protocol.feature_map import FeatureMap
 from protocol.hypotheses import Constant
 from protocol.partitions import Partition
-from protocol.plans import MOST_QUERIES, Plan
+from protocol.plans import Plan
 from protocol.queries.counts import CountsBody
 from protocol.records import Records
 
@@ -72,12 +72,11 @@ class RoundsStrategy(ABC):
 
     Args:
         rounds: number of questions.
-        shares: of epsilon, see `exact_shares`.
+        shares: of epsilon, one for each round, adding up to 1.
     """
 
-    def __init__(self, rounds: int, shares: Sequence[Share] | None) -> None:
-        self._rounds = whole("rounds", rounds, most=MOST_QUERIES)
-        self._shares = exact_shares(self._rounds, shares)
+    def __init__(self, rounds: int, shares: tuple[Fraction, ...]) -> None:
+        self._rounds, self._shares = rounds, shares
 
     @abstractmethod
     def partition_counts(self, problem: Problem) -> list[int]:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from learner_node.readers.statistic import StatisticAnswer
 from learner_node.source import standardising_map
+from learner_node.strategies import checked
 from learner_node.strategies.base import Asking, Problem, Strategy, Willing
-from learner_node.strategies.options import Share, part_of_epsilon, whole
+from learner_node.strategies.options import Share
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
@@ -146,13 +147,9 @@ class SelectedCellsStrategy(ChosenFirst):
     ) -> None:
         from learner_node.strategies.cells import CellsStrategy  # noqa: PLC0415 - loads torch, and few ask for this
 
-        wanted = whole("features", features, most=100)
-        exact = part_of_epsilon("share", share)
-        if not exact:
-            raise ValueError("share must be above 0: choosing attributes costs epsilon")
-        if len(weights) != 2:
-            raise ValueError("weights must be two whole numbers, one a class")
-        own = tuple(whole("each of weights", weight, most=1000) for weight in weights)
+        wanted, exact, own = checked.selected_cells(
+            features=features, share=share, weights=weights, cells=cells, networks=networks
+        )
         super().__init__(CellsStrategy(cells=cells, networks=networks), AttributeChoice(wanted, wanted, exact, own))
 
 
@@ -181,15 +178,6 @@ def _selects(limits: Limits, kinds: Kinds) -> bool:
     except RemoteProtocolError:
         return False
     return any(METHODS[name] is Features for name in allowed)
-
-
-def stated(*, chosen: int | None = None) -> int | None:
-    """What a user of `cells` says of the choice, checked: attributes that each curator chooses first, 0 for none.
-
-    Raises:
-        ValueError: not a whole number from 0 to 100.
-    """
-    return None if chosen is None else whole("chosen", chosen, least=0, most=100)
 
 
 def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | None:

@@ -83,3 +83,37 @@ class ClassRecall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         """Refuse what is no share."""
         check_shares(**{name: getattr(self, name) for name in self.__struct_fields__ if name != "name"})
+
+
+class ClassShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How common a class is among the private records that count, 0 to 1; means over the repeats that tell it.
+
+    Attributes:
+        name: of the class.
+        share: of those records of the curators that answered, by the harness.
+        expected, low, high: by the learner, from the totals of the noisy answers, with a 95 % interval for the
+            population behind the records.
+        coverage: fraction of these repeats whose interval holds `share`.
+        repeats: their number.
+    """
+
+    name: str
+    share: float
+    expected: float
+    low: float
+    high: float
+    coverage: float
+    repeats: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share, and an interval that does not hold its estimate."""
+        check_shares(share=self.share, expected=self.expected, low=self.low, high=self.high, coverage=self.coverage)
+        if not self.low <= self.expected <= self.high:
+            raise ValueError(f"expected share: {self.expected} does not lie between {self.low} and {self.high}")
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1, not {self.repeats}")
+
+    @property
+    def held(self) -> str:
+        """How many repeats' intervals hold the share, in words."""
+        return f"{round(self.coverage * self.repeats)} of {self.repeats}"

@@ -14,7 +14,7 @@ import msgspec
 from simulations.report.budget import CuratorReport, StudyReport, exact
 from simulations.report.checks import check_distinct, check_errors, check_scores, check_shares
 from simulations.report.clinical_model import CalibrationCurve, RecordCounts, RocCurve, ThresholdScore
-from simulations.report.expected import ClassRecall, Expected
+from simulations.report.expected import ClassRecall, ClassShare, Expected
 from simulations.report.parts import Part
 from simulations.report.validated import ValidationReport
 
@@ -46,6 +46,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         absolute, absolute_ceiling: mean absolute error of a number, in its units, mean over repeats, and that of the
             ceiling; None where the label has classes.
         recalls: of more than two classes, each one's, of all curators together.
+        shares: how common the positive one of two classes is, or each of more, and what the learner's answers told of
+            it; empty where they tell nothing.
         auc: area under the ROC curve, mean over repeats. This and what follows is None where there are not two classes
             with probabilities, or where test records lack a class.
         auc_se: its standard error over repeats; with one repeat by its test records (Hanley and McNeil 1982).
@@ -70,6 +72,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     absolute: float | None = None
     absolute_ceiling: float | None = None
     recalls: tuple[ClassRecall, ...] = ()
+    shares: tuple[ClassShare, ...] = ()
     auc: float | None = None
     auc_se: float | None = None
     auc_ceiling: float | None = None

@@ -23,7 +23,7 @@ from simulations.report.parts import panels
 from simulations.report.svg import Key
 from simulations.report.templates import Template, asset, page_template, style
 from simulations.report.validated import validation_figures
-from simulations.report.words import WORDS, answered, headline, plain, runs, summary, told, verdict
+from simulations.report.words import WORDS, answered, headline, plain, private_records, runs, summary, told, verdict
 
 PACKAGE = "simulations.report"
 
@@ -39,6 +39,7 @@ def _template() -> Template:
             "plain": plain,
             "written": written,
             "runs": runs,
+            "share_rows": rows.share_rows,
             "strip": plots.strip,
             "verdict": verdict,
         },
@@ -77,6 +78,7 @@ def build_page(report: RunReport) -> str:
         groups={} if crowded else groups,
         crowds=rows.crowds(report, axis) if crowded else (),
         sites=len(groups),
+        private_records=private_records(report),
         curve=plots.curve_plot(shown.learners, words),
         curve_keys=[
             Key(n, False, learner.learner, text=plain(learner.curve[-1]))

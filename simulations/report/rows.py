@@ -9,6 +9,7 @@ from protocol.rationals import written
 from simulations.report import plots
 from simulations.report.budget import CuratorReport, exact
 from simulations.report.clinical_model import RecordCounts
+from simulations.report.expected import ClassShare
 from simulations.report.folding import FEW, some_of
 from simulations.report.lead import led
 from simulations.report.model import (
@@ -135,6 +136,12 @@ def record_counts(report: RunReport) -> Counts | None:
     total = RecordCounts(curator="", **parts, positive=ones / records if records else None)
     shown = sites if len(sites) <= FEW else sorted(sites, key=lambda site: -site.total)[:FEW]
     return Counts(tuple(shown), len(sites) - len(shown), total)
+
+
+def share_rows(learner: LearnerReport) -> list[tuple[str, ClassShare]]:
+    """Return the classes' shares that a learner's answers told, each after its curator; "" is all together."""
+    every = [("", learner.pooled), *((site.curator, site) for site in learner.sites)]
+    return [(name, share) for name, score in every for share in score.shares]
 
 
 def aside_names(report: RunReport) -> tuple[str, ...]:

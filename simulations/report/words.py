@@ -133,6 +133,12 @@ def rarity(report: RunReport) -> str:
     return f"{100 * share:.1f} % of the test records are “{report.positive}”."
 
 
+def private_records(report: RunReport) -> str:
+    """Return what shares of private records are shares of: where units may have several, of those that count."""
+    bounded = any(curator.private_unit != "record" for curator in report.curators)
+    return "the private records that count" if bounded else "the private records"
+
+
 def pairs(score: Score) -> str:
     """Return what the AUC says of two records; "" where there is none."""
     if score.auc is None:

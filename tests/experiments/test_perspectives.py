@@ -13,7 +13,7 @@ from at_length import at_length
 from learner_fakes import NoNoise, federate, open_curator, ring, silent_from, steward
 from learner_node.learn import learn
 from learner_node.source import coordinates, even_bins, kmeans_cells, standardising_map
-from learner_node.strategies import make_strategy
+from learner_node.strategies import check_options, make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.strategies.bins import asked_attributes, information
 from learner_node.strategies.options import exact_shares
@@ -336,9 +336,10 @@ def test_one_model_per_site_has_one_plan(strategy):
         ("adaptive-cells", {"cells": 0}, "cells"),
     ],
 )
-def test_bad_options_are_named(name, options, message):
-    with pytest.raises(ConfigurationError, match=message):
-        make_strategy(name, options)
+def test_bad_options_are_named_before_a_strategy_is_loaded_and_by_itself(name, options, message):
+    for check in (check_options, make_strategy):
+        with pytest.raises(ConfigurationError, match=message):
+            check(name, options)
 
 
 # --- parts

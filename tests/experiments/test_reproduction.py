@@ -42,8 +42,9 @@ from experiments.paper.summary import table_cells, wilcoxon_tests
 from experiments.problems import PAPER_DATASETS
 from experiments.splits import split_of
 from expril.command import app
-from learner_node.networks import TrainingOptions, TrainingSet, train_network
+from learner_node.networks import TrainingSet, train_network
 from learner_node.strategies.base import train_alone
+from learner_node.training_options import TrainingOptions
 from protocol.errors import ConfigurationError
 
 SMALL = TrainingOptions(hidden=(4,), epochs=2, batch_size=16)

@@ -219,12 +219,20 @@ def test_a_table_where_a_file_of_toml_is_wanted_is_told_with_what_to_run(tour):
     assert "expril learner init FOLDER makes one to fill in" in complaint("learner", "run", path)
 
 
+def with_the_site_as_attribute(tour):
+    schema = tour / "schema.toml"
+    schema.write_text(
+        f"{schema.read_text()}\n[[attributes]]\nname = 'ward'\nkind = 'categorical'\nlevels = ['internal', 'surgery']\n"
+    )
+    return tour / "own.toml"
+
+
 def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(tour):
     from simulations.doubts import doubts_of
     from simulations.records import load_records
     from simulations.scenario import load_scenario
 
-    schema, own = tour / "schema.toml", tour / "own.toml"
+    own = tour / "own.toml"
     text = own.read_text()
 
     def doubts():
@@ -236,9 +244,7 @@ def test_what_may_bring_less_than_it_costs_is_warned_of_before_a_scenario_runs(t
     text = text.replace("cap = 1\n", "cap = 2\n")
     own.write_text(text)
     assert doubts() == []
-    schema.write_text(
-        f"{schema.read_text()}\n[[attributes]]\nname = 'ward'\nkind = 'categorical'\nlevels = ['internal', 'surgery']\n"
-    )
+    with_the_site_as_attribute(tour)
     own.write_text(text.replace('name = "ada"', 'name = "ada"\noptions = { cells = 4000 }\npooling = "secure"', 1))
     site, cells, secure = doubts()
     assert site.startswith("the site column 'ward' is an attribute, too")
@@ -305,6 +311,21 @@ def test_a_split_by_site_without_its_column_says_which_key_is_missing(tour):
     own = tour / "own.toml"
     own.write_text(own.read_text().replace('column = "ward"\n', ""))
     assert 'how = "site" needs column, the column of the records that names the site' in complaint("simulate", own)
+
+
+def test_a_quote_reads_the_table_too_and_says_the_same_of_its_site_column(tour):
+    from simulations.records import read_quoted
+
+    assert read_quoted(str(tour / "own.toml"), schema=None, learner="").doubts == ()
+    (site,) = read_quoted(str(with_the_site_as_attribute(tour)), schema=None, learner="").doubts
+    assert site.startswith("the site column 'ward' is an attribute, too")
+
+
+@pytest.mark.slow
+def test_the_command_quotes_and_warns_of_the_site_column(tour):
+    own = with_the_site_as_attribute(tour)
+    done = run("quote", own, "--problems", 3, "--epsilons", 1, "--option", "networks=false", code=0)
+    assert "warning the site column 'ward' is an attribute, too" in " ".join(done.stderr.split())
 
 
 def test_a_site_that_is_too_small_is_named_with_its_units_and_what_to_do(tour):

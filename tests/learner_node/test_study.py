@@ -30,7 +30,8 @@ from learner_fakes import (
 )
 from learner_node.learn import learn
 from learner_node.strategies import STRATEGIES
-from learner_node.strategies.paper import PaperOptions, PaperStrategy
+from learner_node.strategies.checked import PaperOptions
+from learner_node.strategies.paper import PaperStrategy
 from learner_node.study import Federation, NoCuratorError, Study
 from limits_told import limits_with
 from obedient_curator import ObedientCurator

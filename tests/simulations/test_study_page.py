@@ -40,9 +40,11 @@ def told(**changes):
         "expected": EXPECTED | {"beats_majority": True, "ranks": True},
         "expected_errors": None,
         "expected_recalls": None,
+        "shares": {HOSTILE: [0.321, 0.219, 0.436]},
         "validation": VALIDATION,
         "validation_text": "",
         "validation_failure": "",
+        "advice": f"many attributes vary {HOSTILE}",
         "left_out": {HOSTILE: f"its words: {HOSTILE}"},
         "answered_late": {HOSTILE: 1},
         "not_private": [HOSTILE],
@@ -66,6 +68,7 @@ def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_a
     assert "(-20% to 70%)" in page
     assert "3.250" in page
     assert "0.750" in page
+    assert "32.1% (21.9% to 43.6%) are “&lt;script" in page
     assert HOSTILE not in page
     # The bar of an end below 0 starts at 0.
     assert 'style="left: -' not in page
@@ -88,7 +91,12 @@ def test_what_secure_sums_cost_is_said_to_hold_on_conditions():
 
 
 def test_what_is_not_known_is_not_shown():
-    page = build_study_page(told(expected=None, validation=None, left_out={}, not_private=[], answered_late={}))
+    page = build_study_page(
+        told(shares={}, expected=None, validation=None, left_out={}, not_private=[], answered_late={})
+    )
+    assert "records that count" not in page
+    assert "Note: many attributes vary" in page
+    assert "Note:" not in build_study_page(told(advice=""))
     assert "do not tell how good the model is" in page
     assert "every curator that was asked answered" in page
     assert "Validated by the curators" not in page

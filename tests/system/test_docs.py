@@ -18,10 +18,9 @@ from learner_node.strategies.additive import AdditiveStrategy
 from learner_node.strategies.bins import InformativeStrategy, RandomSubsetsStrategy, VaryingBinsStrategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
+from learner_node.strategies.checked import PaperOptions, attributes_chosen
 from learner_node.strategies.importance import ImportanceStrategy
-from learner_node.strategies.paper import PaperOptions
 from learner_node.strategies.refined import AdaptiveCellsStrategy, NewFeaturesStrategy
-from learner_node.strategies.selected import stated
 from learner_node.study_file import Link, StudyFile, read_study
 from protocol.limits import Limits
 from protocol.models import METHODS as MODEL_METHODS
@@ -82,7 +81,7 @@ STRUCTS = [
 ]
 OPTIONS = [
     (SCENARIOS, "`cells`", CellsStrategy),
-    (SCENARIOS, "`cells` of many attributes", stated),
+    (SCENARIOS, "`cells` of many attributes", attributes_chosen),
     (SCENARIOS, "`cells` with a numeric label", CellsNumberStrategy),
     (SCENARIOS, "`paper-c` and `paper-i`", PaperOptions),
     (ASKED, "`additive`", AdditiveStrategy),

@@ -4,6 +4,7 @@ The wheel itself is built, installed and used in `test_wheel`.
 """
 
 import ast
+import inspect
 import re
 import tomllib
 from functools import cache
@@ -20,13 +21,11 @@ from every_command import calls, commands, complaint_in, documented, hold, part_
 from expril.command import app
 from expril.faults import PARTS
 from expril.terminal import plain_errors
-from learner_node.strategies import OPTIONS, STRATEGIES, make_strategy
+from learner_node.strategies import CHECKS, STRATEGIES, make_strategy
 from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.cells_classes import CellsClassesStrategy
 from learner_node.strategies.cells_number import CellsNumberStrategy
-from learner_node.strategies.options import names_of as names_of_options
-from learner_node.strategies.paper import PaperOptions
-from learner_node.strategies.selected import stated
+from learner_node.strategies.checked import PaperOptions, attributes_chosen
 from trees import FILES, PACKAGES, ROOT, place, tree_of
 
 pytestmark = pytest.mark.usefixtures("parsed")
@@ -190,14 +189,21 @@ def test_a_bare_installation_asks_for_nothing_heavy_and_a_developers_for_everyth
     assert extra("dev")[1] == PROJECT["optional-dependencies"].keys()
 
 
-def test_every_strategy_of_the_table_is_where_it_says_and_takes_the_options_that_stand_there():
-    held = {"cells": (CellsStrategy, CellsClassesStrategy, CellsNumberStrategy, stated)}
+def parameters(maker):
+    return {name: each.default for name, each in inspect.signature(maker).parameters.items()}
+
+
+def test_every_strategy_of_the_table_is_where_it_says_and_takes_the_options_that_are_checked_before():
+    """By name and default: what is checked is then what the strategy takes."""
+    held = {"cells": (CellsStrategy, CellsClassesStrategy, CellsNumberStrategy, attributes_chosen)}
     held |= dict.fromkeys(("paper-c", "paper-i"), (PaperOptions,))
     for name in STRATEGIES:
         assert callable(make_strategy(name, {}).plan)
         makers = held.get(name, (resolve_name(STRATEGIES[name]),))
-        assert sorted({option for maker in makers for option in names_of_options(maker)}) == sorted(OPTIONS[name])
-    assert OPTIONS.keys() == STRATEGIES.keys()
+        assert {option: default for maker in makers for option, default in parameters(maker).items()} == parameters(
+            CHECKS[name]
+        )
+    assert CHECKS.keys() == STRATEGIES.keys()
 
 
 @pytest.mark.processes
@@ -220,6 +226,9 @@ def test_what_needs_no_data_loads_nothing_slow(tmp_path):
     assert not set(loaded) & SLOW_TO_LOAD
 
 
+STUDY = 'title = "x"\nsource = "s.csv"\nepsilon = 1\noptions = { OPTION }\n[curators]\nx = "y"\n'
+
+
 @pytest.fixture
 def wrong(tmp_path):
     """A folder of files that people wrote; each is right but for one, which the name of its copy tells."""
@@ -230,6 +239,10 @@ def wrong(tmp_path):
         "records.csv": records,
         "syntax.toml": "a = \n",
         "key.toml": f"titel = 1\n{scenario}",
+        "value.toml": scenario.replace('name = "ada"', 'name = "ada"\noptions = { cells = -3 }', 1),
+        "together.toml": scenario.replace(
+            'name = "ada"', 'name = "ada"\noptions = { same_population = true, mass_share = 0.1 }', 1
+        ),
         "option.toml": scenario.replace('name = "ada"', 'name = "ada"\noptions = { cels = 3 }', 1),
         "absent.toml": scenario.replace("schema.toml", "nowhere.toml"),
         "text.toml": scenario.replace("schema.toml", "bad-schema.toml"),
@@ -239,7 +252,8 @@ def wrong(tmp_path):
         "ragged.csv": f"{records}1,2\n",
         "site/policy.toml": 'name = "x"\ncapp = 1\n',
         "site/daemon.toml": 'superlink = "127.0.0.1:9092"\ninsecure = true\n',
-        "study.toml": 'title = "x"\nsource = "s.csv"\nepsilon = 1\noptions = { cels = 3 }\n[curators]\nx = "y"\n',
+        "study.toml": STUDY.replace("OPTION", "cels = 3"),
+        "study-value.toml": STUDY.replace("OPTION", "cells = 0"),
     }
     (tmp_path / "site").mkdir()
     for name, text in files.items():
@@ -254,7 +268,7 @@ def test_a_wrong_file_is_told_before_what_reads_tables_carries_or_computes_is_lo
         *(
             [command, wrong / f"{name}.toml"]
             for command in ("simulate", "quote")
-            for name in ("syntax", "key", "option")
+            for name in ("syntax", "key", "option", "value", "together")
         ),
         ["simulate", wrong / "absent.toml"],
         ["simulate", wrong / "text.toml"],
@@ -262,6 +276,7 @@ def test_a_wrong_file_is_told_before_what_reads_tables_carries_or_computes_is_lo
         ["quote", wrong / "records.csv", "--schema", wrong / "bad-schema.toml"],
         ["scenarios", wrong / "key.toml"],
         ["learner", "run", wrong / "study.toml"],
+        ["learner", "run", wrong / "study-value.toml"],
         ["learner", "run", wrong / "syntax.toml"],
         ["curator", "serve", site],
         ["curator", "answer", wrong, "--site", site],

@@ -3,11 +3,16 @@
 import json
 from fractions import Fraction
 
+import numpy as np
+import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import expril
 from curator_node.folder import answer_folder
 from curator_node.site import open_site
+from expril.command import app
+from learner_node.strategies.selected import MANY
 from simulations.audit.recompute import recompute
 from studies import LearnerFolder, make_hospitals
 from studies import expril as command
@@ -71,6 +76,18 @@ def test_the_result_folder_has_what_it_says(done):
     assert (ada.result / "synthetic.csv").stat().st_mode & 0o077 == 0
     kept = json.loads((ada.path / "receipts.json").read_text())
     assert kept.keys() == {key.hex() for key in hospitals.keys.values()}
+
+
+@pytest.mark.slow
+def test_it_tells_how_common_the_outcome_is_among_the_private_records(done):
+    ada, hospitals, told, _ = done
+    states = pl.concat([pl.read_parquet(site / "records.parquet") for site in hospitals.folders.values()])
+    share = (states[hospitals.label] == "malignant").mean()
+    ((name, (value, low, high)),) = told["shares"].items()
+    assert name == "malignant"
+    assert low < value < high
+    assert value == pytest.approx(share, abs=5 * (high - low) / 3.92)  # so far off with a chance of 1e-6
+    assert f"{value:.1%} ({low:.1%} to {high:.1%}) are “malignant”" in (ada.result / "report.html").read_text()
 
 
 @pytest.mark.slow
@@ -160,3 +177,41 @@ def test_a_changed_source_is_not_mixed_with_what_was_answered(done):
     finally:
         source.write_text(text)
     assert "another source" in told["error"]
+
+
+WIDE = """
+title = "wide"
+[data]
+path = "records.csv"
+schema = "schema.toml"
+sites = { how = "random", fractions = { north = 0.7, south = 0.3 } }
+[[learners]]
+name = "ada"
+"""
+
+
+@pytest.mark.slow
+def test_what_many_attributes_cost_is_told_as_a_simulation_tells_it(tmp_path):
+    """Nobody at this curator may choose attributes, which is its policy's default."""
+    rng, names = np.random.default_rng(0), [f"x{number}" for number in range(MANY)]
+    records = pl.DataFrame(
+        {name: rng.random(400) for name in names} | {"ill": np.where(rng.random(400) < 0.4, "yes", "no")}
+    )
+    records.write_csv(tmp_path / "records.csv")
+    attributes = "".join(f'[[attributes]]\nname = "{name}"\nkind = "numeric"\nlower = 0\nupper = 1\n' for name in names)
+    (tmp_path / "schema.toml").write_text(f'label = "ill"\nclasses = ["no", "yes"]\n{attributes}')
+    (tmp_path / "wide.toml").write_text(WIDE)
+    ada = LearnerFolder(tmp_path)
+    hospitals = make_hospitals(tmp_path / "sites", {"ada": ada.public}, only=1, scenario=str(tmp_path / "wide.toml"))
+    ada.write(hospitals, folder="stick")
+    for _ in range(5):  # card, proposal, question, close; then all is there
+        done = CliRunner().invoke(app, ["learner", "run", str(ada.path / "STUDY.toml")])
+        with open_site(hospitals.folders["north"]) as opened:
+            list(answer_folder(ada.path / "stick", opened))
+    assert done.exit_code == 0, done.output
+    told = json.loads(CliRunner().invoke(app, ["learner", "run", str(ada.path / "STUDY.toml"), "--json"]).stdout)
+    assert told["advice"].startswith(f"{MANY} attributes vary in the source")
+    assert f"note      {told['advice']}\n" in done.stdout
+    assert f"Note: {told['advice'].split(';')[0]}" in (ada.result / "report.html").read_text()
+    value, low, high = told["shares"]["yes"]
+    assert f"share of yes {value:.3f} ({low:.3f} to {high:.3f})\n" in done.stdout

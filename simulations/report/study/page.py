@@ -49,6 +49,11 @@ def _summary(told: Object) -> list[str]:
         ),
         f"That cost epsilon {_spent(told['cost'])} at the costliest.",
     ]
+    if told["shares"]:
+        common = (
+            f"{value:.1%} ({low:.1%} to {high:.1%}) are “{name}”" for name, (value, low, high) in told["shares"].items()
+        )
+        sentences.append(f"Of the private records that count {', '.join(common)}, with 95 % intervals.")
     expected = told["expected"]
     if expected is not None:
         verdict = "better than" if expected["beats_majority"] else "not shown to be better than"

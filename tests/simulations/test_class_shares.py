@@ -1,0 +1,149 @@
+"""How common classes are, as the answers' totals tell it, beside what the private records say."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from learner_node.pooling import POOLED
+from learner_node.prevalence import Prevalence
+from page_outline import Outline
+from simulations.expectations import ShareScores, class_shares
+from simulations.federation import run_repeat
+from simulations.gathered import Gathered
+from simulations.records import load_records
+from simulations.report.expected import ClassShare
+from simulations.report.model import decode_report, encode_report
+from simulations.report.page import build_page
+from simulations.run import run_scenario, summary
+from simulations.scenario import load_scenario
+from simulations.tables import share_table
+
+CLASSES = ("well", "ill", "worse")
+SCHEMA = """
+unit = "patient"
+most_records_per_unit = 1
+label = "state"
+classes = {classes}
+[[attributes]]
+kind = "numeric"
+name = "age"
+lower = 0
+upper = 100
+"""
+SCENARIO = """
+title = "wards"
+repeats = 2
+seed = 3
+noise_seed = 4
+[data]
+path = "records.csv"
+schema = "schema.toml"
+[data.sites]
+how = "site"
+column = "ward"
+[[learners]]
+name = "ada"
+options = {{ cells = 4{networks} }}
+pooling = "{pooling}"
+[[faults]]
+curator = "south"
+kind = "vanish"
+"""
+
+
+def records(classes):
+    """A patient has one state in all its records, and the more of them the worse it is; the wards differ."""
+    rng = np.random.default_rng(5)
+    patients = pl.DataFrame(
+        {
+            "patient": np.arange(900),
+            "ward": np.repeat(["north", "east", "south"], 300),
+            "age": rng.integers(20, 90, 900),
+            "state": rng.integers(0, len(classes), 900) * (rng.random(900) < 0.6),
+        }
+    ).with_columns(pl.when(pl.col("ward") == "south").then(len(classes) - 1).otherwise("state").alias("state"))
+    return (
+        patients.select(pl.all().repeat_by(pl.col("state") * 2 + 1))
+        .explode(pl.all())
+        .with_columns(pl.col("state").replace_strict(dict(enumerate(classes))))
+    )
+
+
+def simulated(folder, *, classes, pooling="sum"):
+    """The repeats of such a scenario, and their report."""
+    records(classes).write_csv(folder / "records.csv")
+    (folder / "schema.toml").write_text(SCHEMA.format(classes=list(classes)))
+    networks = ", networks = false" if len(classes) == 2 else ""
+    (folder / "wards.toml").write_text(SCENARIO.format(networks=networks, pooling=pooling))
+    scenario, text, base = load_scenario(str(folder / "wards.toml"))
+    found, repeats = Gathered.nothing(scenario), []
+    for number in range(scenario.repeats):
+        repeats.append(run_repeat(scenario, load_records(scenario, base), number))
+        found.add(repeats[-1])
+    run = run_scenario(
+        scenario, load_records(scenario, base), text=text, command="x", version="0", created="x", gathered=found
+    )
+    return repeats, run.report
+
+
+def share(repeat, sites, name):
+    """Of the patients: one record of each counts."""
+    there = pl.concat([repeat.sites[site].private for site in sites]).unique("patient")
+    return (there["state"] == name).mean()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["sum", "site"])
+@pytest.mark.parametrize("classes", [CLASSES[:2], CLASSES])
+def test_what_is_told_stands_beside_the_share_of_the_records_that_count(tmp_path, classes, pooling):
+    repeats, report = simulated(tmp_path, classes=classes, pooling=pooling)
+    (learner,) = report.learners
+    heard = {site.curator: [site.curator] for site in learner.sites if site.curator != "south"}
+    heard = {POOLED: [*heard]} if pooling == "sum" else heard
+    scores = {POOLED: learner.pooled} | {site.curator: site for site in learner.sites}
+    assert {key for key, score in scores.items() if score.shares} == heard.keys()
+    for key, sites in heard.items():
+        told = scores[key].shares
+        assert [own.name for own in told] == list(classes[1:] if len(classes) == 2 else classes)
+        for own in told:
+            assert own.share == pytest.approx(np.mean([share(one, sites, own.name) for one in repeats]), abs=1e-12)
+            # All that is left between them is noise: 5 standard errors of it are a chance of 1e-6.
+            assert own.expected == pytest.approx(own.share, abs=5 * (own.high - own.low) / 3.92)
+            assert own.repeats == len(repeats)
+    assert decode_report(encode_report(report)) == report
+    shown = summary(report, "x")["learners"][0]
+    listed = {"": shown["pooled"]} | {site["curator"]: site for site in shown["sites"]}
+    assert {key: [one["name"] for one in listed[key]["shares"]] for key in heard} == {
+        key: [own.name for own in scores[key].shares] for key in heard
+    }
+    (table,), page = [share_table(report)], Outline(build_page(report))
+    assert "private records that count" in str(table.title)
+    assert "the private records that count" in page.text
+    exact = [f"{own.share:.3f}" for key in scores for own in scores[key].shares]
+    assert next(list(column.cells) for column in table.columns if column.header == "exact") == exact
+    assert all(value in page.text for value in exact)
+
+
+def told(value, low, high):
+    return Prevalence(value, low, high, 0.1)
+
+
+def test_means_are_those_of_the_repeats_and_intervals_that_held_are_counted():
+    scores = [
+        ShareScores({"ill": told(0.2, 0.1, 0.3)}, {"ill": 0.3}),
+        ShareScores({"ill": told(0.4, 0.35, 0.5)}, {"ill": 0.34}),
+        ShareScores({"ill": told(0.6, 0.0, 1.0)}, {"ill": 0.35}),
+    ]
+    (found,) = class_shares(scores)
+    assert (found.name, found.held, found.repeats) == ("ill", "2 of 3", 3)
+    assert (found.share, found.expected, found.low, found.high, found.coverage) == pytest.approx(
+        (0.33, 0.4, 0.15, 0.6, 2 / 3)
+    )
+    assert class_shares([]) == ()
+
+
+@pytest.mark.parametrize("changes", [{"share": 1.2}, {"low": 0.5}, {"coverage": -0.1}, {"repeats": 0}])
+def test_what_is_no_share_is_refused(changes):
+    lawful = {"name": "ill", "share": 0.3, "expected": 0.4, "low": 0.2, "high": 0.6, "coverage": 1.0, "repeats": 2}
+    with pytest.raises(ValueError, match=r"must|does not lie"):
+        ClassShare(**lawful | changes)
