@@ -1,5 +1,7 @@
 """How common classes are, as the answers' totals tell it, beside what the private records say."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from learner_node.pooling import POOLED
 from learner_node.prevalence import Prevalence
 from page_outline import Outline
+from protocol.strict_toml import read_toml
+from secure_scenario import FAULTS, SECURE
 from simulations.expectations import ShareScores, class_shares
 from simulations.federation import run_repeat
 from simulations.gathered import Gathered
@@ -15,7 +19,7 @@ from simulations.report.expected import ClassShare
 from simulations.report.model import decode_report, encode_report
 from simulations.report.page import build_page
 from simulations.run import run_scenario, summary
-from simulations.scenario import load_scenario
+from simulations.scenario import Scenario, load_scenario
 from simulations.tables import share_table
 
 CLASSES = ("well", "ill", "worse")
@@ -122,6 +126,17 @@ def test_what_is_told_stands_beside_the_share_of_the_records_that_count(tmp_path
     exact = [f"{own.share:.3f}" for key in scores for own in scores[key].shares]
     assert next(list(column.cells) for column in table.columns if column.header == "exact") == exact
     assert all(value in page.text for value in exact)
+
+
+@pytest.mark.slow
+def test_who_falls_silent_once_its_counts_are_in_a_secure_sum_is_in_the_share():
+    scenario = read_toml(SECURE + FAULTS, Scenario, where="secure")
+    repeat, found = run_repeat(scenario, load_records(scenario, Path()), 0), Gathered.nothing(scenario)
+    found.add(repeat)
+    assert repeat.outcomes[0].study.survivors == ["north", "east", "south"]
+    ((scores,),) = found.tallies["ada"].shares.values()
+    malignant = pl.concat([site.private for site in repeat.sites.values()])["diagnosis"] == "malignant"
+    assert scores.exact == {"malignant": pytest.approx(malignant.mean(), abs=1e-12)}
 
 
 def told(value, low, high):
