@@ -13,26 +13,28 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from learner_node.label_model import CellPosterior
+from learner_node.label_model.one_against_rest import relative
 from learner_node.performance import Interval
-from learner_node.uncertainty import steeper
+from learner_node.uncertainty import WITHIN_DEVIATION, steeper, within_mean
 
 Floats = NDArray[np.float64]
 
 _DRAWS = 600
 _SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
-_WITHIN_MEAN, _WITHIN_DEVIATION = 0.2, 0.7
-"""Of log a, where labels within cells follow Phi(a probit(p) + shift)."""
-_STEEPER_MEAN, _STEEPER_DEVIATION = 0.15, 0.25
+_STEEPER_DEVIATION = 0.25
 """Of log b, by which the posterior's shares are moved from their mean: a smooth prior blunts a signal with steps."""
 _SHIFTS = np.linspace(-7.0, 7.0, 113)
 _SUREST = 1e-4
 
 
-def class_recalls(posteriors: Sequence[CellPosterior], probabilities: Floats, *, seed: int) -> tuple[Interval, ...]:
+def class_recalls(
+    posteriors: Sequence[CellPosterior], exclusion: float, probabilities: Floats, *, seed: int
+) -> tuple[Interval, ...]:
     """The recall of each class on the population behind the private records, with 95 % intervals.
 
     Args:
         posteriors: of the cells, for each class against the rest, C of them.
+        exclusion: how their shares are brought together, see `one_against_rest.together`.
         probabilities: that the model gives the source's records, (n, C); it calls a record of the likeliest class, the
             first of equals.
         seed: of the draws, non-negative.
@@ -42,30 +44,44 @@ def class_recalls(posteriors: Sequence[CellPosterior], probabilities: Floats, *,
     """
     called = probabilities.argmax(axis=1)
     rng = np.random.default_rng(seed)
+    drawn = [posterior.draw(_DRAWS, rng) for posterior in posteriors]
+    apart = [relative(0.5 * (1.0 + draws.signal), exclusion) for draws in drawn]
+    usual = np.stack([each.mean(axis=0) for each in apart])
     return tuple(
-        _recall(posterior, probabilities[:, number], called == number, rng)
-        for number, posterior in enumerate(posteriors)
+        _recall(
+            posterior,
+            draws.mass,
+            own / (own + usual.sum(axis=0) - usual[number]),
+            probabilities[:, number],
+            called == number,
+            rng,
+        )
+        for number, (posterior, draws, own) in enumerate(zip(posteriors, drawn, apart, strict=True))
     )
 
 
 def _recall(
-    posterior: CellPosterior, probability: Floats, called: NDArray[np.bool_], rng: np.random.Generator
+    posterior: CellPosterior,
+    mass: Floats,
+    told: Floats,
+    probability: Floats,
+    called: NDArray[np.bool_],
+    rng: np.random.Generator,
 ) -> Interval:
-    """Of one class against the rest."""
-    draws = posterior.draw(_DRAWS, rng)
-    weight = draws.mass / draws.mass.sum(axis=1, keepdims=True)
-    sharper = np.exp(rng.normal(_STEEPER_MEAN, _STEEPER_DEVIATION, _DRAWS))[:, None]
-    share = np.clip(steeper(0.5 * (1.0 + draws.signal), weight, sharper), _SUREST, 1.0 - _SUREST)
+    """Of one class, whose share of each cell (S, K) `told` has been drawn."""
+    weight = mass / mass.sum(axis=1, keepdims=True)
+    sharper = np.exp(rng.normal(0.0, _STEEPER_DEVIATION, _DRAWS))[:, None]
+    share = np.clip(steeper(told, weight, sharper), _SUREST, 1.0 - _SUREST)
     nodes = np.log(_SHARPNESS)
-    weights = np.exp(-0.5 * ((nodes - _WITHIN_MEAN) / _WITHIN_DEVIATION) ** 2)
+    weights = np.exp(-0.5 * ((nodes - within_mean(posterior)) / WITHIN_DEVIATION) ** 2)
     sharpness = rng.choice(len(nodes), _DRAWS, p=weights / weights.sum())
     right = np.empty_like(share)
     for cell, curves in enumerate(_curves(posterior.cells, probability, called)):
         for which, (shares, hits) in enumerate(curves):
             own = sharpness == which
             right[own, cell] = np.interp(share[own, cell], shares, hits)
-    records = (draws.mass * share).sum(axis=1)
-    hit = (draws.mass * np.minimum(right, share)).sum(axis=1)
+    records = (mass * share).sum(axis=1)
+    hit = (mass * np.minimum(right, share)).sum(axis=1)
     return Interval.of_share(hit, np.maximum(records - hit, 0.0))
 
 

@@ -2,8 +2,8 @@
 
 A label model shrinks to what it holds likely before any answer, networks may die, and a sharpened model says less of a
 rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved
-towards them on the probit scale, to a quarter of their standard error and no farther: it has read each cell, and where
-cells are pure it knows more than the totals. The order of its records stays. docs/risks.md has more.
+towards them on the probit scale, and no farther than they ask for (`Prevalence.nearest`): it has read each cell, and
+where cells are pure it knows more than the totals. The order of its records stays. docs/risks.md has more.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ DECLARED_SPREAD = 0.5
 LEAST_IN_ERRORS = 0.1
 """No share is taken as nearer to 0 or 1 than this many standard errors: no class is ruled out by noise."""
 TOLERATED_ERRORS = 0.25
-"""A model's mean risk may be so many standard errors from the estimated share: it knows of the cells, too."""
+"""A model's mean risk may be so many standard errors from the estimated share, whatever it says."""
 LEAST = 1e-6
 """No model is moved to a share nearer to 0 or 1."""
 _LEVEL = float(ndtri(0.975))
@@ -47,10 +47,22 @@ class Prevalence:
     high: float
     error: float
 
-    def nearest(self, share: float) -> float:
-        """The share within a quarter of the standard error that is nearest to a model's own, `share`, in [0, 1]."""
-        most = TOLERATED_ERRORS * self.error
-        return min(max(share, self.share - most, LEAST), self.share + most, 1.0 - LEAST)
+    def nearest(self, probability: Floats, mass: Floats) -> float:
+        """The share that is nearest to a model's own mean, of those that the answers bear out, in (0, 1).
+
+        Borne out is what is within 1/4 + R of a standard error of the estimate. R is the share of the label's variance
+        that the model explains, Var P / (mean P (1 - mean P)): where risks are near 0 and 1, noise in the totals tells
+        less of their mean than the model does.
+
+        Args:
+            probability: of the class, that the model gives the source records, (n_s,), in [0, 1].
+            mass: as `mean_probability`.
+        """
+        mean = mean_probability(probability, mass)
+        variance = mean_probability(probability**2, mass) - mean**2
+        explained = max(variance, 0.0) / max(mean * (1.0 - mean), LEAST)
+        most = (TOLERATED_ERRORS + min(explained, 1.0)) * self.error
+        return min(max(mean, self.share - most, LEAST), self.share + most, 1.0 - LEAST)
 
 
 def estimate_prevalence(

@@ -29,7 +29,7 @@ METHOD = (
 
 _DRAWS = 1000
 _EXPECTED_SHARPNESS, _SHARPNESS_DEVIATION = 1.1, 0.4
-_WITHIN_MEAN, _WITHIN_SLOPE, _WITHIN_DEVIATION = 0.1, 0.3, 0.7
+_WITHIN_MEAN, _WITHIN_SLOPE, WITHIN_DEVIATION = 0.1, 0.3, 0.7
 """Of log a less what cells bear out: mean at ten cells a dimension, its growth with their logarithm, deviation."""
 _USUAL_CELLS, _LEAST_LOG_CELLS = 10.0, -2.0
 _JUDGE_SHARPNESS = np.exp(np.linspace(-0.8, 0.8, 33))
@@ -216,11 +216,18 @@ def _sharpness_draws(
     weights = _normalised(profiles.held_out_log_likelihoods(posterior) - 0.5 * deviations**2)
     between = rng.choice(len(SHARPNESS), _DRAWS, p=weights)
     step = np.log(SHARPNESS[1] / SHARPNESS[0])
-    log_cells = max(np.log(len(posterior.mass) / (_USUAL_CELLS * posterior.dimensions)), _LEAST_LOG_CELLS)
-    expected = _WITHIN_MEAN + _WITHIN_SLOPE * log_cells
-    log_within = np.log(SHARPNESS[between]) + rng.normal(expected, _WITHIN_DEVIATION, _DRAWS)
+    log_within = np.log(SHARPNESS[between]) + rng.normal(within_mean(posterior), WITHIN_DEVIATION, _DRAWS)
     within = np.rint((log_within - np.log(SHARPNESS[0])) / step).astype(np.int64)
     return between, np.clip(within, 0, len(SHARPNESS) - 1)
+
+
+def within_mean(posterior: CellPosterior) -> float:
+    """Expected log of how much sharper labels follow a model within cells than between them, see `estimate_accuracy`.
+
+    Its deviation is `WITHIN_DEVIATION`.
+    """
+    log_cells = np.log(len(posterior.mass) / (_USUAL_CELLS * posterior.dimensions))
+    return float(_WITHIN_MEAN + _WITHIN_SLOPE * max(log_cells, _LEAST_LOG_CELLS))
 
 
 def _correlation(probability: Floats, share: Floats, mass: Floats) -> float:

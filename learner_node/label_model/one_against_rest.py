@@ -2,6 +2,11 @@
 
 Of a cell's C counts, each with m noises, the model of class c sees two: its own, and the sum of the others with
 (C - 1) m noises. All C models see the same total, so they agree on the masses.
+
+What each says apart, p_c, becomes p_c / (1 - p_c)^t, over the sum of these. With t = 1 that is how likely one model is
+right and all others are wrong, if they err independently; with t = 0 what they say is only scaled. Of ten classes each
+model sees little, and all of them together know more; of three, what one knows the others repeat. So t is told by how
+well held-out cells are foretold.
 """
 
 from dataclasses import dataclass
@@ -17,7 +22,8 @@ from learner_node.label_model.observations import Observation
 Floats = NDArray[np.float64]
 
 LEAST_PROBABILITY = 1e-3
-"""No class is ruled out by a model that was fitted to that class alone."""
+"""No class is ruled out, and none is certain, by a model that was fitted to that class alone."""
+_EXCLUSIONS: Floats = np.linspace(0.0, 1.0, 21)
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,12 @@ class ClassesLabelModel:
     Attributes:
         source_mass: estimated number of target records that each source record stands for, float64 (n_s,).
         models: one a class.
+        exclusion: t, how far one class's evidence is evidence against the others, in [0, 1].
     """
 
     source_mass: Floats
     models: tuple[LabelModel, ...]
+    exclusion: float = 0.0
 
     def probabilities(self, features: Floats) -> Floats:
         """Return the class probabilities, float64 (n, C); each row is positive and adds up to 1.
@@ -41,10 +49,26 @@ class ClassesLabelModel:
         Raises:
             ValueError: `features` has another shape or holds infinities or NaNs.
         """
-        apart = np.column_stack([model.probability(features) for model in self.models])
-        positive = np.maximum(apart, LEAST_PROBABILITY)
-        together: Floats = positive / positive.sum(axis=1, keepdims=True)
-        return together
+        return together(np.column_stack([model.probability(features) for model in self.models]), self.exclusion)
+
+
+def together(apart: Floats, exclusion: float) -> Floats:
+    """Class probabilities, float64 (n, C), rows adding up to 1, from each class's against the rest; see the module.
+
+    Args:
+        apart: P(class c) as its own model says it, float64 (n, C), in [0, 1].
+        exclusion: t, in [0, 1].
+    """
+    positive = relative(apart, exclusion)
+    result: Floats = positive / positive.sum(axis=1, keepdims=True)
+    return result
+
+
+def relative(apart: Floats, exclusion: float) -> Floats:
+    """p / (1 - p)^t of `together`, before it is divided by the sum: float64 of any one shape, positive."""
+    sure = np.clip(apart, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
+    result: Floats = sure / (1.0 - sure) ** exclusion
+    return result
 
 
 def fit_classes_label_model(
@@ -74,4 +98,21 @@ def fit_classes_label_model(
     by_label = (noises * (numbers.shape[1] - 1), noises)
     observed = [Observation(cells, np.column_stack([total - own, own]), scale, by_label) for own in numbers.T]
     models, posteriors = zip(*(fit_with_cell_posterior(features, each, seed=seed) for each in observed), strict=True)
-    return ClassesLabelModel(np.mean([model.source_mass for model in models], axis=0), models), posteriors
+    mass = np.mean([model.source_mass for model in models], axis=0)
+    return ClassesLabelModel(mass, models, _exclusion(posteriors)), posteriors
+
+
+def _exclusion(posteriors: tuple[CellPosterior, ...]) -> float:
+    """Posterior mean of t, uniform before, from how likely the shares that it makes of held-out ones make all answers.
+
+    C answers of a cell share their total, so they count for C - 1.
+    """
+    held = np.column_stack([posterior.held_out_share() for posterior in posteriors])
+    found = np.array(
+        [
+            sum(each.log_likelihood(own) for each, own in zip(posteriors, together(held, t).T, strict=True))
+            for t in _EXCLUSIONS
+        ]
+    )
+    weight = np.exp((found - found.max()) * (1.0 - 1.0 / len(posteriors)))
+    return float(weight @ _EXCLUSIONS / weight.sum())

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from learner_node.label_model import LabelModel, Observation, fit_with_cell_posterior, most_cells
 from learner_node.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.label_model.likelihood import shrunken_ratios
-from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, mean_probability, shifted
+from learner_node.prevalence import Prevalence, estimate_prevalences, matching_intercept, shifted
 from learner_node.readers.counts import CountsAnswer
 from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
 from learner_node.strategies import checked
@@ -118,7 +118,7 @@ class CellsStrategy:
         model = CellsModel(features, labels, networks)
         prevalence = self._prevalence(problem, answers[-1], observation)
         apart = model.unshifted(held_apart(points, observation.cells))
-        wanted = prevalence.nearest(mean_probability(apart, labels.source_mass))
+        wanted = prevalence.nearest(apart, labels.source_mass)
         intercept = matching_intercept(apart, labels.source_mass, wanted)
         said = shifted(model.unshifted(points), intercept)
         bound = problem.most_records_per_unit

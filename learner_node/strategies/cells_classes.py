@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from learner_node.class_recall import class_recalls
 from learner_node.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
-from learner_node.prevalence import estimate_prevalences, matching_factors, mean_probability, rescaled
+from learner_node.prevalence import estimate_prevalences, matching_factors, rescaled
 from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
 from learner_node.strategies.base import Asking, ClassesEstimate, Problem
 from learner_node.strategies.options import whole_or_none
@@ -74,12 +74,9 @@ class CellsClassesStrategy:
             records_per_unit=problem.most_records_per_unit,
         )
         apart = labels.probabilities(held_apart(points, cells))
-        wanted = [
-            each.nearest(mean_probability(of_class, labels.source_mass))
-            for each, of_class in zip(counted, apart.T, strict=True)
-        ]
+        wanted = [each.nearest(own, labels.source_mass) for each, own in zip(counted, apart.T, strict=True)]
         factors = matching_factors(apart, labels.source_mass, wanted)
         said = rescaled(labels.probabilities(points), factors)
-        recalls = class_recalls(posteriors, said, seed=problem.seed)
+        recalls = class_recalls(posteriors, labels.exclusion, said, seed=problem.seed)
         estimate = ClassesEstimate(labels.source_mass, said, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate

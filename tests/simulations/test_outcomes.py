@@ -300,7 +300,7 @@ def recalled(rng, records, scale, source=400):
     points = held.select("x", "y").to_numpy()
     cells = grid_cells(points)
     model, posteriors = fit_classes_label_model(points, cells, counts, scale=scale, noises=1, seed=0)
-    told = class_recalls(posteriors, model.probabilities(points), seed=0)
+    told = class_recalls(posteriors, model.exclusion, model.probabilities(points), seed=0)
     many = thirds(20_000, 77)
     said = model.probabilities(many.select("x", "y").to_numpy()).argmax(axis=1)
     own = np.array([CLASSES.index(name) for name in many["sick"]])
