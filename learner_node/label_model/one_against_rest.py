@@ -65,7 +65,7 @@ def together(apart: Floats, exclusion: float) -> Floats:
 
 
 def relative(apart: Floats, exclusion: float) -> Floats:
-    """p / (1 - p)^t of `together`, before it is divided by the sum: float64 of any one shape, positive."""
+    """Odds p / (1 - p)^t of `together`, before it is divided by the sum: float64 of any one shape, positive."""
     sure = np.clip(apart, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
     result: Floats = sure / (1.0 - sure) ** exclusion
     return result
