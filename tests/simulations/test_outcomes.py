@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom
 from sklearn.metrics import r2_score, roc_auc_score
 
@@ -14,7 +16,7 @@ from learner_node.distillation import distil
 from learner_node.estimator import ExPriLClassifier
 from learner_node.label_model.likelihood import MassPrior, site_table
 from learner_node.label_model.number_model import fit_number_model
-from learner_node.label_model.one_against_rest import fit_classes_label_model
+from learner_node.label_model.one_against_rest import fit_classes_label_model, together
 from learner_node.readers.counts import CountsAnswer
 from learner_node.regressor import ExPriLRegressor
 from learner_node.source import coordinates, standardising_map
@@ -84,6 +86,35 @@ def grid_cells(points):
     """Twenty-five squares."""
     edges = [-1.2, -0.4, 0.4, 1.2]
     return np.digitize(points[:, 0], edges) * 5 + np.digitize(points[:, 1], edges)
+
+
+apart = st.lists(st.floats(0.002, 0.998), min_size=2, max_size=7)
+
+
+@given(apart)
+def test_full_exclusion_is_that_one_model_is_right_and_all_others_are_wrong(said):
+    p = np.array(said)
+    alone = np.array([p[c] * np.prod(1 - np.delete(p, c)) for c in range(len(p))])
+    assert together(p[None], 1.0)[0] == pytest.approx(alone / alone.sum())
+    assert together(p[None], 0.0)[0] == pytest.approx(p / p.sum())
+
+
+@pytest.mark.slow
+def test_ten_classes_in_cells_of_their_own_exclude_each_other():
+    """What the models say apart adds up to more than 1, and the answers of held-out cells say so."""
+    rng = np.random.default_rng(4)
+    centres = np.repeat(rng.permutation(10), 4)[:, None] * 3.0 + rng.standard_normal((40, 1)) * 0.3
+    points = np.repeat(centres, 5, axis=0) + 0.05 * rng.standard_normal((200, 1))
+    cells, own = np.repeat(np.arange(40), 5), np.round(centres[:, 0] / 3.0).astype(int).clip(0, 9)
+    counts = 25.0 * np.eye(10)[own] + DiscreteLaplace(Fraction(3)).simulate(rng, (40, 10))
+    model, _ = fit_classes_label_model(points, cells, counts, scale=3.0, noises=1, seed=0)
+    truth = own[cells]
+    said = [
+        together(np.column_stack([one.probability(points) for one in model.models]), t) for t in (0.0, model.exclusion)
+    ]
+    scaled, found = (np.log(shares[np.arange(200), truth]).mean() for shares in said)
+    assert model.exclusion > 0.5
+    assert found > scaled
 
 
 def test_exact_class_counts_are_learnt():
