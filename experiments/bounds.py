@@ -36,8 +36,8 @@ from experiments.splits import split_of
 from learner_node.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.label_model.cell_networks import train_cell_networks
 from learner_node.label_model.random_features import draw_frequencies, stationary_features
-from learner_node.prevalence import estimate_prevalences, matching_intercept
-from learner_node.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.prevalence import estimate_prevalences
+from learner_node.source import coordinates, kmeans_cells, standardising_map
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import NearestCentre
@@ -264,9 +264,7 @@ def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]
         0.0 if setting.epsilon == INFINITE else len(counts) * DiscreteLaplace(1 / Fraction(setting.epsilon)).variance()
     )
     share = estimate_prevalences(counts.sum(axis=0), noise, declared=len(data.private_labels))[1]
-    raw, mass = model.unshifted(held_apart(points, observation.cells)), labels.source_mass
-    intercept = matching_intercept(raw, mass, share.nearest(raw, mass))
-    predicted = replace(model, intercept=intercept).probability(data.test) > 0.5
+    predicted = model.matched(points, observation.cells, share).probability(data.test) > 0.5
     return len(counts), float(np.mean(predicted == data.test_labels))
 
 

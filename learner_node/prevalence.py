@@ -1,4 +1,4 @@
-"""How common each class is among the target's records, from the noisy counts, and a model that says no other mean.
+"""How common each class is among the target's records, from the noisy counts, and models whose mean this bears out.
 
 A label model shrinks to what it holds likely before any answer, networks may die, and a sharpened model says less of a
 rare class. The totals of the counts do none of this: they are unbiased, and their noise is known. A model is moved

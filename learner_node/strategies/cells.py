@@ -58,6 +58,17 @@ class CellsModel:
         """P(class 1) for each record: (n,) in [0, 1]."""
         return shifted(self.unshifted(coordinates(self.features, records)), self.intercept)
 
+    def matched(self, points: NDArray[np.float64], cells: NDArray[np.int64], prevalence: Prevalence) -> "CellsModel":
+        """The model with a mean that the answers bear out, where other records of the source's cells lie.
+
+        Args:
+            points: of the source's records that the label model was fitted to, (n, d), the feature map's.
+            cells: of these records, (n,).
+            prevalence: of class 1.
+        """
+        apart, mass = self.unshifted(held_apart(points, cells)), self.labels.source_mass
+        return replace(self, intercept=matching_intercept(apart, mass, prevalence.nearest(apart, mass)))
+
     def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(class 1) before the answers move it, (n,) in [0, 1]; points are the feature map's."""
         smooth = self.labels.probability(points)
@@ -115,16 +126,13 @@ class CellsStrategy:
         observation = self._observation(problem, answers)
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
-        model = CellsModel(features, labels, networks)
         prevalence = self._prevalence(problem, answers[-1], observation)
-        apart = model.unshifted(held_apart(points, observation.cells))
-        wanted = prevalence.nearest(apart, labels.source_mass)
-        intercept = matching_intercept(apart, labels.source_mass, wanted)
-        said = shifted(model.unshifted(points), intercept)
+        model = CellsModel(features, labels, networks).matched(points, observation.cells, prevalence)
+        said = shifted(model.unshifted(points), model.intercept)
         bound = problem.most_records_per_unit
         accuracy = estimate_accuracy(said, posterior, seed=seed, records_per_unit=bound)
         estimate = SourceEstimate(labels.source_mass, said, accuracy, prevalence)
-        return replace(model, intercept=intercept), estimate
+        return model, estimate
 
     def cell_count(self, problem: Problem) -> int:
         """Cells of the question about labels: the option, or by the rule and the curators' limit."""

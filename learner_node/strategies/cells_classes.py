@@ -30,7 +30,7 @@ class CellsClassesModel:
     features: FeatureMap
     labels: ClassesLabelModel
     factors: NDArray[np.float64]
-    """Of the classes' odds, float64 (C,), positive: by them the target's mean of each class is what the answers say."""
+    """Of the classes' odds, float64 (C,), positive: by them the answers bear out the target's mean of each class."""
 
     def probabilities(self, records: Records) -> NDArray[np.float64]:
         """Class probabilities of each record: (n, C), rows adding up to 1."""
