@@ -1,9 +1,10 @@
 """Where the expected class counts in bins of a score may lie: a trend in the score, and draws from its posterior.
 
-Of the source's share of a bin the part logistic(a + b u) has class 1, u being the bin's place in the score. Each class
-as a whole may be more or less frequent among the private records, and their scores may lie higher or lower (a tilt
-exp(t u)). Expected counts scatter about that (Gamma). Size, prevalence, a, b, t and the shape of the scatter are drawn
-by sequential Monte Carlo: from their prior, step by step, to the posterior (Del Moral, Doucet and Jasra 2006).
+Of the source's share of a bin the part logistic(a + b u) has class 1, u being the bin's place in the score, but for
+lapses: the curve may level off above 0 and below 1, since the surest score is wrong at times. Each class as a whole may
+be more or less frequent among the private records, and their scores may lie higher or lower (a tilt exp(t u)). Expected
+counts scatter about that (Gamma). Size, prevalence, a, b, t, the lapses and the shape of the scatter are drawn by
+sequential Monte Carlo: from their prior, step by step, to the posterior (Del Moral, Doucet and Jasra 2006).
 """
 
 from collections.abc import Callable
@@ -25,8 +26,10 @@ LEAST_SHAPE, MOST_SHAPE = 0.5, 20.0
 _DEVIATION = 0.7
 """Prior deviations of the tilt, and of the prevalence's logit from that in the source."""
 _MOST_PROBIT = 3.3
-_LAPSE = 1e-5
-"""Of each bin's records the trend takes so many to be labelled at random: no bin is sure."""
+_LEAST_LAPSE = 1e-5
+"""Where the score is surest of one class, the other's share is a lapse times that of all records: no bin is sure."""
+_MOST_LAPSE = 0.9
+"""Of what the area allows."""
 _STEEPEST = 30.0
 _BISECTIONS = 36
 _LEAST = 1e-9
@@ -161,7 +164,7 @@ def _next_step(likelihood: Floats, most: float) -> float:
 
 
 class _Trend:
-    """Parameters in rows: log size, logit of the prevalence, a, probit of the area, t, log shape."""
+    """Parameters in rows: log size, logit of prevalence, a, probit of the area, t, log shape, roots of two lapses."""
 
     def __init__(self, bins: Bins, size: float, size_deviation: float) -> None:
         self._bins, self._size, self._deviation = bins, np.log(size), size_deviation
@@ -171,14 +174,22 @@ class _Trend:
         self._areas = bins.areas(np.stack([(1.0 - ones) * share, ones * share], axis=2), self._known)
 
     def slope(self, state: Floats) -> Floats:
-        """b, by the area that it makes of what the bins allow."""
+        """b, by the area that it makes, lapses included, of what the bins allow."""
         least, most = self._areas[0], self._areas[-1]
-        slope: Floats = np.interp(least + (most - least) * ndtr(state[:, 3]), self._areas, self._known)
+        part = 0.5 + (ndtr(state[:, 3]) - 0.5) / (1.0 - self._lapses(state).mean(axis=1))
+        slope: Floats = np.interp(least + (most - least) * part, self._areas, self._known)
         return slope
+
+    @staticmethod
+    def _lapses(state: Floats) -> Floats:
+        """Of class 1 and of class 0, (P, 2): labels at random in a share l of the records leave 1 - l of 2 area - 1."""
+        most = _MOST_LAPSE * (1.0 - np.abs(2.0 * ndtr(state[:, 3:4]) - 1.0))
+        lapses: Floats = np.maximum(most * state[:, 6:] ** 2, _LEAST_LAPSE)
+        return lapses
 
     def start(self, count: int, rng: np.random.Generator) -> Floats:
         """Draws from the prior."""
-        state = np.empty((count, 6))
+        state = np.empty((count, 8))
         state[:, 0] = self._size + self._deviation * rng.standard_normal(count)
         state[:, 1] = logit(rng.uniform(1e-6, 1.0 - 1e-6, count))
         limit = ndtr(-_MOST_PROBIT)
@@ -186,13 +197,14 @@ class _Trend:
         state[:, 3] = ndtri(rng.uniform(limit, 1.0 - limit, count))
         state[:, 4] = _DEVIATION * rng.standard_normal(count)
         state[:, 5] = rng.uniform(np.log(LEAST_SHAPE), np.log(MOST_SHAPE), count)
+        state[:, 6:] = rng.random((count, 2))
         there = state[:, 1] + _DEVIATION * rng.standard_normal(count)
         state[:, 2] = _intercepts(self._bins, there, self.slope(state))
         return state
 
     def log_prior(self, state: Floats) -> Floats:
         """Log density; -inf outside."""
-        size, prevalence, intercept, area, tilt, shape = state.T
+        size, prevalence, intercept, area, tilt, shape, *roots = state.T
         ones = expit(intercept[:, None] + self.slope(state)[:, None] * self._bins.place)
         there = np.clip(ones @ self._bins.share, 1e-12, 1.0 - 1e-12)
         varied = np.maximum((ones * (1.0 - ones)) @ self._bins.share, 1e-300)
@@ -208,12 +220,17 @@ class _Trend:
         )
         inside = (np.abs(area) <= _MOST_PROBIT) & (shape >= np.log(LEAST_SHAPE)) & (shape <= np.log(MOST_SHAPE))
         inside &= (np.abs(prevalence) < 14.0) & (np.abs(intercept) < 300.0)
+        for root in roots:
+            inside &= (root >= 0.0) & (root <= 1.0)
         return np.where(inside, density, -np.inf)
 
     def counts(self, state: Floats) -> tuple[Floats, Floats]:
         """Means of the expected counts, (P, k, 2), and log shapes, (P,)."""
         ones = expit(state[:, 2:3] + self.slope(state)[:, None] * self._bins.place)
-        ones = (1.0 - _LAPSE) * ones + 0.5 * _LAPSE
+        all_ones = (ones @ self._bins.share)[:, None]
+        lapses = self._lapses(state)
+        least, lacking = lapses[:, :1] * all_ones, lapses[:, 1:] * (1.0 - all_ones)
+        ones = least + (1.0 - least - lacking) * ones
         mass = self._bins.share * np.exp(np.clip(state[:, 4:5], -5.0, 5.0) * self._bins.place)
         both = np.stack([mass * (1.0 - ones), mass * ones], axis=2)
         both /= both.sum(axis=1, keepdims=True)
