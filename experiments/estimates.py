@@ -249,22 +249,28 @@ def show(path: Path) -> None:
         means = " | ".join(f"{np.mean([getattr(run, column) for run in runs]):.3f}" for column in COLUMNS)
         sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {means} |\n")
     sys.stdout.write(
-        "\n| labels | epsilon | data set | runs | bias | mean error | mean width | holds "
-        f"| bias of AUC | mean error | mean width | holds |\n|{'---|' * 12}\n"
+        "\n| labels | epsilon | data set | runs | bias | half-width | holds "
+        f"| bias of AUC | half-width | holds |\n|{'---|' * 10}\n"
     )
     for (labels, epsilon, name), runs in ordered:
-        if name == "all" or name not in USUAL:
-            scores = [(run.expected, run.accuracy, run.low, run.high, run.holds) for run in runs]
-            ranking = [(run.expected_auc, run.auc, run.auc_low, run.auc_high, run.auc_holds) for run in runs]
-            sums = " | ".join(f"{_summary(np.array(each, float))}" for each in (scores, ranking))
-            sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {sums} |\n")
+        scores = [(run.expected, run.accuracy, run.low, run.high, run.holds) for run in runs]
+        ranking = [(run.expected_auc, run.auc, run.auc_low, run.auc_high, run.auc_holds) for run in runs]
+        sums = " | ".join(f"{_summary(np.array(each, float))}" for each in (scores, ranking))
+        sys.stdout.write(f"| {labels} | {epsilon} | {name} | {len(runs)} | {sums} |\n")
 
 
 def _summary(runs: NDArray[np.float64]) -> str:
-    """Of rows (expected, found, low, high, holds)."""
-    off = runs[:, 0] - runs[:, 1]
-    width, held = np.mean(runs[:, 3] - runs[:, 2]), np.mean(runs[:, 4])
-    return f"{off.mean():+.3f} | {np.abs(off).mean():.3f} | {width:.2f} | {held:.2f}"
+    """Of rows (expected, found, low, high, holds), in points; marked where the bias is over a fifth of the half-width.
+
+    A half-width of less than five points allows no more than one. Twice the standard error of the runs is forgiven.
+    """
+    off = 100.0 * (runs[:, 0] - runs[:, 1])
+    error = float(np.std(off, ddof=1) / np.sqrt(len(off))) if len(off) > 1 else 0.0
+    half, held = 50.0 * float(np.mean(runs[:, 3] - runs[:, 2])), float(np.mean(runs[:, 4]))
+    most = min(half / 5.0, 1.0) if half < 5.0 else half / 5.0
+    off_mark = " (!)" if abs(off.mean()) > most + 2.0 * error else ""
+    held_mark = " (!)" if held < 0.93 - 2.0 * np.sqrt(0.93 * 0.07 / len(off)) else ""
+    return f"{off.mean():+.1f} ± {error:.1f}{off_mark} | {half:.1f} | {held:.2f}{held_mark}"
 
 
 def main(arguments: Sequence[str]) -> None:
