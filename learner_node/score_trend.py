@@ -204,7 +204,7 @@ class _Trend:
 
     def log_prior(self, state: Floats) -> Floats:
         """Log density; -inf outside."""
-        size, prevalence, intercept, area, tilt, shape, *roots = state.T
+        size, prevalence, intercept, area, tilt, shape = state[:, :6].T
         ones = expit(intercept[:, None] + self.slope(state)[:, None] * self._bins.place)
         there = np.clip(ones @ self._bins.share, 1e-12, 1.0 - 1e-12)
         varied = np.maximum((ones * (1.0 - ones)) @ self._bins.share, 1e-300)
@@ -220,8 +220,7 @@ class _Trend:
         )
         inside = (np.abs(area) <= _MOST_PROBIT) & (shape >= np.log(LEAST_SHAPE)) & (shape <= np.log(MOST_SHAPE))
         inside &= (np.abs(prevalence) < 14.0) & (np.abs(intercept) < 300.0)
-        for root in roots:
-            inside &= (root >= 0.0) & (root <= 1.0)
+        inside &= ((state[:, 6:] >= 0.0) & (state[:, 6:] <= 1.0)).all(axis=1)
         return np.where(inside, density, -np.inf)
 
     def counts(self, state: Floats) -> tuple[Floats, Floats]:
